@@ -1,0 +1,54 @@
+# Each target sets up all that it needs in a local environment; nothing is installed outside this directory.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.setup-stamp
+COMPILED := build/compiled
+
+.PHONY: help setup compiled demo test test-interpreted test-compiled lint bench interop clean
+
+help:
+	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
+	@echo "make test     the whole suite, interpreted and compiled"
+	@echo "make lint     ruff, mypy, import-linter"
+	@echo "make interop  official RocketMQ clients, brokers and tools against ours (needs mvn, go, node)"
+	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml setup.py build_ext.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regulus needs Python 3.11 or newer; set PYTHON=python3.x")'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
+	@REGULUS_SKIP_CYTHON=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+	@touch $@
+
+# A copy of the package with the hot modules compiled; src/ itself stays interpreted.
+compiled: $(STAMP)
+	@$(PY) build_ext.py $(COMPILED)
+
+demo: compiled
+	@PYTHONPATH=$(COMPILED) $(PY) -m regulus.cli.main demo $(DEMO)
+
+test: test-interpreted test-compiled
+
+test-interpreted: $(STAMP)
+	REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests --ignore=tests/interop
+
+test-compiled: compiled
+	REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests --ignore=tests/interop
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+interop: compiled
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m interop
+
+bench: compiled
+	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)
+
+clean:
+	rm -rf build dist $(VENV) demo-run

@@ -1,0 +1,117 @@
+"""Compiles the hot modules from the same `.py` sources that run interpreted.
+
+Two uses:
+
+    setup.py                              adds the compiled modules to the wheel; without a C compiler the wheel is pure
+    python build_ext.py OUT [MODULE...]   a full copy of the package under OUT with the modules compiled (tests, benchmarks)
+
+Environment: REGULUS_SKIP_CYTHON=1 leaves everything interpreted, REGULUS_REQUIRE_CYTHON=1 makes a failed build fatal.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+
+SOURCE = Path(__file__).resolve().parent / "src"
+
+COMPILED_MODULES = (
+    "regulus.broker.handlers.send_message",
+    "regulus.broker.outcome",
+    "regulus.broker.placement",
+    "regulus.model.message",
+    "regulus.model.message_properties",
+    "regulus.record.java_hash",
+    "regulus.record.message_columns",
+    "regulus.record.message_record",
+    "regulus.store.commit_log",
+    "regulus.store.consume_queue",
+    "regulus.store.dispatch",
+    "regulus.store.index",
+    "regulus.store.mapped_file",
+    "regulus.transport.connection",
+    "regulus.wire.frame_reader",
+    "regulus.wire.header_json",
+    "regulus.wire.header_rocketmq",
+    "regulus.wire.headers.pull_message",
+    "regulus.wire.headers.send_message",
+    "regulus.wire.remoting_command",
+)
+
+_DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True, "infer_types": True,
+               "annotation_typing": False, "initializedcheck": False}
+
+
+class OptionalBuildExt(build_ext):
+    """Compiles what it can; says once, clearly, when it cannot."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:  # any fault of the toolchain: the pure package works all the same
+            if os.environ.get("REGULUS_REQUIRE_CYTHON"):
+                raise
+            self.extensions = []
+            print(f"regulus: no compiled modules ({type(error).__name__}: {str(error).splitlines()[0][:200]}); the package "
+                  "runs interpreted, several times slower. Install a C compiler and reinstall to have them.",
+                  file=sys.stderr)
+
+
+def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "build/cython") -> list[Extension]:
+    """The extension modules; empty, with a notice, where they must or can only be left out."""
+    if os.environ.get("REGULUS_SKIP_CYTHON"):
+        return []
+    from Cython.Build import cythonize
+
+    # fwrapv: Java's hash wraps around; O3 lets the compiler turn byte loops into word moves.
+    compile_args = ["-O3", "-fwrapv", "-g0", "-Wno-unreachable-code-fallthrough"]
+    sources = [Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
+               for name in modules]
+    return list(cythonize(sources, build_dir=build_dir, compiler_directives=_DIRECTIVES, include_path=[str(SOURCE)],
+                          quiet=True, show_all_warnings=False))
+
+
+def build(setup_arguments: dict[str, Any]) -> None:
+    """Add the compiled modules to setup()'s arguments."""
+    os.chdir(SOURCE.parent)
+    setup_arguments["ext_modules"] = extensions()
+    setup_arguments["cmdclass"] = {"build_ext": OptionalBuildExt}
+
+
+def build_copy(target: Path, modules: tuple[str, ...]) -> None:
+    """A full copy of `src` under `target` with `modules` compiled, and no compiled module of an earlier copy left over."""
+    target = target.resolve()
+    os.chdir(SOURCE.parent)
+    wanted = {path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_file()
+              and "__pycache__" not in path.parts and not any(part.endswith(".egg-info") for part in path.parts)}
+    compiled_stems = {Path(name.replace(".", "/")) for name in modules}
+    if target.exists():
+        for path in target.rglob("*"):
+            if not path.is_file() or "__pycache__" in path.parts:
+                continue
+            relative = path.relative_to(target)
+            keep = relative.with_name(relative.name.split(".")[0]) in compiled_stems if path.suffix == ".so" else relative in wanted
+            if not keep:
+                path.unlink()
+    for relative in sorted(wanted):
+        destination = target / relative
+        if not destination.exists() or destination.read_bytes() != (SOURCE / relative).read_bytes():
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(SOURCE / relative, destination)
+    temporary = Path("build") / f"temp-{target.name}"
+    command = build_ext(Distribution({"ext_modules": extensions(modules, build_dir=str(temporary / "c"))}))
+    command.build_lib, command.build_temp = str(target), str(temporary)
+    command.parallel = os.cpu_count()
+    command.ensure_finalized()
+    command.run()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    build_copy(Path(sys.argv[1]), tuple(sys.argv[2:]) or tuple(name for name in COMPILED_MODULES
+                                                             if (SOURCE / f"{name.replace('.', '/')}.py").exists()))

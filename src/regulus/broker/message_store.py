@@ -1,0 +1,58 @@
+"""What the broker asks of a store. `store.file_message_store` is one; tests have one in memory."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, GetResult, QueryResult, QueueUnit
+
+
+class MessageStore(Protocol):
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        """Append one record; fills in the message's offsets and store time. Never raises for what a client sent."""
+
+    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+        """Append records of one queue contiguously, all or none."""
+
+    def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
+                    tags_codes: frozenset[int] | None) -> GetResult:
+        """Records from `queue_offset` on as slices of the log; `tags_codes` None takes all. The first is always given."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the first message kept; 0 for an unknown queue."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset that the next message will get; 0 for an unknown queue."""
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
+        """LOWER: smallest offset with store time >= timestamp, else max. UPPER: largest with store time <= timestamp."""
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time in ms of one message; -1 when it is not there."""
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        """Units of the consume queue from `queue_offset` on; empty at its end."""
+
+    def queues(self) -> list[tuple[str, int]]:
+        """All (topic, queue id) that have a consume queue."""
+
+    def look_message(self, physical_offset: int) -> MessageExt | None:
+        """The message whose record starts at `physical_offset`; None when there is no whole record."""
+
+    def record_bytes(self, physical_offset: int) -> memoryview | None:
+        """The same, undecoded."""
+
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+        """Records indexed under `key` (a message key or unique key) with store time in [begin, end]."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Drop the consume queues of a topic; the log keeps its records."""
+
+    def commit_log_min_offset(self) -> int: ...
+
+    def commit_log_max_offset(self) -> int: ...
+
+    def dispatch_behind_bytes(self) -> int: ...
+
+    def earliest_store_timestamp(self) -> int:
+        """Store time of the first record of the log in ms; -1 when empty."""

@@ -1,0 +1,61 @@
+"""What a handler decided; the server carries it out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from regulus.wire.remoting_command import RemotingCommand
+
+
+class Reply:
+    """Send `response` now."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: RemotingCommand) -> None:
+        self.response = response
+
+
+class ReplyWhenDurable:
+    """Send `response` once the log is on disk up to `end`; after the deadline answer FLUSH_DISK_TIMEOUT instead."""
+
+    __slots__ = ("end", "response")
+
+    def __init__(self, response: RemotingCommand, end: int) -> None:
+        self.response = response
+        self.end = end
+
+
+class Hold:
+    """Nothing now: the broker keeps the request and answers through its notices."""
+
+    __slots__ = ()
+
+
+class NoReply:
+    """Nothing at all."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """Ask the client on `channel` with `request`; `answer` makes our response of its answer, or of None on a timeout."""
+
+    channel: int
+    request: RemotingCommand
+    answer: Callable[[RemotingCommand | None], RemotingCommand]
+    timeout_ms: int
+
+
+Outcome = Reply | ReplyWhenDurable | Hold | NoReply | Relay
+
+HOLD = Hold()
+NO_REPLY = NoReply()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something others must hear: a one-way request to a client, or the late answer to a held request."""
+
+    channel: int
+    command: RemotingCommand

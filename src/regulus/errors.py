@@ -1,0 +1,149 @@
+"""Everything that can go wrong, on one page.
+
+Each class says who is at fault; the text of an error names the cause, the position where there is one, and the mend.
+"""
+
+
+class RegulusError(Exception):
+    """The base of all errors that this package raises on purpose."""
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+
+class FrameError(RegulusError):
+    """A peer sent bytes that are no frame; its connection cannot go on."""
+
+
+class HeaderError(RegulusError):
+    """A well-formed frame carries a request header or body with a missing or unparsable field."""
+
+
+class RecordError(RegulusError):
+    """Stored bytes are no record. `position` is the offset at which decoding began."""
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        super().__init__(f"{text} at {position}")
+        self.position = position
+
+
+class TruncatedRecord(RecordError):
+    """The bytes end before the record does."""
+
+
+class CorruptRecord(RecordError):
+    """A length, magic number or checksum is wrong."""
+
+
+class MessageIllegal(RegulusError):
+    """A message breaks a limit (topic, body or properties size); response code 13."""
+
+
+# --- store -----------------------------------------------------------------------------------------------------------
+
+
+class StoreError(RegulusError):
+    """The store directory cannot be used; nothing was changed in it."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the store open."""
+
+
+class StoreDamaged(StoreError):
+    """A file has the wrong size or content at a place that recovery must not mend by itself."""
+
+
+class StoreNewer(StoreError):
+    """The store was written in a format that this version does not know."""
+
+
+class StoreNotWritable(StoreError):
+    """The directory or disk refuses writes; reads go on."""
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------
+
+
+class ConfigError(RegulusError):
+    """A configuration key or value is wrong; the text names the key, the value and what is allowed."""
+
+
+# --- client ----------------------------------------------------------------------------------------------------------
+
+
+class ClientError(RegulusError):
+    """A call of the client failed. `code` is RocketMQ's code, or one of the client's own (10001 ...)."""
+
+    code = 10003
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        if code is not None:
+            self.code = code
+
+
+class BrokerRefused(ClientError):
+    """A broker or name server answered with an error code."""
+
+    def __init__(self, code: int, remark: str | None, address: str = "") -> None:
+        super().__init__(f"{address or 'server'} answered {code}: {remark or 'no remark'}", code)
+        self.remark = remark or ""
+        self.address = address
+
+
+class ConnectFailed(ClientError):
+    """No connection to the address."""
+
+    code = 10001
+
+
+class ConnectionLost(ClientError):
+    """The connection closed before the answer came; whether the request was done is unknown."""
+
+    code = 10001
+
+
+class RequestTimeout(ClientError):
+    """No answer within the time; whether the request was done is unknown."""
+
+    code = 10002
+
+
+class NoNameServer(ClientError):
+    """No name server address is known or none answers."""
+
+    code = 10004
+
+
+class NoRoute(ClientError):
+    """No broker serves the topic."""
+
+    code = 10005
+
+
+class TooManyRequests(ClientError):
+    """The call's time budget, or the brokers' flow control, leaves no room for another attempt."""
+
+
+class SendFailed(ClientError):
+    """All attempts of a send failed; the text names attempts, elapsed time, topic and brokers tried."""
+
+
+class ClientClosed(ClientError):
+    """The producer, consumer or admin client is not running."""
+
+
+# --- Spark -----------------------------------------------------------------------------------------------------------
+
+
+class MissingJava(RegulusError):
+    """No Java 17 or newer was found for Spark; the text says where it was looked for and how to get one."""
+
+
+class OptionError(RegulusError):
+    """An option of the Spark source is unknown, missing or wrong; the text names the nearest known option."""
+
+
+class DataLoss(RegulusError):
+    """Messages that the reader was to read are gone; the text names queue, range and cause."""

@@ -1,0 +1,68 @@
+"""Messages: what an application sends, and what a store keeps.
+
+`MessageExt` is a plain class and not a dataclass because the broker makes one for each message on the hot path, where
+its compiled form has typed fields.
+"""
+
+from regulus.model import message_properties as names
+
+
+class Message:
+    """What an application sends. `properties` holds tags and keys too."""
+
+    def __init__(self, topic: str, body: bytes, tags: str = "", keys: str = "",
+                 properties: dict[str, str] | None = None, flag: int = 0) -> None:
+        self.topic = topic
+        self.body = body
+        self.flag = flag
+        self.properties: dict[str, str] = dict(properties) if properties else {}
+        if tags:
+            self.properties[names.TAGS] = tags
+        if keys:
+            self.properties[names.KEYS] = keys
+
+    @property
+    def tags(self) -> str:
+        return self.properties.get(names.TAGS, "")
+
+    @property
+    def keys(self) -> str:
+        """Space-separated, as RocketMQ keeps them."""
+        return self.properties.get(names.KEYS, "")
+
+    @property
+    def message_id(self) -> str:
+        """The client's unique key; empty before the message was sent."""
+        return self.properties.get(names.UNIQUE_KEY, "")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(topic={self.topic!r}, body={len(self.body)} bytes, properties={self.properties!r})"
+
+
+class MessageExt(Message):
+    """A stored message. Hosts are in stored form: 4 or 16 address bytes, then the port as 4 bytes.
+
+    The store fills in queue_offset, physical_offset, store_timestamp, store_size and body_crc when it appends.
+    """
+
+    def __init__(self, topic: str, body: bytes, properties: dict[str, str], queue_id: int = 0, flag: int = 0,
+                 sys_flag: int = 0, born_timestamp: int = 0, born_host: bytes = b"\0" * 8,
+                 store_host: bytes = b"\0" * 8, reconsume_times: int = 0, prepared_transaction_offset: int = 0,
+                 queue_offset: int = 0, physical_offset: int = 0, store_timestamp: int = 0, store_size: int = 0,
+                 body_crc: int = 0) -> None:
+        self.topic = topic
+        self.body = body
+        self.properties = properties
+        self.queue_id = queue_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp = born_timestamp
+        self.born_host = born_host
+        self.store_host = store_host
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+        self.queue_offset = queue_offset
+        self.physical_offset = physical_offset
+        self.store_timestamp = store_timestamp
+        self.store_size = store_size
+        self.body_crc = body_crc

@@ -1,0 +1,68 @@
+"""Message properties: their names, and the property string `name 0x01 value 0x02 ...`.
+
+Source: MessageConst, MessageDecoder.messageProperties2String, MessageDecoder.string2messageProperties.
+"""
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+PROPERTIES_SIZE_MAX = 32767
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT_STORE_MSG_OK = "WAIT"
+DELAY_TIME_LEVEL = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+TRANSACTION_PREPARED = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+UNIQUE_KEY = "UNIQ_KEY"
+EXTEND_UNIQUE_INFO = "EXTEND_UNIQ_INFO"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
+INSTANCE_ID = "INSTANCE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+MESSAGE_TYPE = "MSG_TYPE"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+TRANSACTION_ID = "__transactionId__"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+SHARDING_KEY = "__SHARDINGKEY"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+POP_CK = "POP_CK"
+CRC32 = "__CRC32#"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+
+
+def parse(text: str) -> dict[str, str]:
+    """The properties of a property string, in its order.
+
+    A segment counts only if it has the separator with at least one character on each side; a later duplicate wins.
+    """
+    properties: dict[str, str] = {}
+    for segment in text.split(PROPERTY_SEPARATOR):
+        name, separator, value = segment.partition(NAME_VALUE_SEPARATOR)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def format(properties: dict[str, str]) -> str:
+    """The property string, with the last 0x02, as RocketMQ 5.x writes it. An entry with an empty value is left out."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value])

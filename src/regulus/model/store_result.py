@@ -1,0 +1,78 @@
+"""What a message store answers."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class PutStatus(IntEnum):
+    PUT_OK = 0
+    MESSAGE_ILLEGAL = 1
+    SERVICE_NOT_AVAILABLE = 2
+    CREATE_MAPPED_FILE_FAILED = 3
+
+
+class GetStatus(IntEnum):
+    """Names as in GetMessageStatus; a pull answer's remark is the name."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+class Appended:
+    """`start` and `end`: physical offsets of the (first) record and behind the (last) one. `starts` only for a batch."""
+
+    def __init__(self, status: PutStatus, start: int = 0, end: int = 0, queue_offset: int = 0,
+                 remark: str = "", starts: tuple[int, ...] = ()) -> None:
+        self.status = status
+        self.start = start
+        self.end = end
+        self.queue_offset = queue_offset
+        self.remark = remark
+        self.starts = starts
+
+
+class GetResult(NamedTuple):
+    """`buffers` are slices of the log, whole records each, `size` bytes and `message_count` messages in all."""
+
+    status: GetStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    buffers: list[memoryview]
+    message_count: int
+    size: int
+
+
+class QueueUnit(NamedTuple):
+    """One unit of a consume queue with its place."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+class Arrival(NamedTuple):
+    """A message became visible: wakes pulls of the queue that wait at or below `queue_offset`."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    store_timestamp: int
+    properties: dict[str, str] | None = None
+
+
+class QueryResult(NamedTuple):
+    """Records whose key hash matches; the caller compares the real key."""
+
+    buffers: list[memoryview]
+    index_last_update_timestamp: int
+    index_last_update_physical_offset: int
