@@ -1,0 +1,1 @@
+"""Jobs on the log as a table: read, steps, write."""

@@ -1,0 +1,1 @@
+"""Pure steps: DataFrame to DataFrame, no session, no I/O."""
