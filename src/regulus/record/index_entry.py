@@ -1,0 +1,106 @@
+"""The pieces of an index file: header, slots, entries; all big-endian.
+
+    header, 40 bytes
+    offset  size  field
+         0     8  begin_timestamp         store time of the first entry
+         8     8  end_timestamp           store time of the last entry
+        16     8  begin_physical_offset   of the first entry
+        24     8  end_physical_offset     of the last entry
+        32     4  hash_slot_count         slots that are not empty
+        36     4  index_count             number of the next entry; entries are numbered from 1
+
+    slot s at 40 + 4 * s: number of the newest entry of its chain, 0 when empty
+
+    entry e at 40 + 4 * slots + 20 * e
+    offset  size  field
+         0     4  key_hash
+         4     8  physical_offset
+        12     4  time_difference         seconds since the file's begin_timestamp
+        16     4  previous                number of the next older entry of the chain, 0 at its end
+
+Source: IndexHeader, IndexFile.putKey, IndexFile.indexKeyHashMethod.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from regulus.errors import TruncatedRecord
+from regulus.record.java_hash import java_hash
+
+HEADER_SIZE = 40
+SLOT_SIZE = 4
+ENTRY_SIZE = 20
+TIME_DIFFERENCE_MAX = 0x7FFFFFFF
+
+_HEADER = Struct(">qqqqii")
+_ENTRY = Struct(">iqii")
+
+
+class IndexHeader(NamedTuple):
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    hash_slot_count: int = 0
+    index_count: int = 1
+
+
+class IndexEntry(NamedTuple):
+    key_hash: int
+    physical_offset: int
+    time_difference: int
+    previous: int
+
+
+def file_size(slots: int, entries: int) -> int:
+    """Bytes of an index file; `entries` counts entry 0, which is never used."""
+    return HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * entries
+
+
+def slot_position(slot: int) -> int:
+    return HEADER_SIZE + SLOT_SIZE * slot
+
+
+def entry_position(slots: int, entry: int) -> int:
+    return HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * entry
+
+
+def index_key(topic: str, key: str) -> str:
+    """The text that is hashed for a message key or unique key."""
+    return f"{topic}#{key}"
+
+
+def key_hash(key: str) -> int:
+    """The hash an entry keeps, never negative: Java's abs of the hash, and 0 where that overflows."""
+    value = abs(java_hash(key))
+    return 0 if value > 0x7FFFFFFF else value
+
+
+def time_difference(store_timestamp: int, begin_timestamp: int) -> int:
+    """Whole seconds between the two, kept within 0 and 2**31 - 1; 0 while the file has no begin time."""
+    if begin_timestamp <= 0 or store_timestamp <= begin_timestamp:
+        return 0
+    return min((store_timestamp - begin_timestamp) // 1000, TIME_DIFFERENCE_MAX)
+
+
+def encode_header(header: IndexHeader) -> bytes:
+    return _HEADER.pack(*header)
+
+
+def decode_header(data: bytes | memoryview, position: int = 0) -> IndexHeader:
+    """A fresh file's zeros read as `index_count` 1. Raises TruncatedRecord when fewer than 40 bytes remain."""
+    if len(data) - position < HEADER_SIZE:
+        raise TruncatedRecord("index header cut short", position)
+    header = IndexHeader._make(_HEADER.unpack_from(data, position))
+    return header if header.index_count > 0 else header._replace(index_count=1)
+
+
+def encode_entry(entry: IndexEntry) -> bytes:
+    return _ENTRY.pack(*entry)
+
+
+def decode_entry(data: bytes | memoryview, position: int = 0) -> IndexEntry:
+    """Raises TruncatedRecord when fewer than 20 bytes remain."""
+    if len(data) - position < ENTRY_SIZE:
+        raise TruncatedRecord("index entry cut short", position)
+    return IndexEntry._make(_ENTRY.unpack_from(data, position))
