@@ -1,0 +1,163 @@
+"""The clients of a broker: which connections produce for which group, and which consume in which group.
+
+A client lives as long as its connection, and at most CLIENT_EXPIRY_MS after its last heartbeat. Several clients share
+no connection, but one connection may be in many groups.
+
+Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
+"""
+
+from collections.abc import Sequence
+
+from regulus.wire.bodies import SubscriptionData
+
+CLIENT_EXPIRY_MS = 120_000
+EXPIRY_SCAN_MS = 10_000
+BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
+
+
+class Client:
+    """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`."""
+
+    __slots__ = ("channel", "client_id", "language", "last_update_timestamp", "remote_text", "version")
+
+    def __init__(self, channel: int, client_id: str, language: int, version: int, remote_text: str,
+                 now_ms: int) -> None:
+        self.channel = channel
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.remote_text = remote_text
+        self.last_update_timestamp = now_ms
+
+
+class ConsumerGroup:
+    """The live consumers of one group. `clients` is by channel, `subscriptions` by topic."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.consume_type = ""
+        self.message_model = ""
+        self.consume_from_where = ""
+        self.clients: dict[int, Client] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.last_update_timestamp = 0
+        self.heartbeat_fingerprint = 0
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        return [client.client_id for client in self.clients.values()]
+
+    def find(self, client_id: str) -> Client | None:
+        return next((client for client in self.clients.values() if client.client_id == client_id), None)
+
+
+class Clients:
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[int, Client]] = {}
+        self._next_scan_ms = 0
+
+    def consumer_group(self, group: str) -> ConsumerGroup | None:
+        """None when no consumer of the group is connected."""
+        return self._consumers.get(group)
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        return list(self._consumers.values())
+
+    def producer_group(self, group: str) -> list[Client]:
+        return list(self._producers.get(group, {}).values())
+
+    def producer_groups(self) -> dict[str, list[Client]]:
+        return {group: list(clients.values()) for group, clients in self._producers.items()}
+
+    def groups_subscribing(self, topic: str) -> list[str]:
+        """Groups with a live consumer that subscribes to the topic."""
+        return [group.group for group in self._consumers.values() if topic in group.subscriptions]
+
+    def find_client(self, client_id: str) -> Client | None:
+        """Any connection of this client: as a producer first, then as a consumer."""
+        for clients in self._producers.values():
+            for client in clients.values():
+                if client.client_id == client_id:
+                    return client
+        for group in self._consumers.values():
+            found = group.find(client_id)
+            if found is not None:
+                return found
+        return None
+
+    def register_producer(self, group: str, client: Client) -> None:
+        self._producers.setdefault(group, {})[client.channel] = client
+
+    def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
+                          consume_from_where: str, subscriptions: Sequence[SubscriptionData] | None) -> bool:
+        """Whether the others of the group must hear: a consumer joined, or the set of topics changed.
+
+        `subscriptions` replace those of the group; None keeps them.
+        """
+        entry = self._consumers.get(group)
+        if entry is None:
+            entry = self._consumers[group] = ConsumerGroup(group)
+        entry.consume_type = consume_type
+        entry.message_model = message_model
+        entry.consume_from_where = consume_from_where
+        entry.last_update_timestamp = client.last_update_timestamp
+        joined = client.channel not in entry.clients
+        entry.clients[client.channel] = client
+        if subscriptions is None:
+            return joined
+        return _replace_subscriptions(entry.subscriptions, subscriptions) or joined
+
+    def unregister_producer(self, group: str, channel: int) -> None:
+        clients = self._producers.get(group)
+        if clients is not None and clients.pop(channel, None) is not None and not clients:
+            del self._producers[group]
+
+    def unregister_consumer(self, group: str, channel: int) -> bool:
+        """Whether the channel was in the group, so that the others must hear."""
+        entry = self._consumers.get(group)
+        if entry is None or entry.clients.pop(channel, None) is None:
+            return False
+        if not entry.clients:
+            del self._consumers[group]
+        return True
+
+    def channel_closed(self, channel: int) -> list[str]:
+        """The consumer groups that lost a member by it."""
+        for group in [group for group, clients in self._producers.items() if channel in clients]:
+            self.unregister_producer(group, channel)
+        return [group for group in list(self._consumers) if self.unregister_consumer(group, channel)]
+
+    def tick(self, now_ms: int) -> tuple[list[str], int]:
+        """Drop clients that went silent. The consumer groups that lost a member, and the ms until the next scan."""
+        if now_ms < self._next_scan_ms:
+            return [], self._next_scan_ms - now_ms
+        self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
+        oldest = now_ms - CLIENT_EXPIRY_MS
+        lost = []
+        for group, clients in list(self._producers.items()):
+            for channel in [c.channel for c in clients.values() if c.last_update_timestamp < oldest]:
+                self.unregister_producer(group, channel)
+        for name, entry in list(self._consumers.items()):
+            silent = [c.channel for c in entry.clients.values() if c.last_update_timestamp < oldest]
+            for channel in silent:
+                self.unregister_consumer(name, channel)
+            if silent:
+                lost.append(name)
+        return lost, EXPIRY_SCAN_MS
+
+
+def _replace_subscriptions(table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:
+    """Whether the set of topics changed. An older version of a subscription does not replace a newer one."""
+    before = set(table)
+    for subscription in given:
+        known = table.get(subscription.topic)
+        if known is None or subscription.sub_version > known.sub_version:
+            table[subscription.topic] = subscription
+    for topic in before.difference(subscription.topic for subscription in given):
+        del table[topic]
+    return set(table) != before

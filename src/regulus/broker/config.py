@@ -1,0 +1,89 @@
+"""What a broker is set to. Names are RocketMQ's keys in snake_case; times are in ms, sizes in bytes unless the name says.
+
+Source: BrokerConfig, MessageStoreConfig.
+"""
+
+from dataclasses import dataclass, field
+
+from regulus.errors import ConfigError
+from regulus.model import permission
+from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.model.topics import TRACE_TOPIC, name_fault
+
+_FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    broker_name: str = "broker-a"
+    broker_cluster_name: str = "DefaultCluster"
+    broker_id: int = 0
+    broker_ip1: str = ""
+    """The address that clients get; empty takes the one at which each of them reached us."""
+    listen_port: int = 10911
+    namesrv_addr: str = ""
+    broker_permission: int = permission.READ_WRITE
+
+    # topics and groups
+    auto_create_topic_enable: bool = True
+    default_topic_queue_nums: int = 8
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = TRACE_TOPIC
+
+    # sending
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    start_accept_send_request_time_stamp: int = 0
+    """Sends before this time are refused; 0 accepts at once."""
+    reject_transaction_message: bool = False
+    max_message_size: int = 4 * 1024 * 1024
+    flush_disk_type: str = "ASYNC_FLUSH"
+    message_delay_level: str = DEFAULT_LADDER
+    flush_delay_offset_interval: int = 10_000
+
+    # pulling
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    max_transfer_count_on_message_in_memory: int = 32
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1000
+    lite_pull_message_enable: bool = True
+    slave_read_enable: bool = False
+    enable_property_filter: bool = False
+    flush_consumer_offset_interval: int = 5000
+    use_server_side_reset_offset: bool = True
+
+    # queries
+    default_query_max_num: int = 32
+
+    # name servers
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 24_000
+
+    delay_ladder_ms: tuple[int, ...] = field(init=False, repr=False)
+    """The delay of each level, from `message_delay_level`."""
+
+    def __post_init__(self) -> None:
+        for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
+            fault = name_fault(name)
+            if fault is not None:
+                raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
+        if self.flush_disk_type not in _FLUSH_DISK_TYPES:
+            raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(_FLUSH_DISK_TYPES)}")
+        if self.enable_property_filter:
+            raise ConfigError("enablePropertyFilter is true, but this broker filters by tag only: set it to false")
+        if not 0 <= self.listen_port <= 65535:
+            raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
+        for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
+                            ("maxMessageSize", self.max_message_size),
+                            ("maxTransferCountOnMessageInMemory", self.max_transfer_count_on_message_in_memory),
+                            ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):
+            if number < 1:
+                raise ConfigError(f"{key} is {number}: write 1 or more")
+        object.__setattr__(self, "delay_ladder_ms", parse_ladder(self.message_delay_level))
+
+    @property
+    def sync_flush(self) -> bool:
+        return self.flush_disk_type == "SYNC_FLUSH"

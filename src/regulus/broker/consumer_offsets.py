@@ -1,0 +1,121 @@
+"""What each group has consumed of each queue: the queue offset of the next message to consume.
+
+Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
+"""
+
+from regulus.model.topics import DataVersion
+from regulus.wire import fastjson
+from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
+
+COMMITS_PER_DATA_VERSION = 500
+NOT_FOUND = -1
+
+
+class ConsumerOffsets:
+    """Consumer offsets by `topic@group` and queue id. `changes` counts changes, for saving."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, dict[int, int]] = {}
+        self.data_version = DataVersion()
+        self.changes = 0
+        self._resets: dict[str, dict[int, int]] = {}
+        self._pulls: dict[str, dict[int, int]] = {}
+
+    def commit(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
+        """A smaller offset than the one kept is taken: it is how consumers go back."""
+        key = f"{topic}@{group}"
+        queues = self.table.get(key)
+        if queues is None:
+            queues = self.table[key] = {}
+        queues[queue_id] = consumer_offset
+        self.changes += 1
+        if self.changes % COMMITS_PER_DATA_VERSION == 0:
+            self.data_version = self.data_version.next(now_ms)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """NOT_FOUND when the group never committed there."""
+        queues = self.table.get(f"{topic}@{group}")
+        return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
+
+    def queues(self, group: str, topic: str) -> dict[int, int]:
+        """A copy: queue id to consumer offset."""
+        return dict(self.table.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics of which the group committed anything."""
+        return [key[:-len(group) - 1] for key in self.table if key.endswith("@" + group)]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that committed anything of the topic."""
+        prefix = topic + "@"
+        return [key[len(prefix):] for key in self.table if key.startswith(prefix)]
+
+    def clone(self, source_group: str, group: str, topic: str) -> None:
+        """`group` takes over the offsets of `source_group`."""
+        queues = self.table.get(f"{topic}@{source_group}")
+        if queues:
+            self.table[f"{topic}@{group}"] = dict(queues)
+            self.changes += 1
+
+    def remove_group(self, group: str) -> None:
+        for topic in self.topics_of(group):
+            self.remove(group, topic)
+
+    def remove_topic(self, topic: str) -> None:
+        for group in self.groups_of(topic):
+            self.remove(group, topic)
+
+    def remove(self, group: str, topic: str) -> None:
+        key = f"{topic}@{group}"
+        if self.table.pop(key, None) is not None:
+            self.changes += 1
+        self._resets.pop(key, None)
+        self._pulls.pop(key, None)
+
+    # An operator's reset is told to the group once: its next query of the offset gets it, its next pull is sent there.
+
+    def assign_reset(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+        """Set the offset, and hold it until a pull of the queue has been told."""
+        self.commit(group, topic, queue_id, consumer_offset)
+        self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = consumer_offset
+
+    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        if not self._resets:
+            return None
+        return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The pending reset, which is then no longer pending."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        consumer_offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return consumer_offset
+
+    # How far a group has pulled, which may be ahead of what it committed; for statistics only.
+
+    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        self._pulls.setdefault(f"{topic}@{group}", {})[queue_id] = queue_offset
+
+    def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """NOT_FOUND when the group did not pull there since the broker started."""
+        return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
+
+    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
+        """The table as it travels and as it is saved."""
+        return ConsumerOffsetSerializeWrapper(offset_table=self.table, data_version=self.data_version)
+
+    def document(self) -> str:
+        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+
+    def load(self, text: str) -> None:
+        """Raises HeaderError."""
+        wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
+        self.table = {key: dict(queues) for key, queues in wrapper.offset_table.items()}
+        if wrapper.data_version is not None:
+            self.data_version = wrapper.data_version

@@ -1,0 +1,115 @@
+"""Delivers messages whose delay is over.
+
+A delayed message waits in the schedule topic, in the queue of its level; the tag slot of its consume queue unit holds
+the time at which it is due. All messages of a level wait equally long, so each queue is in order of time: the schedule
+keeps one queue offset per level and looks only at its head. A delivery is one more append, and the level's offset moves
+behind the unit when the append is done. The offsets are saved now and then: after a crash some messages may be
+delivered twice, none is lost.
+
+Source: ScheduleMessageService.
+"""
+
+from collections.abc import Sequence
+
+from regulus.broker.message_store import MessageStore
+from regulus.broker.placement import when_due
+from regulus.model.store_result import PutStatus, QueueUnit
+from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
+from regulus.wire import fastjson
+from regulus.wire.bodies import DelayOffsetSerializeWrapper
+
+DELIVERIES_PER_TICK_MAX = 256
+POLL_MS = 100
+"""How long an empty or refused level rests; a waiting one rests at most as long as its head still has to wait."""
+UPDATES_PER_DATA_VERSION = 200
+
+
+class DelaySchedule:
+    """`changes` counts moves of any offset, for saving."""
+
+    def __init__(self, store: MessageStore, ladder_ms: Sequence[int]) -> None:
+        self.offset_table: dict[int, int] = {}
+        self.data_version = DataVersion()
+        self.changes = 0
+        self._store = store
+        self._ladder_ms = tuple(ladder_ms)
+
+    @property
+    def level_max(self) -> int:
+        return len(self._ladder_ms)
+
+    def progress(self) -> dict[int, tuple[int, int]]:
+        """Of each level in use: the next queue offset to deliver, and the queue offset that the next message gets."""
+        ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in range(1, self.level_max + 1)}
+        return {level: (self.offset_table.get(level, 0), end) for level, end in ends.items()
+                if end > 0 or level in self.offset_table}
+
+    def tick(self, now_ms: int) -> int:
+        """Deliver what is due, DELIVERIES_PER_TICK_MAX at most; ms until the next look, 0 when more is due."""
+        room = DELIVERIES_PER_TICK_MAX
+        wait_ms = POLL_MS
+        for level in range(1, len(self._ladder_ms) + 1):
+            delivered, level_wait_ms = self._deliver(level, room, now_ms)
+            room -= delivered
+            wait_ms = min(wait_ms, level_wait_ms)
+            if room <= 0:
+                return 0
+        return wait_ms
+
+    def _deliver(self, level: int, room: int, now_ms: int) -> tuple[int, int]:
+        """How many of one level were looked at, and the ms until its next one is due."""
+        queue_offset = self._corrected(level)
+        if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
+            return 0, POLL_MS
+        units = self._store.queue_units(SCHEDULE_TOPIC, level - 1, queue_offset, room)
+        for count, unit in enumerate(units):
+            wait_ms = self._due_ms(unit, level, now_ms) - now_ms
+            if wait_ms > 0:
+                return count, min(wait_ms, POLL_MS)
+            if not self._deliver_unit(unit, now_ms):
+                return count, POLL_MS
+            self._move(level, unit.queue_offset + 1, now_ms)
+        return len(units), POLL_MS
+
+    def _due_ms(self, unit: QueueUnit, level: int, now_ms: int) -> int:
+        # Further away than one full delay: the clock was turned back since. It counts as due.
+        due_ms = unit.tags_code
+        return now_ms if due_ms > now_ms + self._ladder_ms[level - 1] else due_ms
+
+    def _deliver_unit(self, unit: QueueUnit, now_ms: int) -> bool:
+        """False when the store refused, so that the unit must be tried again."""
+        parked = self._store.look_message(unit.physical_offset)
+        message = None if parked is None else when_due(parked)
+        if message is None:
+            return True
+        return self._store.append(message, now_ms).status == PutStatus.PUT_OK
+
+    def _corrected(self, level: int) -> int:
+        """The level's offset, moved into what its queue still holds."""
+        queue_offset = self.offset_table.get(level, 0)
+        first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
+        return first if queue_offset < first else queue_offset
+
+    def _move(self, level: int, queue_offset: int, now_ms: int) -> None:
+        self.offset_table[level] = queue_offset
+        self.changes += 1
+        if self.changes % UPDATES_PER_DATA_VERSION == 0:
+            self.data_version = self.data_version.next(now_ms)
+
+    def wrapper(self) -> DelayOffsetSerializeWrapper:
+        """The offsets as they travel and as they are saved."""
+        return DelayOffsetSerializeWrapper(offset_table=self.offset_table, data_version=self.data_version)
+
+    def document(self) -> str:
+        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+
+    def load(self, text: str) -> None:
+        """Take over saved offsets, each moved into what its queue holds. Raises HeaderError."""
+        wrapper = DelayOffsetSerializeWrapper.decode(text.encode())
+        if wrapper.data_version is not None:
+            self.data_version = wrapper.data_version
+        for level, queue_offset in wrapper.offset_table.items():
+            if 1 <= level <= self.level_max:
+                first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
+                end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+                self.offset_table[level] = min(max(queue_offset, first), end)

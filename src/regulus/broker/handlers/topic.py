@@ -1,0 +1,130 @@
+"""Topics as operators see them.
+
+UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG,
+GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLEAN_UNUSED_TOPIC.
+"""
+
+from dataclasses import replace
+
+from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.model.topics import RETRY_PREFIX, TopicConfig, name_fault
+from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import (
+    DeleteTopicInBrokerRequest,
+    GetTopicConfigRequest,
+    UpdateAndCreateTopicRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+QUEUE_NUMS_MAX = 65_536
+"""Queues of one topic: a queue id is stored in more than 16 bits, but each queue takes files of its own."""
+
+
+def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """An identical configuration changes nothing, so that the name servers need not hear."""
+    header = UpdateAndCreateTopicRequest.decode(request)
+    current = broker.topics.get(header.topic)
+    config = TopicConfig(
+        topic_name=header.topic, read_queue_nums=header.read_queue_nums, write_queue_nums=header.write_queue_nums,
+        perm=header.perm, topic_filter_type=header.topic_filter_type, topic_sys_flag=header.topic_sys_flag or 0,
+        order=bool(header.order),
+        attributes=altered(TOPIC_ATTRIBUTES, current.attributes if current else None,
+                           parse_changes(header.attributes or "")))
+    fault = _fault(config, broker)
+    if fault is not None:
+        return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
+    if config != current:
+        broker.topics.put(config, now_ms)
+    return succeed(request)
+
+
+def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                        now_ms: int) -> Outcome:
+    """All or none: one bad topic refuses the list."""
+    configs = [_with_altered_attributes(config, broker)
+               for config in CreateTopicListRequestBody.decode(request.body).topic_config_list]
+    for config in configs:
+        fault = _fault(config, broker)
+        if fault is not None:
+            return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
+    changed = [config for config in configs if config != broker.topics.get(config.topic_name)]
+    if changed:
+        broker.topics.put_all(changed, now_ms)
+    return succeed(request)
+
+
+def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Its queues and offsets go; its records stay in the log until that is cleaned. An unknown topic is fine."""
+    topic = DeleteTopicInBrokerRequest.decode(request).topic
+    if not topic or topic.isspace():
+        return refuse(request, ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    if broker.topics.is_system(topic):
+        return refuse(request, ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+    for group in broker.consumer_offsets.groups_of(topic):
+        _delete_topic(broker, f"{RETRY_PREFIX}{group}_{topic}", now_ms)
+    _delete_topic(broker, topic, now_ms)
+    return succeed(request)
+
+
+def handle_get_all_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Everything in one page: a client that asks for pages stops when the total is not told."""
+    return succeed(request, body=broker.topics.wrapper().encode())
+
+
+def handle_get_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    topic = GetTopicConfigRequest.decode(request).topic
+    config = broker.topics.get(topic)
+    if config is None:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+    return succeed(request, body=encode_topic_config(config))
+
+
+def handle_get_system_topic_list_from_broker(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                             now_ms: int) -> Outcome:
+    return succeed(request, body=TopicList(topic_list=sorted(broker.topics.system)).encode())
+
+
+def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Drop the queues of topics that have no configuration any more."""
+    for topic in {topic for topic, _ in broker.store.queues()}:
+        if topic not in broker.topics and not broker.topics.is_system(topic):
+            broker.store.delete_topic(topic)
+    return succeed(request)
+
+
+def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
+    facts = broker.topics.facts.get(topic)
+    if broker.topics.delete(topic, now_ms) and facts is not None:
+        broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
+    broker.consumer_offsets.remove_topic(topic)
+    broker.store.delete_topic(topic)
+
+
+def _with_altered_attributes(config: TopicConfig, broker: BrokerState) -> TopicConfig:
+    current = broker.topics.get(config.topic_name)
+    signed = {key if key[:1] in "+-" else f"+{key}": value for key, value in config.attributes.items()}
+    return replace(config, attributes=altered(TOPIC_ATTRIBUTES, current.attributes if current else None, signed))
+
+
+def _fault(config: TopicConfig, broker: BrokerState) -> str | None:
+    """What is wrong with a topic that an operator wants; None when it may be made."""
+    name = config.topic_name
+    fault = name_fault(name)
+    if fault is not None:
+        return fault
+    if broker.topics.is_system(name):
+        return f"The topic[{name}] is conflict with system topic."
+    for key, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+        if not 0 <= count <= QUEUE_NUMS_MAX:
+            return f"{key} is {count}: it must lie between 0 and {QUEUE_NUMS_MAX}."
+    if not 0 <= config.perm <= 15:
+        return f"perm is {config.perm}: it is the sum of 8 (priority), 4 (read), 2 (write) and 1 (inherit)."
+    if config.topic_filter_type not in TOPIC_FILTER_TYPES:
+        return f"topicFilterType is {config.topic_filter_type}: it must be {' or '.join(TOPIC_FILTER_TYPES)}."
+    return None

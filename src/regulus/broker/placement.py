@@ -1,0 +1,93 @@
+"""Which topic stores a message. A message never moves: delay, retry and dead letter are one more append elsewhere.
+
+    from                        to                          what is noted in the properties
+    any topic, DELAY > 0        SCHEDULE_TOPIC_XXXX         REAL_TOPIC, REAL_QID; DELAY stays
+    SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is taken away, so DELAY is still to be seen
+    a failed consumption        %RETRY%group, delayed       RETRY_TOPIC and ORIGIN_MESSAGE_ID of the first copy
+    the last failure            %DLQ%group                  the same, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID
+
+A message is changed in place before it is appended; copies are new messages, because their original is still read.
+
+Source: HookUtils.handleScheduleMessage, ScheduleMessageService.messageTimeUp, AbstractSendMessageProcessor.
+"""
+
+from regulus.model import message_properties as names
+from regulus.model import sys_flag, topics
+from regulus.model.message import MessageExt
+from regulus.model.message_id import offset_message_id
+
+_HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
+
+
+def delay_level(properties: dict[str, str]) -> int:
+    """0 when the message is not to wait, or when the property is no number."""
+    text = properties.get(names.DELAY_TIME_LEVEL)
+    return int(text) if text is not None and len(text) < 10 and text.isascii() and text.isdigit() else 0
+
+
+def place(message: MessageExt, delay_level_max: int) -> None:
+    """Give a message that waits its place in the schedule topic; others stay where they are."""
+    if names.DELAY_TIME_LEVEL not in message.properties:
+        return
+    level = min(delay_level(message.properties), delay_level_max)
+    if level <= 0:
+        return
+    message.properties[names.REAL_TOPIC] = message.topic
+    message.properties[names.REAL_QUEUE_ID] = str(message.queue_id)
+    message.topic = topics.SCHEDULE_TOPIC
+    message.queue_id = level - 1
+
+
+def place_dead_letter(message: MessageExt, group: str) -> None:
+    """Give a retry message that a client sent itself its place among the dead letters of `group`."""
+    properties = message.properties
+    properties[names.DELAY_TIME_LEVEL] = "0"
+    properties[names.DLQ_ORIGIN_TOPIC] = properties.get(names.RETRY_TOPIC, message.topic)
+    origin = properties.get(names.ORIGIN_MESSAGE_ID) or properties.get(names.UNIQUE_KEY)
+    if origin:
+        properties[names.DLQ_ORIGIN_MESSAGE_ID] = origin
+    message.topic = topics.dlq_topic(group)
+    message.queue_id = 0
+
+
+def when_due(parked: MessageExt) -> MessageExt | None:
+    """The copy to append when a message's wait is over; None when its home is gone or not for it."""
+    properties = parked.properties
+    topic = properties.get(names.REAL_TOPIC, "")
+    queue_id = properties.get(names.REAL_QUEUE_ID, "")
+    if not topic or topic in _HALF_TOPICS or not queue_id.isdigit():
+        return None
+    return _copy(parked, topic, int(queue_id), dict(properties), parked.reconsume_times, parked.store_host)
+
+
+def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:
+    """The copy for one more try after `level`; it still has to be placed, which parks it."""
+    properties = _failed_properties(failed)
+    properties[names.DELAY_TIME_LEVEL] = str(level)
+    return _copy(failed, topics.retry_topic(group), queue_id, properties, failed.reconsume_times + 1, store_host)
+
+
+def dead_letter_copy(failed: MessageExt, group: str, store_host: bytes) -> MessageExt:
+    """The copy that ends among the dead letters of `group`."""
+    properties = _failed_properties(failed)
+    properties[names.DELAY_TIME_LEVEL] = "0"
+    properties[names.DLQ_ORIGIN_TOPIC] = properties[names.RETRY_TOPIC]
+    properties[names.DLQ_ORIGIN_MESSAGE_ID] = properties[names.ORIGIN_MESSAGE_ID]
+    return _copy(failed, topics.dlq_topic(group), 0, properties, failed.reconsume_times + 1, store_host)
+
+
+def _failed_properties(failed: MessageExt) -> dict[str, str]:
+    """The properties of a failed copy with the first copy's topic and id, which all later copies keep."""
+    properties = dict(failed.properties)
+    properties.setdefault(names.RETRY_TOPIC, failed.topic)
+    properties.setdefault(names.ORIGIN_MESSAGE_ID, offset_message_id(failed.store_host, failed.physical_offset))
+    return properties
+
+
+def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, str], reconsume_times: int,
+          store_host: bytes) -> MessageExt:
+    flags = message.sys_flag & ~sys_flag.STORE_HOST_V6
+    if len(store_host) > 8:
+        flags |= sys_flag.STORE_HOST_V6
+    return MessageExt(topic, message.body, properties, queue_id, message.flag, flags, message.born_timestamp,
+                      message.born_host, store_host, reconsume_times)

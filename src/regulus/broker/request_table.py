@@ -1,0 +1,69 @@
+"""Which handler answers which request: the broker's table of contents."""
+
+from collections.abc import Callable
+
+from regulus.broker.handlers.check_client_config import handle_check_client_config
+from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
+from regulus.broker.handlers.consumer_offset import handle_query_consumer_offset, handle_update_consumer_offset
+from regulus.broker.handlers.consumer_send_msg_back import handle_consumer_send_msg_back
+from regulus.broker.handlers.heart_beat import handle_heart_beat, handle_unregister_client
+from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
+from regulus.broker.handlers.pull_message import handle_pull_message
+from regulus.broker.handlers.query_message import (
+    handle_get_earliest_msg_storetime,
+    handle_get_max_offset,
+    handle_get_min_offset,
+    handle_query_message,
+    handle_search_offset_by_timestamp,
+    handle_view_message_by_id,
+)
+from regulus.broker.handlers.send_message import handle_send_message, handle_send_reply_message
+from regulus.broker.handlers.transaction import handle_end_transaction
+from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError
+from regulus.model.peer import Peer
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
+
+Handler = Callable[[RemotingCommand, Peer, BrokerState, int], Outcome]
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.SEND_MESSAGE: handle_send_message,
+    RequestCode.SEND_MESSAGE_V2: handle_send_message,
+    RequestCode.SEND_BATCH_MESSAGE: handle_send_message,
+    RequestCode.SEND_REPLY_MESSAGE: handle_send_reply_message,
+    RequestCode.SEND_REPLY_MESSAGE_V2: handle_send_reply_message,
+    RequestCode.CONSUMER_SEND_MSG_BACK: handle_consumer_send_msg_back,
+    RequestCode.END_TRANSACTION: handle_end_transaction,
+    RequestCode.PULL_MESSAGE: handle_pull_message,
+    RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
+    RequestCode.QUERY_CONSUMER_OFFSET: handle_query_consumer_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: handle_update_consumer_offset,
+    RequestCode.HEART_BEAT: handle_heart_beat,
+    RequestCode.UNREGISTER_CLIENT: handle_unregister_client,
+    RequestCode.CHECK_CLIENT_CONFIG: handle_check_client_config,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: handle_get_consumer_list_by_group,
+    RequestCode.LOCK_BATCH_MQ: handle_lock_batch_mq,
+    RequestCode.UNLOCK_BATCH_MQ: handle_unlock_batch_mq,
+    RequestCode.QUERY_MESSAGE: handle_query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: handle_view_message_by_id,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: handle_search_offset_by_timestamp,
+    RequestCode.GET_MAX_OFFSET: handle_get_max_offset,
+    RequestCode.GET_MIN_OFFSET: handle_get_min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: handle_get_earliest_msg_storetime,
+}
+
+
+def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Decide what to do with one request. A one-way request gets no answer, not even a refusal."""
+    handler = HANDLERS.get(request.code)
+    if handler is None:
+        outcome: Outcome = refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                                  f" request type {request.code} not supported")
+    else:
+        try:
+            outcome = handler(request, peer, broker, now_ms)
+        except HeaderError as error:
+            outcome = refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
+    return NO_REPLY if request.flag & ONEWAY_FLAG and not isinstance(outcome, Hold) else outcome

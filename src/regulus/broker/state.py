@@ -1,0 +1,157 @@
+"""All that a broker knows. Handlers read and change it; the server carries out what it asks for.
+
+What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved is told
+by `take_changed_documents`. Time comes in as `now_ms`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from regulus.broker.chance import Chance
+from regulus.broker.clients import Clients
+from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import ConsumerOffsets
+from regulus.broker.delay_schedule import DelaySchedule
+from regulus.broker.held_requests import HeldRequests
+from regulus.broker.message_store import MessageStore
+from regulus.broker.outcome import Notice
+from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.statistics import Statistics
+from regulus.broker.subscription_groups import SubscriptionGroups
+from regulus.broker.topics import Topics
+from regulus.model import message_properties as names
+from regulus.model import permission
+from regulus.model.message_id import UniqueKeySource, host_bytes
+from regulus.model.store_result import Arrival
+from regulus.wire.bodies import RegisterBrokerBody
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import NotifyConsumerIdsChangedRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+TOPICS_DOCUMENT = "topics"
+SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
+CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
+DELAY_OFFSET_DOCUMENT = "delayOffset"
+
+
+class BrokerState:
+    """`now_ms` is the time at which the broker starts; `seed` is its chance: queues, and the ids that it makes."""
+
+    def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, seed: int = 0) -> None:
+        self.store = store
+        self.topics = Topics(config)
+        self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group)
+        self.consumer_offsets = ConsumerOffsets()
+        self.clients = Clients()
+        self.held_requests = HeldRequests()
+        self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms)
+        self.queue_locks = QueueLocks()
+        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
+        self.notices: deque[Notice] = deque()
+        self.chance = Chance(seed)
+        self._seed = seed
+        self._saved = dict.fromkeys(self._change_counts(), -1)
+        self.set_config(config)
+
+    def set_config(self, config: BrokerConfig) -> None:
+        """Take over settings, now or while running; works out what the send path wants ready."""
+        self.config = config
+        self.sync_flush = config.sync_flush
+        self.max_message_size = config.max_message_size
+        self.delay_level_max = len(config.delay_ladder_ms)
+        self.is_writable = permission.is_writable(config.broker_permission)
+        self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
+                      names.CLUSTER: config.broker_cluster_name}
+        self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
+        self.subscription_groups.auto_create = config.auto_create_subscription_group
+        self.unique_keys = UniqueKeySource(self.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
+                                           self._seed >> 16 & 0x7FFFFFFF)
+        self.unique_key_counter = 0
+
+    # --- what goes out -----------------------------------------------------------------------------------------------
+
+    @property
+    def registration_changed(self) -> int:
+        """Another number than before: the name servers must hear of the topics."""
+        return self.topics.changes
+
+    def register_body(self) -> RegisterBrokerBody:
+        """What a name server is told. A topic has no more permission than its broker."""
+        mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
+        return RegisterBrokerBody(topic_config_serialize_wrapper=self.topics.wrapper(mask), filter_server_list=[])
+
+    def notify_consumer_ids_changed(self, group: str) -> None:
+        """Tell all consumers of a group to share the queues anew, unless the group wants no word."""
+        consumers = self.clients.consumer_group(group)
+        settings = self.subscription_groups.get(group)
+        if consumers is None or consumers.is_broadcasting or (
+                settings is not None and not settings.notify_consumer_ids_changed_enable):
+            return
+        ext = NotifyConsumerIdsChangedRequest(consumer_group=group).ext()
+        for channel in consumers.clients:
+            command = RemotingCommand.request(int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), dict(ext), oneway=True)
+            self.notices.append(Notice(channel, command))
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def channel_closed(self, channel: int, now_ms: int) -> None:
+        """A connection is gone: with it its clients and held pulls."""
+        self.held_requests.drop_channel(channel)
+        for group in self.clients.channel_closed(channel):
+            self.notify_consumer_ids_changed(group)
+
+    def message_arrived(self, arrivals: Sequence[Arrival], now_ms: int) -> None:
+        """Messages became visible: answer the pulls that waited for them."""
+        for held in self.held_requests.woken(arrivals):
+            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+
+    def tick(self, now_ms: int) -> int | None:
+        """Timed work. Ms until the next call, 0 when more work is due now."""
+        wait_ms = self.delay_schedule.tick(now_ms)
+        for held in self.held_requests.expired(now_ms):
+            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+        lost, clients_ms = self.clients.tick(now_ms)
+        for group in lost:
+            self.notify_consumer_ids_changed(group)
+        held_ms = self.held_requests.wait_ms(now_ms)
+        waits = [wait_ms, clients_ms, self.queue_locks.tick(now_ms), self.statistics.tick(now_ms)]
+        return min(waits) if held_ms is None else min(held_ms, *waits)
+
+    # --- what is saved -----------------------------------------------------------------------------------------------
+
+    def documents(self) -> dict[str, str]:
+        """Everything that outlives the broker, by the name of its file."""
+        return {TOPICS_DOCUMENT: self.topics.document(),
+                SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document(),
+                CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.document(),
+                DELAY_OFFSET_DOCUMENT: self.delay_schedule.document()}
+
+    def take_changed_documents(self, *, with_offsets: bool = True) -> dict[str, str]:
+        """The documents that changed since they were last taken; without offsets only topics and groups.
+
+        Offsets change all the time, so they are saved now and then, topics and groups at once. The commit log must be
+        on disk up to here before delayOffset is saved, else a crash of the machine could lose what was just delivered.
+        """
+        counts = self._change_counts()
+        makers = {TOPICS_DOCUMENT: self.topics.document, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document}
+        if with_offsets:
+            makers[CONSUMER_OFFSET_DOCUMENT] = self.consumer_offsets.document
+            makers[DELAY_OFFSET_DOCUMENT] = self.delay_schedule.document
+        changed = {name: make() for name, make in makers.items() if counts[name] != self._saved[name]}
+        for name in changed:
+            self._saved[name] = counts[name]
+        return changed
+
+    def load_documents(self, documents: dict[str, str]) -> None:
+        """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
+        loaders = {TOPICS_DOCUMENT: self.topics.load, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
+                   CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load, DELAY_OFFSET_DOCUMENT: self.delay_schedule.load}
+        for name, load in loaders.items():
+            text = documents.get(name)
+            if text and text.strip():
+                load(text)
+
+    def _change_counts(self) -> dict[str, int]:
+        return {TOPICS_DOCUMENT: self.topics.changes, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
+                CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.changes,
+                DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes}

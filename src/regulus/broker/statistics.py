@@ -1,0 +1,232 @@
+"""Counts for operators. The hot path adds to plain integers; samples and rates are made by tick.
+
+A send adds to its `TopicFacts`, everything else to a `StatisticsItem`. Samples are taken as RocketMQ takes them: each
+10 s for the minute, each 10 min for the hour, each hour for the day; 7, 7 and 25 of them are kept.
+
+Source: BrokerStatsManager, StatsItem, StoreStatsService.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from regulus.broker.topics import Topics
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+MINUTE_SAMPLE_MS = 10_000
+HOUR_SAMPLE_MS = 600_000
+DAY_SAMPLE_MS = 3_600_000
+RATE_SAMPLES_MAX = 61
+"""Samples of the whole broker, one each 10 s: enough for a rate over 600 s."""
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsSnapshot:
+    """`sum` over the window, `tps` per second of it, `avgpt` per call."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class StatisticsItem:
+    """One counted thing: `value` in all, in `times` calls."""
+
+    __slots__ = ("_day", "_hour", "_minute", "times", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.times = 0
+        self._minute: deque[tuple[int, int, int]] = deque(maxlen=7)
+        self._hour: deque[tuple[int, int, int]] = deque(maxlen=7)
+        self._day: deque[tuple[int, int, int]] = deque(maxlen=25)
+
+    def add(self, value: int) -> None:
+        self.value += value
+        self.times += 1
+
+    def sample(self, now_ms: int, hour: bool, day: bool) -> None:
+        sample = (now_ms, self.value, self.times)
+        self._minute.append(sample)
+        if hour:
+            self._hour.append(sample)
+        if day:
+            self._day.append(sample)
+
+    def minute(self) -> StatisticsSnapshot:
+        return _snapshot(self._minute)
+
+    def hour(self) -> StatisticsSnapshot:
+        return _snapshot(self._hour)
+
+    def day(self) -> StatisticsSnapshot:
+        return _snapshot(self._day)
+
+
+class Statistics:
+    """`items` by (statistics name, key). The other counts are of the whole broker since it started."""
+
+    def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int) -> None:
+        self.boot_timestamp = boot_timestamp
+        self.items: dict[tuple[str, str], StatisticsItem] = {}
+        self.put_failed_times = 0
+        self.get_found_times = 0
+        self.get_missed_times = 0
+        self.get_message_nums = 0
+        self.get_message_size = 0
+        self.put_total_yesterday_morning = 0
+        self.put_total_today_morning = 0
+        self.get_total_yesterday_morning = 0
+        self.get_total_today_morning = 0
+        self._topics = topics
+        self._cluster_name = cluster_name
+        self._retired_put_nums = 0
+        self._retired_put_size = 0
+        self._rates: deque[tuple[int, int, int, int, int]] = deque(maxlen=RATE_SAMPLES_MAX)
+        self._next_sample_ms = 0
+        self._next_hour_ms = 0
+        self._next_day_ms = 0
+        self._next_morning_ms = 0
+
+    @property
+    def put_message_nums(self) -> int:
+        return self._retired_put_nums + sum(facts.put_nums for facts in self._topics.facts.values())
+
+    @property
+    def put_message_size(self) -> int:
+        return self._retired_put_size + sum(facts.put_size for facts in self._topics.facts.values())
+
+    def item(self, name: str, key: str) -> StatisticsItem | None:
+        """None when nothing was counted under this name and key."""
+        return self.items.get((name, key))
+
+    def add(self, name: str, key: str, value: int) -> None:
+        item = self.items.get((name, key))
+        if item is None:
+            item = self.items[(name, key)] = StatisticsItem()
+        item.add(value)
+
+    def note_get(self, group: str, topic: str, message_count: int, size: int) -> None:
+        """A pull or pop found messages."""
+        key = f"{topic}@{group}"
+        self.get_found_times += 1
+        self.get_message_nums += message_count
+        self.get_message_size += size
+        self.add(GROUP_GET_NUMS, key, message_count)
+        self.add(GROUP_GET_SIZE, key, size)
+
+    def note_miss(self) -> None:
+        """A pull or pop found nothing."""
+        self.get_missed_times += 1
+
+    def topic_deleted(self, topic: str, put_nums: int, put_size: int) -> None:
+        """Keep the broker's sums when a topic and its items go."""
+        self._retired_put_nums += put_nums
+        self._retired_put_size += put_size
+        for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
+            self.items.pop((name, topic), None)
+        prefix = topic + "@"
+        for entry in [entry for entry in self.items if entry[1].startswith(prefix)]:
+            del self.items[entry]
+
+    def group_deleted(self, group: str) -> None:
+        suffix = "@" + group
+        for entry in [entry for entry in self.items if entry[1].endswith(suffix)]:
+            del self.items[entry]
+
+    def tick(self, now_ms: int) -> int:
+        """Take samples when they are due; ms until the next one."""
+        if now_ms < self._next_sample_ms:
+            return self._next_sample_ms - now_ms
+        hour = now_ms >= self._next_hour_ms
+        day = now_ms >= self._next_day_ms
+        self._next_sample_ms = now_ms + MINUTE_SAMPLE_MS
+        if hour:
+            self._next_hour_ms = now_ms + HOUR_SAMPLE_MS
+        if day:
+            self._next_day_ms = now_ms + DAY_SAMPLE_MS
+        self._collect_puts()
+        self._turn_day(now_ms)
+        for item in self.items.values():
+            item.sample(now_ms, hour, day)
+        self._rates.append((now_ms, self.put_message_nums, self.get_found_times, self.get_missed_times,
+                            self.get_message_nums))
+        return MINUTE_SAMPLE_MS
+
+    def put_tps(self) -> tuple[float, float, float]:
+        """Messages per second over the last 10 s, 60 s and 600 s."""
+        return self._tps(1)
+
+    def get_found_tps(self) -> tuple[float, float, float]:
+        return self._tps(2)
+
+    def get_miss_tps(self) -> tuple[float, float, float]:
+        return self._tps(3)
+
+    def get_transferred_tps(self) -> tuple[float, float, float]:
+        return self._tps(4)
+
+    def _collect_puts(self) -> None:
+        """Carry what the sends counted in their topics' facts over into items."""
+        nums = size = 0
+        for topic, facts in self._topics.facts.items():
+            if facts.put_nums == 0:
+                continue
+            self._set((TOPIC_PUT_NUMS, topic), facts.put_nums, facts.put_nums)
+            self._set((TOPIC_PUT_SIZE, topic), facts.put_size, facts.put_nums)
+            nums += facts.put_nums
+            size += facts.put_size
+        if nums or self._retired_put_nums:
+            nums += self._retired_put_nums
+            self._set((BROKER_PUT_NUMS, self._cluster_name), nums, nums)
+        if self.get_found_times:
+            self._set((BROKER_GET_NUMS, self._cluster_name), self.get_message_nums, self.get_found_times)
+
+    def _set(self, entry: tuple[str, str], value: int, times: int) -> None:
+        item = self.items.get(entry)
+        if item is None:
+            item = self.items[entry] = StatisticsItem()
+            item.sample(self.boot_timestamp, True, True)
+        item.value = value
+        item.times = times
+
+    def _turn_day(self, now_ms: int) -> None:
+        if now_ms < self._next_morning_ms:
+            return
+        if self._next_morning_ms:
+            self.put_total_yesterday_morning = self.put_total_today_morning
+            self.get_total_yesterday_morning = self.get_total_today_morning
+            self.put_total_today_morning = self.put_message_nums
+            self.get_total_today_morning = self.get_message_nums
+        self._next_morning_ms = now_ms - now_ms % _DAY_MS + _DAY_MS
+
+    def _tps(self, column: int) -> tuple[float, float, float]:
+        return self._rate(column, 1), self._rate(column, 6), self._rate(column, 60)
+
+    def _rate(self, column: int, samples_back: int) -> float:
+        rates = self._rates
+        if len(rates) < 2:
+            return 0.0
+        newest = rates[-1]
+        oldest = rates[max(0, len(rates) - 1 - samples_back)]
+        elapsed_ms = newest[0] - oldest[0]
+        return (newest[column] - oldest[column]) * 1000 / elapsed_ms if elapsed_ms else 0.0
+
+
+def _snapshot(samples: deque[tuple[int, int, int]]) -> StatisticsSnapshot:
+    if len(samples) < 2:
+        return StatisticsSnapshot()
+    first_ms, first_value, first_times = samples[0]
+    last_ms, last_value, last_times = samples[-1]
+    total = last_value - first_value
+    times = last_times - first_times
+    elapsed_ms = last_ms - first_ms
+    return StatisticsSnapshot(total, total * 1000 / elapsed_ms if elapsed_ms else 0.0, total / times if times else 0.0)

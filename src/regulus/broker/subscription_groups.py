@@ -1,0 +1,87 @@
+"""The consumer groups that a broker knows, and which topics each may not read. Source: SubscriptionGroupManager."""
+
+from regulus.model.topics import SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
+from regulus.wire import fastjson
+from regulus.wire.bodies import SubscriptionGroupWrapper
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+READ_FORBIDDEN = 1
+
+
+class SubscriptionGroups:
+    """Group settings by name. `changes` counts changes, for saving. `auto_create` makes groups at first sight."""
+
+    def __init__(self, auto_create: bool) -> None:
+        self.auto_create = auto_create
+        self.table: dict[str, SubscriptionGroupConfig] = {
+            name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        self.forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion()
+        self.changes = 0
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group as it stands; nothing is made."""
+        return self.table.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.table
+
+    def names(self) -> list[str]:
+        return list(self.table)
+
+    def find(self, name: str, now_ms: int) -> SubscriptionGroupConfig | None:
+        """The group, made now when groups may make themselves; None when it is unknown and may not be made."""
+        config = self.table.get(name)
+        if config is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)) \
+                and name_fault(name, "group") is None:
+            config = SubscriptionGroupConfig(group_name=name)
+            self.put(config, now_ms)
+        return config
+
+    def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
+        self.table[config.group_name] = config
+        self._changed(now_ms)
+
+    def delete(self, name: str, now_ms: int) -> bool:
+        """False when there was no such group."""
+        if self.table.pop(name, None) is None:
+            return False
+        self.forbidden.pop(name, None)
+        self._changed(now_ms)
+        return True
+
+    def is_readable(self, group: str, topic: str) -> bool:
+        """Whether an operator left the topic open to the group."""
+        topics = self.forbidden.get(group)
+        return topics is None or topics.get(topic, 0) & READ_FORBIDDEN == 0
+
+    def set_readable(self, group: str, topic: str, readable: bool, now_ms: int) -> None:
+        if readable == self.is_readable(group, topic):
+            return
+        if readable:
+            del self.forbidden[group][topic]
+            if not self.forbidden[group]:
+                del self.forbidden[group]
+        else:
+            self.forbidden.setdefault(group, {})[topic] = READ_FORBIDDEN
+        self._changed(now_ms)
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """The table as it travels and as it is saved."""
+        return SubscriptionGroupWrapper(subscription_group_table=self.table, forbidden_table=self.forbidden,
+                                        data_version=self.data_version)
+
+    def document(self) -> str:
+        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+
+    def load(self, text: str) -> None:
+        """Take over saved groups; system groups that the file does not have stay. Raises HeaderError."""
+        wrapper = SubscriptionGroupWrapper.decode(text.encode())
+        self.table.update(wrapper.subscription_group_table)
+        self.forbidden = {group: dict(topics) for group, topics in (wrapper.forbidden_table or {}).items() if topics}
+        if wrapper.data_version is not None:
+            self.data_version = wrapper.data_version
+
+    def _changed(self, now_ms: int) -> None:
+        self.data_version = self.data_version.next(now_ms)
+        self.changes += 1
