@@ -49,6 +49,10 @@ DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 
+# Under private names these two may be typed constants in the compiled form.
+_NAME_END = NAME_VALUE_SEPARATOR
+_PROPERTY_END = PROPERTY_SEPARATOR
+
 
 def parse(text: str) -> dict[str, str]:
     """The properties of a property string, in its order.
@@ -56,13 +60,26 @@ def parse(text: str) -> dict[str, str]:
     A segment counts only if it has the separator with at least one character on each side; a later duplicate wins.
     """
     properties: dict[str, str] = {}
-    for segment in text.split(PROPERTY_SEPARATOR):
-        name, separator, value = segment.partition(NAME_VALUE_SEPARATOR)
-        if separator and name and value:
-            properties[name] = value
+    start = 0
+    size = len(text)
+    while start < size:
+        end = text.find(_PROPERTY_END, start, size)
+        if end < 0:
+            end = size
+        separator = text.find(_NAME_END, start, end)
+        if start < separator < end - 1:
+            properties[text[start:separator]] = text[separator + 1:end]
+        start = end + 1
     return properties
 
 
 def format(properties: dict[str, str]) -> str:
     """The property string, with the last 0x02, as RocketMQ 5.x writes it. An entry with an empty value is left out."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value])
+    pieces = []
+    for name, value in properties.items():
+        if value:
+            pieces.append(name)
+            pieces.append(_NAME_END)
+            pieces.append(value)
+            pieces.append(_PROPERTY_END)
+    return "".join(pieces)

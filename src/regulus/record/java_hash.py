@@ -6,6 +6,10 @@ Source: String.hashCode, MessageExtBrokerInner.tagsString2tagsCode.
 """
 
 
+_MASK = 0xFFFFFFFF
+_POSITIVE_MAX = 0x7FFFFFFF
+
+
 def java_hash(text: str) -> int:
     """The signed 32-bit hash of `text`; a character beyond U+FFFF counts as its two surrogates."""
     value = 0
@@ -13,10 +17,10 @@ def java_hash(text: str) -> int:
         code = ord(character)
         if code > 0xFFFF:
             code -= 0x10000
-            value = (value * 31 + (0xD800 + (code >> 10))) & 0xFFFFFFFF
+            value = (value * 31 + (0xD800 + (code >> 10))) & _MASK
             code = 0xDC00 + (code & 0x3FF)
-        value = (value * 31 + code) & 0xFFFFFFFF
-    return value - 0x100000000 if value & 0x80000000 else value
+        value = (value * 31 + code) & _MASK
+    return value - _MASK - 1 if value > _POSITIVE_MAX else value
 
 
 def tags_code(tags: str | None) -> int:

@@ -27,14 +27,21 @@ The end of a log file that is too short for the next record is a blank: its size
 Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, MessageVersion, CommitLog.calMsgLength.
 """
 
+from mmap import mmap
 from struct import Struct
+from typing import TypeAlias
 from zlib import crc32
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
-from regulus.model import message_properties, sys_flag
+from regulus.model import message_properties
 from regulus.model.message import MessageExt
+from regulus.model.message_properties import format as format_properties
+from regulus.model.message_properties import parse as parse_properties
+from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
-from regulus.record.java_hash import tags_code
+from regulus.record.java_hash import java_hash
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 
 MAGIC_V1 = 0xDAA320A7 - 0x100000000
 MAGIC_V2 = 0xDAA320AB - 0x100000000
@@ -43,18 +50,30 @@ BLANK_SIZE_MIN = 8
 FIXED_SIZE_V1 = 91
 """Bytes of a record with IPv4 hosts beside body, topic and properties; one more in V2, 12 more for an IPv6 host."""
 
-_BLANK = Struct(">ii")
-_HEAD = Struct(">iiiiiqqiq")
-_LONG = Struct(">q")
-_REST = Struct(">iqi")
-_SHORT = Struct(">h")
+# The same numbers once more under private names: these may become C constants in the compiled form.
+_V1 = MAGIC_V1
+_V2 = MAGIC_V2
+_BLANK = MAGIC_BLANK
+_FIXED_SIZE = FIXED_SIZE_V1
+_TOPIC_SIZE_V1_MAX = TOPIC_SIZE_MAX
+_TOPIC_SIZE_MAX = RETRY_TOPIC_SIZE_MAX
+_PROPERTIES_SIZE_MAX = message_properties.PROPERTIES_SIZE_MAX
+_BORN_V6 = BORN_HOST_V6
+_STORE_V6 = STORE_HOST_V6
+_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+
+_BLANK_LAYOUT = Struct(">ii")
+# Fields from total_size to body_length, by the two host bits of sys_flag.
+_LAYOUTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20))
+_LENGTH_V1 = tuple(bytes((length,)) for length in range(TOPIC_SIZE_MAX + 1))
+_LENGTH = Struct(">h")
 
 
 class DispatchRequest:
-    """What consume queues and index need of one record. `size` 0 < bytes to the next record, for a blank too.
+    """What consume queues and index need of one record. `size` leads to the next record, also from a blank.
 
-    `keys` and `uniq_key` are empty when absent; `tags_code` is the hash of the tags, also for a delayed message, whose
-    `delay_level` is above 0. `property_bytes` is the stored property string.
+    `keys` and `uniq_key` are empty when absent. `tags_code` is the hash of the tags even for a delayed message, whose
+    `delay_level` is above 0: the store knows the delivery time.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -71,180 +90,272 @@ class DispatchRequest:
         self.delay_level = 0
         self.keys = ""
         self.uniq_key = ""
-        self.property_bytes = b""
+        self._tail = b""
+        self._properties_start = 0
 
     def properties(self) -> dict[str, str]:
-        return message_properties.parse(self.property_bytes.decode("utf-8", "replace"))
+        """All properties, parsed anew at each call."""
+        return parse_properties(self._tail[self._properties_start:].decode("utf-8", "replace"))
+
+    def __repr__(self) -> str:
+        return (f"DispatchRequest(topic={self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
+                f"physical_offset={self.physical_offset}, size={self.size}, is_blank={self.is_blank})")
 
 
 def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
     topic = message.topic.encode("utf-8", "replace")
-    properties = message_properties.format(message.properties).encode("utf-8", "replace")
+    properties = format_properties(message.properties).encode("utf-8", "replace")
     return _size(message, topic, properties)
 
 
 def encode(message: MessageExt) -> bytes:
     """One record. Raises MessageIllegal when topic or properties are too long."""
     record = bytearray(record_size(message))
-    encode_into(memoryview(record), 0, message)
+    encode_into(record, 0, message)
     return bytes(record)
 
 
-def encode_into(buffer: memoryview, position: int, message: MessageExt, room: int = -1) -> int:
+def encode_into(buffer: Buffer, position: int, message: MessageExt, room: int = -1) -> int:
     """Write the record of `message` at `position` and return its size; fill in `body_crc`, `store_size`, `sys_flag`.
 
     With a `room` the size is returned but nothing written when the record is longer than that, so that a store need
-    not ask for the size first. Raises MessageIllegal when topic or properties are too long.
+    not ask for the size first. Raises MessageIllegal when topic or properties are too long. The caller has set offsets
+    and store time.
     """
     topic = message.topic.encode("utf-8", "replace")
-    properties = message_properties.format(message.properties).encode("utf-8", "replace")
+    properties = format_properties(message.properties).encode("utf-8", "replace")
     size = _size(message, topic, properties)
     if room >= 0 and size > room:
         return size
     body = message.body
+    flags = _flags_of_hosts(message)
+    body_crc = crc32(body) & 0x7FFFFFFF
     message.store_size = size
-    message.body_crc = crc32(body) & 0x7FFFFFFF
-    message.sys_flag = _sys_flag_for_hosts(message)
-    is_v2 = len(topic) > TOPIC_SIZE_MAX
-    head = _HEAD.pack(size, MAGIC_V2 if is_v2 else MAGIC_V1, message.body_crc, message.queue_id, message.flag,
-                      message.queue_offset, message.physical_offset, message.sys_flag, message.born_timestamp)
-    buffer[position:position + size] = b"".join((
-        head, message.born_host, _LONG.pack(message.store_timestamp), message.store_host,
-        _REST.pack(message.reconsume_times, message.prepared_transaction_offset, len(body)), body,
-        _SHORT.pack(len(topic)) if is_v2 else bytes((len(topic),)), topic, _SHORT.pack(len(properties)), properties))
+    message.body_crc = body_crc
+    message.sys_flag = flags
+    is_v2 = len(topic) > _TOPIC_SIZE_V1_MAX
+    fixed = _LAYOUTS[(flags >> 4) & 3].pack(
+        size, _V2 if is_v2 else _V1, body_crc, message.queue_id, message.flag, message.queue_offset,
+        message.physical_offset, flags, message.born_timestamp, message.born_host, message.store_timestamp,
+        message.store_host, message.reconsume_times, message.prepared_transaction_offset, len(body))
+    topic_length = _LENGTH.pack(len(topic)) if is_v2 else _LENGTH_V1[len(topic)]
+    buffer[position:position + size] = b"".join(
+        (fixed, body, topic_length, topic, _LENGTH.pack(len(properties)), properties))
     return size
 
 
 def _size(message: MessageExt, topic: bytes, properties: bytes) -> int:
-    if len(topic) > RETRY_TOPIC_SIZE_MAX:
-        raise MessageIllegal(f"topic has {len(topic)} bytes, more than {RETRY_TOPIC_SIZE_MAX}")
-    if len(properties) > message_properties.PROPERTIES_SIZE_MAX:
-        raise MessageIllegal(
-            f"properties have {len(properties)} bytes, more than {message_properties.PROPERTIES_SIZE_MAX}")
-    return (FIXED_SIZE_V1 - 16 + len(message.born_host) + len(message.store_host) + len(message.body) + len(topic)
-            + (1 if len(topic) > TOPIC_SIZE_MAX else 0) + len(properties))
+    if len(topic) > _TOPIC_SIZE_MAX:
+        raise MessageIllegal(f"topic has {len(topic)} bytes, more than {_TOPIC_SIZE_MAX}")
+    if len(properties) > _PROPERTIES_SIZE_MAX:
+        raise MessageIllegal(f"properties have {len(properties)} bytes, more than {_PROPERTIES_SIZE_MAX}")
+    size = _FIXED_SIZE - 16 + len(message.born_host) + len(message.store_host) + len(message.body) + len(topic)
+    return size + len(properties) + (1 if len(topic) > _TOPIC_SIZE_V1_MAX else 0)
 
 
-def _sys_flag_for_hosts(message: MessageExt) -> int:
-    flag = message.sys_flag & ~(sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6)
+def _flags_of_hosts(message: MessageExt) -> int:
+    flags = message.sys_flag & ~_HOSTS_V6
     if len(message.born_host) == 20:
-        flag |= sys_flag.BORN_HOST_V6
+        flags |= _BORN_V6
     if len(message.store_host) == 20:
-        flag |= sys_flag.STORE_HOST_V6
-    return flag
+        flags |= _STORE_V6
+    return flags
 
 
 def blank(room: int) -> bytes:
     """The first 8 bytes of the record that ends a log file with `room` bytes left."""
-    return _BLANK.pack(room, MAGIC_BLANK)
+    return _BLANK_LAYOUT.pack(room, _BLANK)
 
 
-def decode(data: bytes | memoryview, position: int = 0, read_body: bool = True) -> MessageExt:
+def decode(data: Buffer, position: int = 0, read_body: bool = True) -> MessageExt:
     """The message whose record starts at `position`. Raises TruncatedRecord or CorruptRecord; CRC is not checked."""
-    record = _whole_record(data, position, len(data))
-    return _decode(record, position, read_body)
+    return _decode(data, data, position, read_body)
 
 
-def _decode(record: bytes, position: int, read_body: bool) -> MessageExt:
-    (size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, flags,
-     born_timestamp) = _HEAD.unpack_from(record, 0)
-    if magic == MAGIC_BLANK:
-        raise CorruptRecord("blank at the end of a log file, no message", position)
-    born_end = 68 if flags & sys_flag.BORN_HOST_V6 else 56
-    store_end = born_end + 8 + (20 if flags & sys_flag.STORE_HOST_V6 else 8)
-    reconsume_times, prepared_transaction_offset, body_length = _REST.unpack_from(record, store_end)
-    body_start = store_end + 16
-    topic_start, topic_end, properties_end = _tail(record, body_start, body_length, magic, position)
-    return MessageExt(
-        topic=record[topic_start:topic_end].decode("utf-8", "replace"),
-        body=record[body_start:body_start + body_length] if read_body else b"",
-        properties=message_properties.parse(record[topic_end + 2:properties_end].decode("utf-8", "replace")),
-        queue_id=queue_id, flag=flag, sys_flag=flags, born_timestamp=born_timestamp, born_host=record[48:born_end],
-        store_host=record[born_end + 8:store_end], reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset, queue_offset=queue_offset,
-        physical_offset=physical_offset, store_timestamp=_LONG.unpack_from(record, born_end)[0], store_size=size,
-        body_crc=body_crc)
-
-
-def decode_all(data: bytes | memoryview) -> list[MessageExt]:
+def decode_all(data: Buffer) -> list[MessageExt]:
     """The messages of records that lie one behind the other, as a pull answer has them."""
     messages = []
     position = 0
-    while position < len(data):
-        message = decode(data, position)
+    end = len(data)
+    while position < end:
+        message = _decode(data, data, position, True)
         messages.append(message)
         position += message.store_size
     return messages
 
 
-def dispatch_request(data: bytes | memoryview, position: int, limit: int, check_crc: bool) -> DispatchRequest:
+def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> MessageExt:
+    size = _check_start(view, position, len(data))
+    if _int4(view, position + 4) == _BLANK:
+        raise CorruptRecord("blank at the end of a log file, no message", position)
+    flags = _int4(view, position + 36)
+    born_end = position + (68 if flags & _BORN_V6 else 56)
+    store_end = born_end + (28 if flags & _STORE_V6 else 16)
+    body_start = store_end + 16
+    end = position + size
+    topic_at = _body_end(view, position, body_start, end)
+    topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
+    topic_end = _topic_end(view, position, topic_at, end)
+    # What lies around the body is copied at once; the pieces are cut from that.
+    head = bytes(data[position + 48:store_end])
+    tail = bytes(data[topic_start:end])
+    message = MessageExt.__new__(MessageExt)
+    message.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
+    message.body = bytes(data[body_start:topic_at]) if read_body else b""
+    message.properties = parse_properties(tail[topic_end - topic_start + 2:].decode("utf-8", "replace"))
+    message.queue_id = _int4(view, position + 12)
+    message.flag = _int4(view, position + 16)
+    message.sys_flag = flags
+    message.born_timestamp = _int8(view, position + 40)
+    message.born_host = head[:born_end - position - 48]
+    message.store_host = head[born_end - position - 40:]
+    message.reconsume_times = _int4(view, store_end)
+    message.prepared_transaction_offset = _int8(view, store_end + 4)
+    message.queue_offset = _int8(view, position + 20)
+    message.physical_offset = _int8(view, position + 28)
+    message.store_timestamp = _int8(view, born_end)
+    message.store_size = size
+    message.body_crc = _int4(view, position + 8)
+    return message
+
+
+def dispatch_request(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """What to dispatch of the record at `position`; bytes from `limit` on are not there.
 
-    Raises TruncatedRecord when the record is longer than that, CorruptRecord when it is none. `data` as `bytes` is
-    the fastest: walk a log in pieces of some hundred KiB.
+    Raises TruncatedRecord when the record is longer than that, CorruptRecord when it is none. A caller that walks many
+    records in compiled form passes the same object twice to `dispatch_view`.
     """
-    record = _whole_record(data, position, limit)
-    (size, magic, body_crc, queue_id, _, queue_offset, physical_offset, flags, _) = _HEAD.unpack_from(
-        record.ljust(_HEAD.size, b"\0"), 0)
-    if magic == MAGIC_BLANK:
+    return dispatch_view(data, data, position, limit, check_crc)
+
+
+def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
+    """As `dispatch_request`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
+    size = _check_start(view, position, limit)
+    if _int4(view, position + 4) == _BLANK:
         return DispatchRequest(size, True)
-    born_end = 68 if flags & sys_flag.BORN_HOST_V6 else 56
-    store_end = born_end + 8 + (20 if flags & sys_flag.STORE_HOST_V6 else 8)
-    _, prepared_transaction_offset, body_length = _REST.unpack_from(record, store_end)
+    flags = _int4(view, position + 36)
+    born_end = position + (68 if flags & _BORN_V6 else 56)
+    store_end = born_end + (28 if flags & _STORE_V6 else 16)
     body_start = store_end + 16
-    topic_start, topic_end, properties_end = _tail(record, body_start, body_length, magic, position)
-    if check_crc and crc32(record[body_start:body_start + body_length]) & 0x7FFFFFFF != body_crc:
+    end = position + size
+    topic_at = _body_end(view, position, body_start, end)
+    topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
+    topic_end = _topic_end(view, position, topic_at, end)
+    if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != _int4(view, position + 8):
         raise CorruptRecord("body and its checksum differ", position)
-    request = DispatchRequest(size)
-    request.topic = record[topic_start:topic_end].decode("utf-8", "replace")
-    request.queue_id = queue_id
-    request.queue_offset = queue_offset
-    request.physical_offset = physical_offset
-    request.store_timestamp = _LONG.unpack_from(record, born_end)[0]
-    request.prepared_transaction_offset = prepared_transaction_offset
+    tail = bytes(data[topic_start:end])
+    request = DispatchRequest.__new__(DispatchRequest)
+    request.size = size
+    request.is_blank = False
+    request.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
+    request.queue_id = _int4(view, position + 12)
+    request.queue_offset = _int8(view, position + 20)
+    request.physical_offset = _int8(view, position + 28)
+    request.store_timestamp = _int8(view, born_end)
+    request.prepared_transaction_offset = _int8(view, store_end + 4)
     request.sys_flag = flags
-    request.property_bytes = record[topic_end + 2:properties_end]
-    properties = request.properties()
-    request.tags_code = tags_code(properties.get(message_properties.TAGS))
-    request.keys = properties.get(message_properties.KEYS, "")
-    request.uniq_key = properties.get(message_properties.UNIQUE_KEY, "")
-    level = properties.get(message_properties.DELAY_TIME_LEVEL, "")
-    request.delay_level = int(level) if level.isdecimal() else 0
+    request.tags_code = 0
+    request.delay_level = 0
+    request.keys = ""
+    request.uniq_key = ""
+    request._tail = tail
+    request._properties_start = topic_end - topic_start + 2
+    _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)
     return request
 
 
-def _whole_record(data: bytes | memoryview, position: int, limit: int) -> bytes:
-    """The bytes of the record at `position`; of a blank only size and magic."""
-    if limit - position < BLANK_SIZE_MIN:
+def _read_dispatch_properties(request: DispatchRequest, tail: bytes, start: int, size: int) -> None:
+    """Set what the properties TAGS, KEYS, UNIQ_KEY and DELAY say, without making a dict of them all."""
+    while start < size:
+        separator = -1
+        end = start
+        while end < size and tail[end] != 2:
+            if separator < 0 and tail[end] == 1:
+                separator = end
+            end += 1
+        if start < separator < end - 1:
+            _take_property(request, tail, start, separator, end)
+        start = end + 1
+
+
+def _take_property(request: DispatchRequest, tail: bytes, start: int, separator: int, end: int) -> None:
+    # Most properties are none of the four: their length or first letter says so.
+    size = separator - start
+    letter = tail[start]
+    if size == 4 and letter == 84 and _is_name(tail, start, b"TAGS", size):
+        request.tags_code = java_hash(tail[separator + 1:end].decode("utf-8", "replace"))
+    elif size == 4 and letter == 75 and _is_name(tail, start, b"KEYS", size):
+        request.keys = tail[separator + 1:end].decode("utf-8", "replace")
+    elif size == 8 and letter == 85 and _is_name(tail, start, b"UNIQ_KEY", size):
+        request.uniq_key = tail[separator + 1:end].decode("utf-8", "replace")
+    elif size == 5 and letter == 68 and _is_name(tail, start, b"DELAY", size):
+        level = tail[separator + 1:end]
+        request.delay_level = int(level) if level.isdigit() and len(level) < 10 else 0
+
+
+def _is_name(tail: bytes, start: int, name: bytes, size: int) -> bool:
+    for index in range(size):
+        if tail[start + index] != name[index]:
+            return False
+    return True
+
+
+def _check_start(view: Buffer, position: int, limit: int) -> int:
+    """The size that the record at `position` states. Raises when it is no record, or not whole before `limit`."""
+    room = limit - position
+    if room < 8:
         raise TruncatedRecord("record cut short", position)
-    size, magic = _BLANK.unpack_from(data, position)
-    if magic == MAGIC_BLANK:
-        return bytes(data[position:position + BLANK_SIZE_MIN])
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
-        raise CorruptRecord(f"no record: magic number is {magic & 0xFFFFFFFF:#x}", position)
-    if size < FIXED_SIZE_V1:
+    size = _int4(view, position)
+    magic = _int4(view, position + 4)
+    if magic == _BLANK:
+        if size < 8:
+            raise CorruptRecord(f"blank of {size} bytes is too small", position)
+        return size
+    if magic != _V1 and magic != _V2:
+        raise CorruptRecord(f"no record: magic number is {magic & 0xFFFFFFFF:#010x}", position)
+    if size < _FIXED_SIZE:
         raise CorruptRecord(f"record size {size} is too small", position)
-    if size > limit - position:
-        raise TruncatedRecord("record cut short", position)
-    return bytes(data[position:position + size])
+    if size > room:
+        raise TruncatedRecord(f"record of {size} bytes cut short", position)
+    return size
 
 
-def _tail(record: bytes, body_start: int, body_length: int, magic: int, position: int) -> tuple[int, int, int]:
-    """Start and end of the topic and end of the properties. Raises CorruptRecord when they do not add up."""
-    size = len(record)
-    topic_at = body_start + body_length
-    if body_length < 0 or topic_at + 3 > size:
-        raise CorruptRecord(f"body length {body_length} does not fit record size {size}", position)
-    if magic == MAGIC_V2:
-        topic_start = topic_at + 2
-        topic_end = topic_start + _SHORT.unpack_from(record, topic_at)[0]
+def _body_end(view: Buffer, position: int, body_start: int, end: int) -> int:
+    """Where the body ends. Raises CorruptRecord when it leaves no room for topic and properties."""
+    if body_start + 3 > end:
+        raise CorruptRecord(f"hosts do not fit record size {end - position}", position)
+    body_length = _int4(view, body_start - 4)
+    if body_length < 0 or body_length > end - body_start - 3:
+        raise CorruptRecord(f"body length {body_length} does not fit record size {end - position}", position)
+    return body_start + body_length
+
+
+def _topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
+    """Where the topic ends. Raises CorruptRecord when topic and properties do not fill the record exactly."""
+    if _int4(view, position + 4) == _V2:
+        topic_end = topic_at + 2 + ((view[topic_at] << 8) | view[topic_at + 1])
     else:
-        topic_start = topic_at + 1
-        topic_end = topic_start + record[topic_at]
-    if topic_end < topic_start or topic_end + 2 > size:
-        raise CorruptRecord(f"topic does not fit record size {size}", position)
-    properties_end = topic_end + 2 + _SHORT.unpack_from(record, topic_end)[0]
-    if properties_end != size:
-        raise CorruptRecord(f"properties do not end with the record of size {size}", position)
-    return topic_start, topic_end, properties_end
+        topic_end = topic_at + 1 + view[topic_at]
+    if topic_end + 2 > end:
+        raise CorruptRecord(f"topic does not fit record size {end - position}", position)
+    if topic_end + 2 + ((view[topic_end] << 8) | view[topic_end + 1]) != end:
+        raise CorruptRecord(f"properties do not end with the record of {end - position} bytes", position)
+    return topic_end
+
+
+def _int4(view: Buffer, position: int) -> int:
+    value = view[position]
+    if value > 127:
+        value -= 256
+    value = (value << 8) | view[position + 1]
+    value = (value << 8) | view[position + 2]
+    return (value << 8) | view[position + 3]
+
+
+def _int8(view: Buffer, position: int) -> int:
+    value = _int4(view, position)
+    value = (value << 8) | view[position + 4]
+    value = (value << 8) | view[position + 5]
+    value = (value << 8) | view[position + 6]
+    return (value << 8) | view[position + 7]

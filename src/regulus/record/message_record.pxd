@@ -1,0 +1,99 @@
+cimport cython
+
+from regulus.model.message cimport MessageExt
+from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
+from regulus.record.java_hash cimport java_hash
+
+cdef int _V1
+cdef int _V2
+cdef int _BLANK
+cdef int _FIXED_SIZE
+cdef int _TOPIC_SIZE_V1_MAX
+cdef int _TOPIC_SIZE_MAX
+cdef int _PROPERTIES_SIZE_MAX
+cdef int _BORN_V6
+cdef int _STORE_V6
+cdef int _HOSTS_V6
+cdef object _BLANK_LAYOUT
+cdef tuple _LAYOUTS
+cdef tuple _LENGTH_V1
+cdef object _LENGTH
+
+
+cdef class DispatchRequest:
+    cdef public Py_ssize_t size
+    cdef public bint is_blank
+    cdef public str topic
+    cdef public int queue_id
+    cdef public long long queue_offset
+    cdef public long long physical_offset
+    cdef public long long store_timestamp
+    cdef public long long prepared_transaction_offset
+    cdef public int sys_flag
+    cdef public long long tags_code
+    cdef public int delay_level
+    cdef public str keys
+    cdef public str uniq_key
+    cdef bytes _tail
+    cdef Py_ssize_t _properties_start
+
+
+@cython.locals(topic=bytes, properties=bytes)
+cpdef Py_ssize_t record_size(MessageExt message) except -1
+
+cpdef bytes encode(MessageExt message)
+
+@cython.locals(topic=bytes, properties=bytes, body=bytes, size=Py_ssize_t, flags=cython.int, is_v2=cython.bint)
+cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt message, Py_ssize_t room=*) except -1
+
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t _size(MessageExt message, bytes topic, bytes properties) except -1
+
+@cython.locals(flags=cython.int)
+cdef int _flags_of_hosts(MessageExt message) noexcept
+
+cpdef MessageExt decode(object data, Py_ssize_t position=*, bint read_body=*)
+
+@cython.locals(position=Py_ssize_t, end=Py_ssize_t, message=MessageExt)
+cpdef list decode_all(object data)
+
+@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_start=Py_ssize_t,
+               end=Py_ssize_t, topic_at=Py_ssize_t, topic_start=Py_ssize_t, topic_end=Py_ssize_t, head=bytes,
+               tail=bytes, message=MessageExt)
+cdef MessageExt _decode(object data, const unsigned char[::1] view, Py_ssize_t position, bint read_body)
+
+cpdef DispatchRequest dispatch_request(object data, Py_ssize_t position, Py_ssize_t limit, bint check_crc)
+
+@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_start=Py_ssize_t,
+               end=Py_ssize_t, topic_at=Py_ssize_t, topic_start=Py_ssize_t, topic_end=Py_ssize_t, tail=bytes,
+               request=DispatchRequest)
+cpdef DispatchRequest dispatch_view(object data, const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit,
+                                    bint check_crc)
+
+@cython.locals(separator=Py_ssize_t, end=Py_ssize_t)
+cdef int _read_dispatch_properties(DispatchRequest request, const unsigned char* tail, Py_ssize_t start,
+                                   Py_ssize_t size) except -1
+
+@cython.locals(size=Py_ssize_t, level=bytes)
+cdef int _take_property(DispatchRequest request, const unsigned char* tail, Py_ssize_t start, Py_ssize_t separator,
+                        Py_ssize_t end) except -1
+
+@cython.locals(index=Py_ssize_t)
+cdef bint _is_name(const unsigned char* tail, Py_ssize_t start, const unsigned char* name, Py_ssize_t size) noexcept
+
+@cython.locals(room=Py_ssize_t, size=Py_ssize_t, magic=cython.int)
+cdef Py_ssize_t _check_start(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit) except -1
+
+@cython.locals(body_length=Py_ssize_t)
+cdef Py_ssize_t _body_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t body_start,
+                          Py_ssize_t end) except -1
+
+@cython.locals(topic_end=Py_ssize_t)
+cdef Py_ssize_t _topic_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t topic_at,
+                           Py_ssize_t end) except -1
+
+@cython.locals(value=cython.int)
+cdef int _int4(const unsigned char[::1] view, Py_ssize_t position) noexcept
+
+@cython.locals(value=cython.longlong)
+cdef long long _int8(const unsigned char[::1] view, Py_ssize_t position) noexcept
