@@ -1,0 +1,1 @@
+"""The command line: the only reader of arguments, environment and configuration files."""

@@ -1,0 +1,104 @@
+"""Configuration files: RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
+
+A key that RocketMQ knows and we do not act on is accepted, and named in one warning; any other unknown key is refused
+with the nearest known one, because a misspelt key would otherwise be a setting that silently does not hold.
+"""
+
+import tomllib
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regulus.cli.rocketmq_keys import ROCKETMQ_KEYS
+from regulus.errors import ConfigError
+from regulus.wire.config_text import config_key, field_name, parse_lines, with_values
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_TOML_SUFFIXES = frozenset({".toml"})
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfigs:
+    """`configs` in the order in which their defaults were given; `ignored`: keys of RocketMQ that change nothing here."""
+
+    configs: tuple[Any, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def warning(self) -> str | None:
+        """One line that names what was ignored."""
+        if not self.ignored:
+            return None
+        return f"these keys of RocketMQ have no effect here: {', '.join(self.ignored)}"
+
+
+def read_values(path: Path) -> dict[str, str]:
+    """Keys in RocketMQ's spelling and their texts. Raises ConfigError that names the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration file {path} is not UTF-8: {error}") from error
+    if path.suffix in _TOML_SUFFIXES:
+        return _toml_values(path, text)
+    return parse_lines(text)
+
+
+def load(path: Path, *defaults: "DataclassInstance") -> LoadedConfigs:
+    """The defaults with the settings of the file. Raises ConfigError that names file, key and what is allowed."""
+    try:
+        return apply(read_values(path), *defaults)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def apply(values: dict[str, str], *defaults: "DataclassInstance") -> LoadedConfigs:
+    """The defaults with `values` set. A key that several configs have is set in each of them."""
+    known = [{item.name for item in fields(config) if item.init} for config in defaults]
+    names = set[str]().union(*known)
+    ignored = []
+    for key in values:
+        if field_name(key) not in names:
+            if key not in ROCKETMQ_KEYS:
+                raise ConfigError(_unknown_key(key, names))
+            ignored.append(key)
+    configs = tuple(with_values(config, {key: text for key, text in values.items() if field_name(key) in its_names})
+                    for config, its_names in zip(defaults, known, strict=True))
+    return LoadedConfigs(configs, tuple(sorted(ignored)))
+
+
+def _unknown_key(key: str, names: set[str]) -> str:
+    spellings = {known.lower(): known for known in {config_key(name) for name in names} | ROCKETMQ_KEYS}
+    nearest = get_close_matches(key.lower().replace("_", ""), spellings, n=1)
+    mend = f"did you mean {spellings[nearest[0]]}?" if nearest else "no known key resembles it"
+    return f"unknown key {key}: {mend}"
+
+
+def _toml_values(path: Path, text: str) -> dict[str, str]:
+    """Keys in snake_case or RocketMQ's spelling, at the top or in tables of one level, which only group them."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from error
+    values: dict[str, str] = {}
+    for name, value in document.items():
+        entries = value if isinstance(value, dict) else {name: value}
+        for key, setting in entries.items():
+            values[config_key(key) if "_" in key else key] = _toml_text(key, setting)
+    return values
+
+
+def _toml_text(key: str, value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float():
+            return str(value)
+        case list():
+            return ";".join(_toml_text(key, item) for item in value)
+        case _:
+            raise ConfigError(f"{key} has a {type(value).__name__}: write a text, a number, true or false, or a list")

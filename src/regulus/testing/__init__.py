@@ -1,0 +1,1 @@
+"""What tests of applications need; installed with the package."""

@@ -1,0 +1,49 @@
+"""Pytest fixtures: a Regulus in this process, and one in a process of its own.
+
+Installed as a pytest plugin with the package. Nothing of Regulus is imported before a test asks for a fixture.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from regulus.testing.running_server import ServerProcess, ServerThread
+
+
+@pytest.fixture
+def regulus_server(tmp_path: Path) -> "Iterator[ServerThread]":
+    """Broker and name server on free ports, on an event loop in a thread of this process; the store is in `tmp_path`."""
+    from regulus.testing.running_server import ServerThread
+
+    with ServerThread(tmp_path / "store") as server:
+        yield server
+
+
+@pytest.fixture
+def broker_process(tmp_path: Path) -> "Iterator[ServerProcess]":
+    """The same as a child process, which a test may kill and start again on the same store and ports."""
+    from regulus.testing.running_server import ServerProcess
+
+    with ServerProcess(tmp_path / "store") as server:
+        yield server
+
+
+@pytest.fixture
+def make_broker_process(tmp_path: Path) -> "Iterator[Callable[..., ServerProcess]]":
+    """Starts child processes with options of `regulus up`; all end with the test."""
+    from regulus.testing.running_server import ServerProcess
+
+    started: list[ServerProcess] = []
+
+    def start(*options: str, store: Path | None = None) -> ServerProcess:
+        server = ServerProcess(store or tmp_path / f"store-{len(started)}", *options)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()

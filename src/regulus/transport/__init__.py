@@ -1,0 +1,1 @@
+"""Connections that carry frames. asyncio starts here."""

@@ -1,0 +1,27 @@
+"""Limits of a connection and of a listener."""
+
+from dataclasses import dataclass
+
+from regulus.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportConfig:
+    """Sizes are bytes, times are ms."""
+
+    connections_max: int = 10_000           # of one listener; the next one is closed at once
+    idle_time_max_ms: int = 120_000         # neither read nor written: closed; 0 keeps idle connections
+    accept_backlog: int = 1024
+    write_buffer_high: int = 1 << 20        # above it the peer's requests are not read
+    write_buffer_low: int = 256 << 10       # down to it they are read again
+    write_buffer_max: int = 256 << 20       # a peer that lets more pile up is cut off
+    close_wait_max_ms: int = 2_000          # how long closing waits until written bytes have left
+
+    def __post_init__(self) -> None:
+        for name in ("connections_max", "accept_backlog", "write_buffer_high", "write_buffer_max"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.idle_time_max_ms < 0:
+            raise ConfigError(f"idle_time_max_ms is {self.idle_time_max_ms}; it must be 0 (never) or more")
+        if not 0 <= self.write_buffer_low < self.write_buffer_high < self.write_buffer_max:
+            raise ConfigError("write_buffer_low, write_buffer_high and write_buffer_max must grow in this order")

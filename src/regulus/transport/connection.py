@@ -1,0 +1,212 @@
+"""One TCP connection that carries frames both ways.
+
+Requests of the peer reach `on_requests`, all of one read in one call; answers of the peer meet the `request` that waits
+for their opaque. The two directions number their requests independently.
+
+A peer that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
+socket and not in our memory. Bytes that are no frame close this connection and no other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, cast
+
+from regulus.errors import ConnectionLost, FrameError, RequestTimeout
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.transport.config import TransportConfig
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+_channels = count(1)
+
+_TLS_HANDSHAKE = 0x16
+_OPAQUE_MAX = 0x7FFFFFFF
+
+OnRequests = Callable[["Connection", list[RemotingCommand]], None]
+OnConnection = Callable[["Connection"], None]
+
+
+class Connection(asyncio.Protocol):
+    """Made by `listener.listen` and `connector.connect`."""
+
+    def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
+                 config: TransportConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.peer = Peer(0, b"", b"")
+        self.is_open = False
+        self.active_time = 0.0              # of the loop's clock: last read or write
+        self._on_requests = on_requests
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._config = config
+        self._loop = loop
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._reader = FrameReader()
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._opaque = 0
+        self._has_read = False
+        self._closed: asyncio.Future[None] = loop.create_future()
+
+    def __repr__(self) -> str:
+        return f"Connection({self.peer.channel}, {self.peer.remote_text!r})"
+
+    # --- called by the event loop ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(self._config.write_buffer_high, self._config.write_buffer_low)
+        self.peer = _peer(next(_channels), self._transport)
+        self.is_open = True
+        self.active_time = self._loop.time()
+        self._on_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return
+        self.active_time = self._loop.time()
+        if not self._has_read and not self._first_byte_fits(data):
+            return
+        self._reader.feed(data)
+        try:
+            # The reader returns the good frames before a bad one first and raises at the next call.
+            while commands := self._reader.frames():
+                self._deliver(commands)
+        except FrameError as error:
+            self.refuse(str(error))
+
+    def pause_writing(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.is_open:
+            self._transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"connection to {self.peer.remote_text} closed before the answer"))
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._on_closed(self)
+
+    # --- called by the owner -----------------------------------------------------------------------------------------
+
+    def send(self, command: RemotingCommand) -> None:
+        """Write one frame. Does nothing once the connection is closed."""
+        self.send_many(command.encode_parts())
+
+    def send_many(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Write whole frames given in parts. uvloop gathers them in one system call without copying."""
+        if self.is_open:
+            self.active_time = self._loop.time()
+            self._transport.writelines(parts)
+            self._check_write_buffer()
+
+    def write(self, data: bytes) -> None:
+        """Write the bytes of whole frames."""
+        if self.is_open:
+            self.active_time = self._loop.time()
+            self._transport.write(data)
+            self._check_write_buffer()
+
+    async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """The peer's answer to `command`, whose opaque is chosen here. Raises RequestTimeout, ConnectionLost."""
+        if not self.is_open:
+            raise ConnectionLost(f"connection to {self.peer.remote_text} is closed")
+        opaque = self._next_opaque()
+        command.opaque = opaque
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._waiting[opaque] = future
+        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
+        try:
+            self.send(command)
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(opaque, None)
+
+    def close(self) -> None:
+        """Close after what was written has left."""
+        if self.is_open:
+            self.is_open = False
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; written bytes that have not left are dropped."""
+        if not self._closed.done():
+            self.is_open = False
+            self._transport.abort()
+
+    def refuse(self, cause: str) -> None:
+        """Close because of what the peer sent, and say so once."""
+        _log.warning("connection of %s closed: %s", self.peer.remote_text, cause)
+        self.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._closed)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _first_byte_fits(self, data: bytes) -> bool:
+        self._has_read = True
+        if data[0] != _TLS_HANDSHAKE:
+            return True
+        self.refuse("it began a TLS handshake, and this port speaks plain text only; switch TLS off in the client")
+        return False
+
+    def _deliver(self, commands: list[RemotingCommand]) -> None:
+        requests = [command for command in commands if not command.is_response]
+        if len(requests) < len(commands):
+            for command in commands:
+                if command.is_response:
+                    self._answer(command)
+        if requests:
+            self._on_requests(self, requests)
+
+    def _answer(self, response: RemotingCommand) -> None:
+        future = self._waiting.pop(response.opaque, None)
+        if future is None:
+            _log.info("answer %d of %s came too late or was not asked for", response.opaque, self.peer.remote_text)
+        elif not future.done():
+            future.set_result(response)
+
+    def _time_out(self, opaque: int, timeout_ms: int) -> None:
+        future = self._waiting.pop(opaque, None)
+        if future is not None and not future.done():
+            future.set_exception(RequestTimeout(f"no answer of {self.peer.remote_text} within {timeout_ms} ms"))
+
+    def _next_opaque(self) -> int:
+        self._opaque = 1 if self._opaque == _OPAQUE_MAX else self._opaque + 1
+        return self._opaque
+
+    def _check_write_buffer(self) -> None:
+        size = self._transport.get_write_buffer_size()
+        if size > self._config.write_buffer_max:
+            self.refuse(f"it left {size} bytes unread, more than {self._config.write_buffer_max}")
+
+
+def _peer(channel: int, transport: asyncio.Transport) -> Peer:
+    remote = transport.get_extra_info("peername")
+    local = transport.get_extra_info("sockname")
+    return Peer(channel, _stored_host(remote), _stored_host(local), _address_text(remote), _host_of(local))
+
+
+def _stored_host(address: Any) -> bytes:
+    # A peer that is gone before we could ask has no address.
+    return host_bytes(address[0], address[1]) if address else b"\0" * 8
+
+
+def _host_of(address: Any) -> str:
+    return str(address[0]).removeprefix("::ffff:") if address else ""
+
+
+def _address_text(address: Any) -> str:
+    if not address:
+        return "a peer already gone"
+    host = _host_of(address)
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

@@ -1,0 +1,46 @@
+"""Opens connections to servers."""
+
+import asyncio
+
+from regulus.errors import ConnectFailed
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection, OnConnection, OnRequests
+from regulus.wire.remoting_command import RemotingCommand
+
+CONNECT_TIMEOUT_MS = 3_000
+_DEFAULT_CONFIG = TransportConfig()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`. Raises ValueError that names the address."""
+    host, separator, port = address.strip().rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is no address; write host:port, an IPv6 host in brackets")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def ignore_requests(connection: Connection, requests: list[RemotingCommand]) -> None:
+    """For connections whose peer has nothing to ask."""
+
+
+def ignore_connection(connection: Connection) -> None:
+    """For owners that need not hear of opening or closing."""
+
+
+async def connect(host: str, port: int, on_requests: OnRequests = ignore_requests,
+                  on_opened: OnConnection = ignore_connection, on_closed: OnConnection = ignore_connection,
+                  config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
+    """Raises ConnectFailed that names the address and the cause."""
+    loop = asyncio.get_running_loop()
+
+    def make_connection() -> Connection:
+        return Connection(on_requests, on_opened, on_closed, config, loop)
+
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await loop.create_connection(make_connection, host, port)
+    except TimeoutError:
+        raise ConnectFailed(f"no connection to {host}:{port} within {timeout_ms} ms") from None
+    except OSError as error:
+        raise ConnectFailed(f"no connection to {host}:{port}: {error.strerror or error}") from error
+    return connection

@@ -1,0 +1,116 @@
+"""Accepts connections, counts them, and closes those that have been idle too long."""
+
+import asyncio
+import logging
+import socket
+
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection, OnConnection, OnRequests
+
+_log = logging.getLogger(__name__)
+
+_IDLE_CHECKS_PER_LIMIT = 4      # a connection is closed at the latest after 5/4 of the idle limit
+
+
+class Listener:
+    """Made by `listen`."""
+
+    def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
+                 config: TransportConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.connections: set[Connection] = set()
+        self.host = ""
+        self.port = 0
+        self._on_requests = on_requests
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._config = config
+        self._loop = loop
+        self._bound: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_full = False
+
+    def bind(self, host: str, port: int) -> None:
+        """Take the address, so that `port` is known; nothing is accepted yet. Raises OSError."""
+        self._bound = _bound_socket(host, port)
+        self.host, self.port = self._bound.getsockname()[:2]
+
+    async def accept(self) -> None:
+        """Accept connections from now on."""
+        self._server = await self._loop.create_server(self._make_connection, sock=self._bound,
+                                                      backlog=self._config.accept_backlog)
+        self._bound = None
+        self._check_idle()
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+
+    async def close(self) -> None:
+        """Accept no more, close all connections; what was written gets `close_wait_max_ms` to leave."""
+        self.stop_accepting()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        leaving = list(self.connections)
+        for connection in leaving:
+            connection.close()
+        if leaving:
+            await asyncio.wait([self._loop.create_task(connection.wait_closed()) for connection in leaving],
+                               timeout=self._config.close_wait_max_ms / 1000)
+        for connection in leaving:
+            connection.abort()
+
+    def _make_connection(self) -> Connection:
+        return Connection(self._on_requests, self._opened, self._closed, self._config, self._loop)
+
+    def _opened(self, connection: Connection) -> None:
+        if len(self.connections) < self._config.connections_max:
+            self._is_full = False
+            self.connections.add(connection)
+            self._on_opened(connection)
+            return
+        if not self._is_full:
+            self._is_full = True
+            _log.warning("port %d has its %d connections; %s and later ones are closed at once", self.port,
+                         self._config.connections_max, connection.peer.remote_text)
+        connection.abort()
+
+    def _closed(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._on_closed(connection)
+
+    def _check_idle(self) -> None:
+        idle_max = self._config.idle_time_max_ms / 1000
+        if not idle_max:
+            return
+        limit = self._loop.time() - idle_max
+        for connection in [each for each in self.connections if each.active_time < limit]:
+            _log.info("connection of %s closed: idle for %d s", connection.peer.remote_text, idle_max)
+            connection.close()
+        self._idle_timer = self._loop.call_later(idle_max / _IDLE_CHECKS_PER_LIMIT, self._check_idle)
+
+
+async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
+                 config: TransportConfig) -> Listener:
+    """Port 0 takes a free one; `Listener.port` says which. Raises OSError when the address cannot be bound."""
+    listener = Listener(on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
+    listener.bind(host, port)
+    await listener.accept()
+    return listener
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setblocking(False)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

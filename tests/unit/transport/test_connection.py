@@ -1,0 +1,210 @@
+"""Frames both ways over a real loopback socket."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from regulus.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect
+from regulus.transport.listener import Listener, listen
+from regulus.wire.remoting_command import RemotingCommand
+
+ECHO, SILENT, ASK_BACK, CLOSE, LARGE = 1, 2, 3, 4, 5
+HOST = "127.0.0.1"
+
+
+class Server:
+    """Answers by code; keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.opened: list[Connection] = []
+        self.closed: asyncio.Queue[Connection] = asyncio.Queue()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
+        self.batches.append(len(requests))
+        for request in requests:
+            if request.code == ECHO:
+                connection.send(request.response(0, body=request.body, ext=dict(request.ext)))
+            elif request.code == ASK_BACK:
+                self.tasks.append(asyncio.ensure_future(self.ask_back(connection, request)))
+            elif request.code == CLOSE:
+                connection.close()
+            elif request.code == LARGE:
+                connection.send(request.response(0, body=[memoryview(bytes(1 << 20))] * 8))
+
+    async def ask_back(self, connection: Connection, request: RemotingCommand) -> None:
+        answer = await connection.request(RemotingCommand.request(ECHO, body=b"back"), 1000)
+        connection.send(request.response(0, body=answer.body))
+
+
+def on_client_requests(connection: Connection, requests: list[RemotingCommand]) -> None:
+    for request in requests:
+        connection.send(request.response(0, body=request.body + b"!"))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+async def start(server: Server, **limits: int) -> Listener:
+    return await listen(HOST, 0, server.on_requests, server.opened.append, server.closed.put_nowait,
+                        TransportConfig(**limits))
+
+
+@pytest.fixture
+async def listener(server: Server) -> AsyncIterator[Listener]:
+    listener = await start(server)
+    yield listener
+    await listener.close()
+
+
+async def test_an_answer_meets_its_request(listener: Listener) -> None:
+    connection = await connect(HOST, listener.port)
+    answers = await asyncio.gather(*[
+        connection.request(RemotingCommand.request(ECHO, ext={"n": str(n)}, body=b"%d" % n), 1000) for n in range(100)])
+    assert [answer.body for answer in answers] == [b"%d" % n for n in range(100)]
+    assert answers[7].ext == {"n": "7"}
+    connection.close()
+
+
+async def test_requests_of_one_read_come_in_one_call(listener: Listener, server: Server) -> None:
+    connection = await connect(HOST, listener.port)
+    frames = b"".join(RemotingCommand.request(SILENT, oneway=True).encode() for _ in range(9))
+    connection.write(frames)
+    await connection.request(RemotingCommand.request(ECHO), 1000)
+    assert server.batches[0] >= 9
+    connection.close()
+
+
+async def test_frames_may_be_split_anywhere(listener: Listener) -> None:
+    reader, writer = await asyncio.open_connection(HOST, listener.port)
+    frame = RemotingCommand.request(ECHO, body=b"abc", opaque=5).encode()
+    for position in range(len(frame)):
+        writer.write(frame[position:position + 1])
+        await writer.drain()
+        await asyncio.sleep(0)
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    assert (await reader.readexactly(size)).endswith(b"abc")
+    writer.close()
+
+
+async def test_both_sides_may_ask(listener: Listener) -> None:
+    connection = await connect(HOST, listener.port, on_client_requests)
+    answer = await connection.request(RemotingCommand.request(ASK_BACK), 1000)
+    assert answer.body == b"back!"
+    connection.close()
+
+
+async def test_a_request_times_out_and_its_late_answer_is_dropped(listener: Listener) -> None:
+    connection = await connect(HOST, listener.port)
+    with pytest.raises(RequestTimeout, match="within 10 ms"):
+        await connection.request(RemotingCommand.request(SILENT), 10)
+    assert (await connection.request(RemotingCommand.request(ECHO, body=b"on"), 1000)).body == b"on"
+    connection.close()
+
+
+async def test_a_closed_connection_fails_what_waits_and_what_comes_later(listener: Listener) -> None:
+    connection = await connect(HOST, listener.port)
+    with pytest.raises(ConnectionLost):
+        await connection.request(RemotingCommand.request(CLOSE), 1000)
+    with pytest.raises(ConnectionLost):
+        await connection.request(RemotingCommand.request(ECHO), 1000)
+
+
+async def test_no_server_is_a_connect_failure_that_names_the_address(server: Server) -> None:
+    listener = await start(server)
+    port = listener.port
+    await listener.close()
+    with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
+        await connect(HOST, port)
+
+
+@pytest.mark.parametrize(("data", "cause"), [
+    (b"\xff\xff\xff\xff", "frame of"),
+    (b"\x16\x03\x01\x02\x00\x01", "TLS"),
+    (RemotingCommand.request(SILENT).encode() + b"\x7f\xff\xff\xff", "frame of"),
+])
+async def test_bytes_that_are_no_frame_close_only_their_connection(
+        listener: Listener, server: Server, caplog: pytest.LogCaptureFixture, data: bytes, cause: str) -> None:
+    good = await connect(HOST, listener.port)
+    await good.request(RemotingCommand.request(ECHO), 1000)
+    reader, writer = await asyncio.open_connection(HOST, listener.port)
+    with caplog.at_level(logging.WARNING):
+        writer.write(data)
+        assert await reader.read() == b""
+    assert [record.getMessage() for record in caplog.records if cause in record.getMessage()]
+    assert len(caplog.records) == 1
+    assert (await good.request(RemotingCommand.request(ECHO, body=b"on"), 1000)).body == b"on"
+    writer.close()
+    good.close()
+
+
+async def test_the_owner_hears_of_opening_and_closing_once(listener: Listener, server: Server) -> None:
+    connection = await connect(HOST, listener.port)
+    await connection.request(RemotingCommand.request(ECHO), 1000)
+    connection.close()
+    closed = await server.closed.get()
+    assert server.opened == [closed]
+    assert server.closed.empty()
+    assert closed.peer.local_address == HOST
+    assert closed.peer.remote_text.startswith("127.0.0.1:")
+    assert not listener.connections
+
+
+async def test_a_connection_over_the_limit_is_closed_at_once(server: Server) -> None:
+    listener = await start(server, connections_max=1)
+    first = await connect(HOST, listener.port)
+    await first.request(RemotingCommand.request(ECHO), 1000)
+    second = await connect(HOST, listener.port)
+    await second.wait_closed()
+    assert (await first.request(RemotingCommand.request(ECHO, body=b"on"), 1000)).body == b"on"
+    assert len(server.opened) == 1
+    first.close()
+    await listener.close()
+
+
+async def test_an_idle_connection_is_closed(server: Server) -> None:
+    listener = await start(server, idle_time_max_ms=20)
+    connection = await connect(HOST, listener.port)
+    await asyncio.wait_for(connection.wait_closed(), 5)
+    await listener.close()
+
+
+async def test_a_peer_that_does_not_read_is_not_read(server: Server) -> None:
+    listener = await start(server, write_buffer_high=65536, write_buffer_low=1024)
+    reader, writer = await asyncio.open_connection(HOST, listener.port, limit=1 << 16)
+    writer.write(RemotingCommand.request(LARGE).encode())
+    await asyncio.wait_for(_until(lambda: server.batches), 5)
+    for _ in range(9):
+        writer.write(RemotingCommand.request(LARGE).encode())
+        await writer.drain()
+        await asyncio.sleep(0)
+    assert server.batches == [1]
+    received = 0
+    while received < 10 * (8 << 20):
+        received += len(await reader.read(1 << 20))
+    assert sum(server.batches) == 10
+    writer.close()
+    await listener.close()
+
+
+async def test_a_peer_that_lets_too_much_pile_up_is_cut_off(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    listener = await start(server, write_buffer_high=65536, write_buffer_low=1024, write_buffer_max=1 << 20)
+    _, writer = await asyncio.open_connection(HOST, listener.port, limit=1024)
+    writer.write(RemotingCommand.request(LARGE).encode() * 4)
+    await asyncio.wait_for(server.closed.get(), 5)
+    assert "unread" in caplog.text
+    writer.close()
+    await listener.close()
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
