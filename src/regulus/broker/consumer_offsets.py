@@ -6,6 +6,7 @@ Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved
 from regulus.model.topics import DataVersion
 from regulus.wire import fastjson
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
+from regulus.wire.json_fields import to_value
 
 COMMITS_PER_DATA_VERSION = 500
 NOT_FOUND = -1
@@ -111,7 +112,7 @@ class ConsumerOffsets:
         return ConsumerOffsetSerializeWrapper(offset_table=self.table, data_version=self.data_version)
 
     def document(self) -> str:
-        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+        return fastjson.dumps_pretty(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
         """Raises HeaderError."""

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import when_due
+from regulus.broker.topics import Topics
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
 from regulus.wire import fastjson
 from regulus.wire.bodies import DelayOffsetSerializeWrapper
+from regulus.wire.json_fields import to_value
 
 DELIVERIES_PER_TICK_MAX = 256
 POLL_MS = 100
@@ -27,11 +29,12 @@ UPDATES_PER_DATA_VERSION = 200
 class DelaySchedule:
     """`changes` counts moves of any offset, for saving."""
 
-    def __init__(self, store: MessageStore, ladder_ms: Sequence[int]) -> None:
+    def __init__(self, store: MessageStore, ladder_ms: Sequence[int], topics: Topics) -> None:
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion()
         self.changes = 0
         self._store = store
+        self._topics = topics
         self._ladder_ms = tuple(ladder_ms)
 
     @property
@@ -82,7 +85,14 @@ class DelaySchedule:
         message = None if parked is None else when_due(parked)
         if message is None:
             return True
-        return self._store.append(message, now_ms).status == PutStatus.PUT_OK
+        appended = self._store.append(message, now_ms)
+        if appended.status != PutStatus.PUT_OK:
+            return False
+        facts = self._topics.facts.get(message.topic)
+        if facts is not None:
+            facts.put_nums += 1
+            facts.put_size += appended.end - appended.start
+        return True
 
     def _corrected(self, level: int) -> int:
         """The level's offset, moved into what its queue still holds."""
@@ -101,7 +111,7 @@ class DelaySchedule:
         return DelayOffsetSerializeWrapper(offset_table=self.offset_table, data_version=self.data_version)
 
     def document(self) -> str:
-        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+        return fastjson.dumps_pretty(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
         """Take over saved offsets, each moved into what its queue holds. Raises HeaderError."""

@@ -16,17 +16,16 @@ def is_tag(expression_type: str | None) -> bool:
 
 
 def tags_codes(subscription: SubscriptionData) -> frozenset[int] | None:
-    """The tag hashes that the subscription takes; None when it takes every message."""
+    """The tag hashes that the subscription takes; None when it takes every message. Raises HeaderError."""
     if subscription.code_set:
-        return frozenset(subscription.code_set)
+        return subscription.code_set
     return expression_codes(subscription.sub_string)
 
 
 @lru_cache(maxsize=EXPRESSIONS_CACHED_MAX)
 def expression_codes(expression: str | None) -> frozenset[int] | None:
-    """The same of `A || B`; None for `*`, nothing, or only blanks between the bars."""
-    codes = SubscriptionData.compile("", expression or "*").code_set
-    return frozenset(codes) if codes else None
+    """The same of `A || B`; None for `*` or nothing. Raises HeaderError when it names no tag."""
+    return SubscriptionData.compile("", expression).code_set or None
 
 
 def is_wanted(tags_code: int, codes: frozenset[int] | None) -> bool:

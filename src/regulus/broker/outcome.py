@@ -39,11 +39,14 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
-    """Ask the client on `channel` with `request`; `answer` makes our response of its answer, or of None on a timeout."""
+    """Ask the client on `channel` with `request`; `answer` makes our response of its answer, or of None on a timeout.
+
+    `answer` may make another relay instead, to ask the next client.
+    """
 
     channel: int
     request: RemotingCommand
-    answer: Callable[[RemotingCommand | None], RemotingCommand]
+    answer: Callable[[RemotingCommand | None], "RemotingCommand | Relay"]
     timeout_ms: int
 
 
@@ -51,11 +54,6 @@ Outcome = Reply | ReplyWhenDurable | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()
-
-
-def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str] | None = None) -> Reply:
-    """Answer that the request was not done, and why."""
-    return Reply(request.response(int(code), remark, ext))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
-from regulus.broker.handlers.check_client_config import handle_check_client_config
+from regulus.broker.handlers.answer import refuse
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
 from regulus.broker.handlers.consumer_offset import handle_query_consumer_offset, handle_update_consumer_offset
 from regulus.broker.handlers.consumer_send_msg_back import handle_consumer_send_msg_back
-from regulus.broker.handlers.heart_beat import handle_heart_beat, handle_unregister_client
+from regulus.broker.handlers.heart_beat import (
+    handle_check_client_config,
+    handle_heart_beat,
+    handle_unregister_client,
+)
 from regulus.broker.handlers.lock_batch_mq import handle_lock_batch_mq, handle_unlock_batch_mq
 from regulus.broker.handlers.pull_message import handle_pull_message
 from regulus.broker.handlers.query_message import (
@@ -19,7 +23,7 @@ from regulus.broker.handlers.query_message import (
 )
 from regulus.broker.handlers.send_message import handle_send_message, handle_send_reply_message
 from regulus.broker.handlers.transaction import handle_end_transaction
-from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
+from regulus.broker.outcome import NO_REPLY, Hold, Outcome
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
@@ -28,7 +32,7 @@ from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
 Handler = Callable[[RemotingCommand, Peer, BrokerState, int], Outcome]
 
-HANDLERS: dict[int, Handler] = {
+_HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.SEND_MESSAGE: handle_send_message,
     RequestCode.SEND_MESSAGE_V2: handle_send_message,
     RequestCode.SEND_BATCH_MESSAGE: handle_send_message,
@@ -53,6 +57,8 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_MIN_OFFSET: handle_get_min_offset,
     RequestCode.GET_EARLIEST_MSG_STORETIME: handle_get_earliest_msg_storetime,
 }
+
+HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()}
 
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

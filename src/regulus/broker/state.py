@@ -6,6 +6,7 @@ by `take_changed_documents`. Time comes in as `now_ms`.
 
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
@@ -16,6 +17,7 @@ from regulus.broker.held_requests import HeldRequests
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.queue_locks import QueueLocks
+from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.statistics import Statistics
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
@@ -23,6 +25,7 @@ from regulus.model import message_properties as names
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource, host_bytes
 from regulus.model.store_result import Arrival
+from regulus.model.topics import DataVersion
 from regulus.wire.bodies import RegisterBrokerBody
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import NotifyConsumerIdsChangedRequest
@@ -35,7 +38,10 @@ DELAY_OFFSET_DOCUMENT = "delayOffset"
 
 
 class BrokerState:
-    """`now_ms` is the time at which the broker starts; `seed` is its chance: queues, and the ids that it makes."""
+    """`now_ms` is the time at which the broker starts; `seed` is its chance: queues, and the ids that it makes.
+
+    `is_retention_wanted`: an operator asked to delete expired files; the server does it and sets it back.
+    """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, seed: int = 0) -> None:
         self.store = store
@@ -44,12 +50,16 @@ class BrokerState:
         self.consumer_offsets = ConsumerOffsets()
         self.clients = Clients()
         self.held_requests = HeldRequests()
-        self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms)
+        self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.topics)
         self.queue_locks = QueueLocks()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
         self.notices: deque[Notice] = deque()
         self.chance = Chance(seed)
+        self.runtime_facts = RuntimeFacts()
+        self.config_version = DataVersion()
+        self.is_retention_wanted = False
         self._seed = seed
+        self._unique_keys_made = 0
         self._saved = dict.fromkeys(self._change_counts(), -1)
         self.set_config(config)
 
@@ -59,14 +69,22 @@ class BrokerState:
         self.sync_flush = config.sync_flush
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
+        self.region_id = config.region_id
+        self.trace_on = config.trace_on
         self.is_writable = permission.is_writable(config.broker_permission)
+        self.is_sending_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
         self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
                       names.CLUSTER: config.broker_cluster_name}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
         self.subscription_groups.auto_create = config.auto_create_subscription_group
-        self.unique_keys = UniqueKeySource(self.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
-                                           self._seed >> 16 & 0x7FFFFFFF)
-        self.unique_key_counter = 0
+        self._unique_keys = UniqueKeySource(self.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
+                                            self._seed >> 16 & 0x7FFFFFFF)
+
+    def make_unique_key(self, now_ms: int) -> str:
+        """A key for a message whose client made none."""
+        month = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        self._unique_keys_made += 1
+        return self._unique_keys.unique_key(now_ms - int(month.timestamp()) * 1000, self._unique_keys_made)
 
     # --- what goes out -----------------------------------------------------------------------------------------------
 

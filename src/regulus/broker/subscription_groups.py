@@ -3,6 +3,7 @@
 from regulus.model.topics import SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
 from regulus.wire import fastjson
 from regulus.wire.bodies import SubscriptionGroupWrapper
+from regulus.wire.json_fields import to_value
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 READ_FORBIDDEN = 1
@@ -72,15 +73,14 @@ class SubscriptionGroups:
                                         data_version=self.data_version)
 
     def document(self) -> str:
-        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+        return fastjson.dumps_pretty(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
         """Take over saved groups; system groups that the file does not have stay. Raises HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         self.table.update(wrapper.subscription_group_table)
         self.forbidden = {group: dict(topics) for group, topics in (wrapper.forbidden_table or {}).items() if topics}
-        if wrapper.data_version is not None:
-            self.data_version = wrapper.data_version
+        self.data_version = wrapper.data_version
 
     def _changed(self, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)

@@ -15,6 +15,7 @@ from regulus.model.topics import DataVersion, TopicConfig
 from regulus.wire import fastjson
 from regulus.wire.bodies import TopicConfigSerializeWrapper
 from regulus.wire.codes import ResponseCode
+from regulus.wire.json_fields import to_value
 
 BENCHMARK_QUEUE_NUMS = 1024
 CLUSTER_TOPIC_QUEUE_NUMS = 16
@@ -26,7 +27,8 @@ UNIT_SUB_FLAG = 2
 class TopicFacts:
     """What a send needs to know of its topic. `put_nums` and `put_size` count what was stored in it.
 
-    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not.
+    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic takes
+    them without a further look.
     """
 
     def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
@@ -35,7 +37,6 @@ class TopicFacts:
         self.write_queue_nums = config.write_queue_nums
         self.queue_nums_max = max(config.read_queue_nums, config.write_queue_nums)
         self.sys_flag = sys_flag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
-        self.is_order = config.order
         self.is_retry = topics.is_retry_topic(name)
         self.needs_keys = config.attributes.get("cleanup.policy") == "COMPACTION"
         self.put_nums = put_nums
@@ -48,6 +49,7 @@ class TopicFacts:
         elif not permission.is_writable(config.perm):
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = f"the topic[{name}] sending message is forbidden"
+        self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
 
 
 class Topics:
@@ -132,15 +134,14 @@ class Topics:
         return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
 
     def document(self) -> str:
-        return fastjson.dumps_pretty(fastjson.loads(self.wrapper().encode()))
+        return fastjson.dumps_pretty(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
         """Take over saved topics; system topics that the file does not have stay. Raises HeaderError."""
         wrapper = TopicConfigSerializeWrapper.decode(text.encode())
         for config in wrapper.topic_config_table.values():
             self._set(config)
-        if wrapper.data_version is not None:
-            self.data_version = wrapper.data_version
+        self.data_version = wrapper.data_version
 
     def _set(self, config: TopicConfig) -> None:
         before = self.facts.get(config.topic_name)

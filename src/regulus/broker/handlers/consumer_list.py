@@ -1,0 +1,19 @@
+"""Who consumes in a group: GET_CONSUMER_LIST_BY_GROUP."""
+
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire.bodies import GetConsumerListByGroupResponseBody
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import GetConsumerListByGroupRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_get_consumer_list_by_group(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                      now_ms: int) -> Outcome:
+    group = GetConsumerListByGroupRequest.decode(request).consumer_group
+    consumers = broker.clients.consumer_group(group)
+    if consumers is None:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+    return succeed(request, body=GetConsumerListByGroupResponseBody(consumer_id_list=consumers.client_ids()).encode())

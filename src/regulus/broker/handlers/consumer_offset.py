@@ -1,0 +1,46 @@
+"""What a group has consumed: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
+
+from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import QueryConsumerOffsetRequest, QueryConsumerOffsetResponse, UpdateConsumerOffsetRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_query_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """A group that is new to a young queue starts at 0, whatever its client would choose: the queue lost nothing yet."""
+    header = QueryConsumerOffsetRequest.decode(request)
+    offsets = broker.consumer_offsets
+    consumer_offset = offsets.pending_reset(header.consumer_group, header.topic, header.queue_id)
+    if consumer_offset is None:
+        consumer_offset = offsets.query(header.consumer_group, header.topic, header.queue_id)
+    if consumer_offset == NOT_FOUND:
+        if header.set_zero_if_not_found is False:
+            return refuse(request, ResponseCode.QUERY_NOT_FOUND,
+                          "Not found, do not set to zero, maybe this group boot first")
+        if not _is_young(broker, header.topic, header.queue_id):
+            return refuse(request, ResponseCode.QUERY_NOT_FOUND,
+                          "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+        consumer_offset = 0
+    return succeed(request, ext=QueryConsumerOffsetResponse(offset=consumer_offset).ext())
+
+
+def _is_young(broker: BrokerState, topic: str, queue_id: int) -> bool:
+    """Whether the queue still has its first message, or has none yet."""
+    return broker.store.min_offset(topic, queue_id) <= 0
+
+
+def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = UpdateConsumerOffsetRequest.decode(request)
+    if broker.subscription_groups.find(header.consumer_group, now_ms) is None:
+        return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                      f"Group {header.consumer_group} not exist!")
+    if header.topic not in broker.topics:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+    if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
+        return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
+    broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)
+    return succeed(request)

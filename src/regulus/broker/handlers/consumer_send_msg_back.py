@@ -1,0 +1,66 @@
+"""A consumer could not use a message: CONSUMER_SEND_MSG_BACK.
+
+A copy waits at a delay level and then goes to the group's retry topic, or at once to its dead letters when the limit
+is reached or the consumer wants no retry. Copies are as durable as a send.
+
+Source: AbstractSendMessageProcessor.consumerSendMsgBack.
+"""
+
+from regulus.broker import statistics
+from regulus.broker.handlers.answer import refuse
+from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.placement import dead_letter_copy, place, retry_copy
+from regulus.broker.state import BrokerState
+from regulus.model import permission
+from regulus.model.delay_level import FIRST_RETRY_LEVEL
+from regulus.model.message import MessageExt
+from regulus.model.peer import Peer
+from regulus.model.store_result import PutStatus
+from regulus.model.topics import SubscriptionGroupConfig, dlq_topic, retry_topic
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import ConsumerSendMsgBackRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+DLQ_QUEUE_NUMS = 1
+
+
+def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = ConsumerSendMsgBackRequest.decode(request)
+    group = broker.subscription_groups.find(header.group, now_ms)
+    if group is None:
+        return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                      f"subscription group not exist, {header.group}")
+    if not broker.is_writable:
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the broker[{broker.config.broker_name}] sending message is forbidden")
+    if group.retry_queue_nums <= 0:
+        # Success here would lose the message: the consumer must keep it.
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the group[{header.group}] has no retry queue: its retryQueueNums is {group.retry_queue_nums}")
+    retry = broker.topics.create_if_absent(retry_topic(header.group), group.retry_queue_nums, now_ms)
+    if not permission.is_writable(retry.perm):
+        return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{retry.topic_name}] sending message is forbidden")
+    failed = broker.store.look_message(header.offset)
+    if failed is None:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+    message = _next_copy(header, group, failed, broker.store_host or peer.local, broker, now_ms)
+    appended = broker.store.append(message, now_ms)
+    if appended.status != PutStatus.PUT_OK:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
+    original_topic = header.origin_topic or failed.topic
+    broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
+    response = request.response(ResponseCode.SUCCESS)
+    return ReplyWhenDurable(response, appended.end) if broker.sync_flush else Reply(response)
+
+
+def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig, failed: MessageExt,
+               store_host: bytes, broker: BrokerState, now_ms: int) -> MessageExt:
+    limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
+    if failed.reconsume_times >= limit or header.delay_level < 0:
+        broker.topics.create_if_absent(dlq_topic(header.group), DLQ_QUEUE_NUMS, now_ms)
+        return dead_letter_copy(failed, header.group, store_host)
+    level = header.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
+    queue_id = broker.chance.below(group.retry_queue_nums)
+    message = retry_copy(failed, header.group, queue_id, level, store_host)
+    place(message, broker.delay_level_max)
+    return message

@@ -1,0 +1,66 @@
+"""Clients come and go: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
+
+from regulus.broker.clients import Client
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.message_filter import is_tag
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.broker.topics import UNIT_SUB_FLAG
+from regulus.model.peer import Peer
+from regulus.model.topics import retry_topic
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
+
+
+def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    heartbeat = HeartbeatData.decode(request.body)
+    client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms)
+    fingerprint = heartbeat.heartbeat_fingerprint or 0
+    is_sub_change = fingerprint == 0
+    for consumer in heartbeat.consumer_data_set:
+        _register(consumer, client, bool(heartbeat.without_sub), broker, now_ms)
+        group = broker.clients.consumer_group(consumer.group_name)
+        if group is not None and group.heartbeat_fingerprint != fingerprint:
+            group.heartbeat_fingerprint = fingerprint
+            is_sub_change = True
+    for producer in heartbeat.producer_data_set:
+        broker.clients.register_producer(producer.group_name, client)
+    response = HeartBeatResponse(is_support_heart_beat_v2=True, is_sub_change=is_sub_change)
+    return succeed(request, ext=response.ext())
+
+
+def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState, now_ms: int) -> None:
+    group = consumer.group_name
+    settings = broker.subscription_groups.find(group, now_ms)
+    if settings is None:
+        return
+    if settings.retry_queue_nums > 0:
+        order = any(broker.topics.is_order(subscription.topic) for subscription in consumer.subscription_data_set)
+        broker.topics.create_if_absent(retry_topic(group), settings.retry_queue_nums, now_ms,
+                                       UNIT_SUB_FLAG if consumer.unit_mode else 0, order)
+    changed = broker.clients.register_consumer(
+        group, client, consumer.consume_type, consumer.message_model, consumer.consume_from_where,
+        None if without_sub else consumer.subscription_data_set)
+    if changed:
+        broker.notify_consumer_ids_changed(group)
+
+
+def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = UnregisterClientRequest.decode(request)
+    if header.producer_group:
+        broker.clients.unregister_producer(header.producer_group, peer.channel)
+    if header.consumer_group and broker.clients.unregister_consumer(header.consumer_group, peer.channel):
+        broker.notify_consumer_ids_changed(header.consumer_group)
+    return succeed(request)
+
+
+def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """A consumer asks before it starts whether its filter will be served."""
+    subscription = CheckClientConfigBody.decode(request.body).subscription_data if request.body else None
+    if subscription is not None and not is_tag(subscription.expression_type):
+        return refuse(request, ResponseCode.SYSTEM_ERROR, FILTER_NOT_SERVED + subscription.expression_type)
+    return succeed(request)

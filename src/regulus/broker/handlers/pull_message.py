@@ -1,0 +1,190 @@
+"""A consumer asks for messages: PULL_MESSAGE, LITE_PULL_MESSAGE.
+
+The answer is slices of the log, undecoded. When there is nothing yet and the client may wait, the request is held; it
+is run a second time when a message arrives or its time is up, and answered then whatever comes of it.
+
+Source: PullMessageProcessor, DefaultPullMessageResultHandler.
+"""
+
+from regulus.broker.handlers.heart_beat import FILTER_NOT_SERVED
+from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest
+from regulus.broker.message_filter import expression_codes, is_tag, tags_codes
+from regulus.broker.outcome import HOLD, Outcome, Reply
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError
+from regulus.model import permission, sys_flag
+from regulus.model.peer import Peer
+from regulus.model.store_result import GetStatus
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import PullMessageRequest, PullMessageResponse
+from regulus.wire.remoting_command import RemotingCommand
+
+BROKER_FORBIDDEN = 1
+GROUP_FORBIDDEN = 2
+TOPIC_FORBIDDEN = 3
+BROADCASTING_FORBIDDEN = 4
+SUBSCRIPTION_FORBIDDEN = 5
+
+OFFSET_RESET = "OFFSET_RESET"
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""The two statuses of an empty queue are not here: their code depends on the offset that was asked for."""
+
+
+def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = PullMessageRequest.decode(request)
+    checked = _check(request, header, broker, now_ms)
+    if isinstance(checked, RemotingCommand):
+        return Reply(checked)
+    if header.sys_flag & sys_flag.PULL_COMMIT_OFFSET:
+        broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset,
+                                       now_ms)
+    response = _read(request, header, checked, broker)
+    if response.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & sys_flag.PULL_SUSPEND:
+        return Reply(response)
+    if broker.held_requests.is_full:
+        return Reply(request.response(ResponseCode.SYSTEM_BUSY,
+                                      "[REJECTREQUEST]too many pulls are held, start flow control for a while"))
+    _hold(request, header, checked, peer, broker, now_ms)
+    return HOLD
+
+
+class _Checked:
+    """What a pull needs once nothing speaks against it."""
+
+    __slots__ = ("group", "tags_codes", "topic")
+
+    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, codes: frozenset[int] | None) -> None:
+        self.group = group
+        self.topic = topic
+        self.tags_codes = codes
+
+
+def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer, broker: BrokerState,
+          now_ms: int) -> None:
+    config = broker.config
+    hold_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+
+    def resume(later_ms: int) -> RemotingCommand:
+        again = _check(request, header, broker, later_ms)
+        return again if isinstance(again, RemotingCommand) else _read(request, header, again, broker)
+
+    broker.held_requests.hold(HeldRequest(peer.channel, header.topic, header.queue_id, header.queue_offset,
+                                          checked.tags_codes, now_ms + max(0, min(hold_ms, HOLD_MS_MAX)), resume))
+
+
+def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
+           now_ms: int) -> "_Checked | RemotingCommand":
+    """Whether the group may pull this queue now; a refusal tells why not."""
+    config = broker.config
+    if not permission.is_readable(config.broker_permission):
+        return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] pulling "
+                                                  "message is forbidden")
+    if header.sys_flag & sys_flag.PULL_LITE and not config.lite_pull_message_enable:
+        return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] for lite "
+                                                  "pull consumer is forbidden")
+    group = broker.subscription_groups.find(header.consumer_group, now_ms)
+    if group is None:
+        return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                                f"subscription group [{header.consumer_group}] does not exist, "
+                                "see autoCreateSubscriptionGroup")
+    if not group.consume_enable:
+        return _forbid(request, GROUP_FORBIDDEN, f"subscription group no permission, {header.consumer_group}")
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        return request.response(ResponseCode.TOPIC_NOT_EXIST,
+                                f"topic[{header.topic}] not exist, apply first please!")
+    if not permission.is_readable(topic.perm):
+        return _forbid(request, TOPIC_FORBIDDEN, f"the topic[{header.topic}] pulling message is forbidden")
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        return request.response(ResponseCode.INVALID_PARAMETER,
+                                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
+    if header.sys_flag & sys_flag.PULL_SUBSCRIPTION:
+        return _check_expression(request, header, group, topic)
+    return _check_subscription(request, header, broker, group, topic)
+
+
+def _check_expression(request: RemotingCommand, header: PullMessageRequest, group: SubscriptionGroupConfig,
+                      topic: TopicConfig) -> "_Checked | RemotingCommand":
+    """The pull brings its filter along."""
+    if not is_tag(header.expression_type):
+        return _refuse_filter(request, header.expression_type or "")
+    try:
+        return _Checked(group, topic, expression_codes(header.subscription))
+    except HeaderError as error:
+        return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+
+
+def _check_subscription(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
+                        group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
+    """The filter is what the group's consumers told by heartbeat."""
+    consumers = broker.clients.consumer_group(header.consumer_group)
+    if consumers is None:
+        return request.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+    if consumers.is_broadcasting and not group.consume_broadcast_enable:
+        return _forbid(request, BROADCASTING_FORBIDDEN,
+                       f"the consumer group[{header.consumer_group}] can not consume by broadcast way")
+    if not broker.subscription_groups.is_readable(header.consumer_group, header.topic):
+        return _forbid(request, SUBSCRIPTION_FORBIDDEN,
+                       f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]")
+    subscription = consumers.subscriptions.get(header.topic)
+    if subscription is None:
+        return request.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+    if subscription.sub_version < header.sub_version:
+        return request.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    if not is_tag(subscription.expression_type):
+        return _refuse_filter(request, subscription.expression_type)
+    try:
+        return _Checked(group, topic, tags_codes(subscription))
+    except HeaderError as error:
+        return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+
+
+def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
+          broker: BrokerState) -> RemotingCommand:
+    config = broker.config
+    reset = broker.consumer_offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+    if reset is not None:
+        store = broker.store
+        return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
+            checked, reset, store.min_offset(header.topic, header.queue_id),
+            store.max_offset(header.topic, header.queue_id)))
+    count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
+    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
+                                      config.max_transfer_bytes_on_message_in_memory, checked.tags_codes)
+    code = _CODES.get(result.status)
+    if code is None:
+        code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
+    if code == ResponseCode.SUCCESS:
+        broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)
+    else:
+        broker.statistics.note_miss()
+    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
+    ext = _ext(checked, result.next_begin_offset, result.min_offset, result.max_offset)
+    return request.response(code, result.status.name, ext, result.buffers)
+
+
+def _ext(checked: _Checked, next_begin_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+    return PullMessageResponse(
+        suggest_which_broker_id=0, next_begin_offset=next_begin_offset, min_offset=min_offset, max_offset=max_offset,
+        topic_sys_flag=checked.topic.topic_sys_flag, group_sys_flag=checked.group.group_sys_flag).ext()
+
+
+def _forbid(request: RemotingCommand, forbidden_type: int, remark: str) -> RemotingCommand:
+    ext = PullMessageResponse(suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0,
+                              forbidden_type=forbidden_type).ext()
+    return request.response(ResponseCode.NO_PERMISSION, remark, ext)
+
+
+def _refuse_filter(request: RemotingCommand, expression_type: str) -> RemotingCommand:
+    return request.response(ResponseCode.SYSTEM_ERROR, FILTER_NOT_SERVED + expression_type)

@@ -1,0 +1,78 @@
+"""Reading without consuming.
+
+QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, GET_MIN_OFFSET,
+GET_EARLIEST_MSG_STORETIME.
+"""
+
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMaxOffsetResponse,
+    GetMinOffsetRequest,
+    GetMinOffsetResponse,
+    QueryMessageRequest,
+    QueryMessageResponse,
+    SearchOffsetByTimestampRequest,
+    SearchOffsetByTimestampResponse,
+    ViewMessageByIdRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+QUERY_MESSAGE_NUMS_MAX = 1024
+"""A client cannot make us collect more messages than this by one query."""
+
+
+def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = QueryMessageRequest.decode(request)
+    count_max = broker.config.default_query_max_num if header.unique_key_query else header.max_num
+    count_max = min(count_max, QUERY_MESSAGE_NUMS_MAX)
+    result = broker.store.query_message(header.topic, header.key, count_max, header.begin_timestamp,
+                                        header.end_timestamp)
+    if not result.buffers:
+        return refuse(request, ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+    ext = QueryMessageResponse(index_last_update_timestamp=result.index_last_update_timestamp,
+                               index_last_update_phyoffset=result.index_last_update_physical_offset).ext()
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext, body=result.buffers))
+
+
+def handle_view_message_by_id(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    physical_offset = ViewMessageByIdRequest.decode(request).offset
+    record = broker.store.record_bytes(physical_offset)
+    if record is None:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}")
+    return Reply(request.response(ResponseCode.SUCCESS, body=[record]))
+
+
+def handle_search_offset_by_timestamp(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                      now_ms: int) -> Outcome:
+    header = SearchOffsetByTimestampRequest.decode(request)
+    upper = (header.boundary_type or "").upper() == "UPPER"
+    queue_offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper)
+    return succeed(request, ext=SearchOffsetByTimestampResponse(offset=queue_offset).ext())
+
+
+def handle_get_max_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = GetMaxOffsetRequest.decode(request)
+    queue_offset = broker.store.max_offset(header.topic, header.queue_id)
+    return succeed(request, ext=GetMaxOffsetResponse(offset=queue_offset).ext())
+
+
+def handle_get_min_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = GetMinOffsetRequest.decode(request)
+    queue_offset = broker.store.min_offset(header.topic, header.queue_id)
+    return succeed(request, ext=GetMinOffsetResponse(offset=queue_offset).ext())
+
+
+def handle_get_earliest_msg_storetime(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                      now_ms: int) -> Outcome:
+    """-1 when the queue is empty."""
+    header = GetEarliestMsgStoretimeRequest.decode(request)
+    first = broker.store.min_offset(header.topic, header.queue_id)
+    timestamp = broker.store.store_timestamp(header.topic, header.queue_id, first)
+    return succeed(request, ext=GetEarliestMsgStoretimeResponse(timestamp=timestamp).ext())

@@ -1,0 +1,288 @@
+"""A producer stores messages: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE.
+
+The hot path of the broker. What can be known of a topic beforehand stands in its `TopicFacts`; everything unusual (a
+new topic, a retry topic, a batch, properties that change where a message goes) leaves the straight way early.
+
+Source: SendMessageProcessor, AbstractSendMessageProcessor.
+"""
+
+from regulus.broker.handlers.transaction import NOT_SERVED as TRANSACTIONS_NOT_SERVED
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.placement import delay_level, place, place_dead_letter
+from regulus.broker.state import BrokerState
+from regulus.broker.topics import UNIT_FLAG, TopicFacts
+from regulus.model import message_properties as names
+from regulus.model import sys_flag, topics
+from regulus.model.message import MessageExt
+from regulus.model.message_id import offset_message_id
+from regulus.model.peer import Peer
+from regulus.model.store_result import Appended, PutStatus
+from regulus.wire import message_batch
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.send_message import (
+    MAX_RECONSUME_TIMES_ABSENT,
+    SendMessageRequest,
+    send_message_response,
+)
+from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
+
+RETRY_LIMIT_VERSION_MIN = 121
+"""Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
+
+TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
+REPLIES_NOT_SERVED = "request-reply is not served by this broker yet"
+
+_TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
+_UNUSUAL_PROPERTIES = _TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
+_UNUSUAL_FLAGS = sys_flag.TRANSACTION_MASK | sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
+_HOST_FLAGS = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
+
+_UNIQUE_KEY = names.UNIQUE_KEY
+_WAIT = names.WAIT_STORE_MSG_OK
+_ONEWAY = ONEWAY_FLAG
+_SUCCESS = int(ResponseCode.SUCCESS)
+_PUT_OK = int(PutStatus.PUT_OK)
+
+_CODES = {
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+}
+
+
+def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = SendMessageRequest.decode(request)
+    facts = broker.topics.facts.get(header.topic)
+    if facts is None or not facts.is_plain or broker.is_sending_restricted:
+        refusal = _refusal(request, header, broker, now_ms)
+        if refusal is not None:
+            return refusal
+        facts = broker.topics.facts[header.topic]
+    queue_id = header.queue_id
+    if queue_id < 0:
+        queue_id = broker.chance.below(facts.write_queue_nums)
+    elif queue_id >= facts.queue_nums_max:
+        return _refuse(request, broker, ResponseCode.INVALID_PARAMETER,
+                       f"request queueId[{queue_id}] is illegal, topic [{header.topic}] has "
+                       f"{facts.queue_nums_max} queues")
+    if header.batch:
+        return _send_batch(request, header, queue_id, facts, peer, broker, now_ms)
+    return _send(request, header, queue_id, facts, peer, broker, now_ms)
+
+
+def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, facts: TopicFacts, peer: Peer,
+          broker: BrokerState, now_ms: int) -> Outcome:
+    body = request.body
+    if len(body) > broker.max_message_size:
+        return _refuse_size(request, broker, len(body))
+    properties = header.properties
+    unique_key = properties.get(_UNIQUE_KEY)
+    if unique_key is None:
+        unique_key = properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
+    properties.update(broker.stamp)
+    store_host = broker.store_host or peer.local
+    message = MessageExt(header.topic, body, properties, queue_id, header.flag, header.sys_flag | facts.sys_flag,
+                         header.born_timestamp, peer.remote, store_host, header.reconsume_times)
+    if not _UNUSUAL_PROPERTIES.isdisjoint(properties) or message.sys_flag & _UNUSUAL_FLAGS:
+        refusal = _refuse_unusual(request, message, broker)
+        if refusal is not None:
+            return refusal
+    if len(store_host) > 8 or len(peer.remote) > 8:
+        _mark_hosts(message)
+    is_dead_letter = facts.is_retry and _is_exhausted(request, header, broker, now_ms)
+    if is_dead_letter:
+        _bury(message, broker, now_ms)
+    else:
+        place(message, broker.delay_level_max)
+    appended = broker.store.append(message, now_ms)
+    if appended.status != _PUT_OK:
+        return _refuse_put(request, broker, appended)
+    _count(facts, message.topic, 1, appended, broker)
+    if request.flag & _ONEWAY:
+        return NO_REPLY
+    response = send_message_response(request, _SUCCESS, offset_message_id(store_host, appended.start), queue_id,
+                                     appended.queue_offset, unique_key, broker.region_id, broker.trace_on)
+    if broker.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
+        return ReplyWhenDurable(response, appended.end)
+    return Reply(response)
+
+
+def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, facts: TopicFacts, peer: Peer,
+                broker: BrokerState, now_ms: int) -> Outcome:
+    """All messages of a batch are stored one behind the other, or none is."""
+    fault = _batch_fault(header)
+    if fault is not None:
+        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, fault)
+    body = request.body
+    if len(body) > broker.max_message_size:
+        return _refuse_size(request, broker, len(body))
+    store_host = broker.store_host or peer.local
+    messages = []
+    for flag, inner_body, properties in message_batch.decode(body):
+        if not _UNUSUAL_PROPERTIES.isdisjoint(properties):
+            return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
+                           "a message of a batch can be neither delayed nor transactional")
+        if _UNIQUE_KEY not in properties:
+            properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
+        properties.update(header.properties)
+        properties.update(broker.stamp)
+        message = MessageExt(header.topic, inner_body, properties, queue_id, flag, header.sys_flag | facts.sys_flag,
+                             header.born_timestamp, peer.remote, store_host, header.reconsume_times)
+        _mark_hosts(message)
+        messages.append(message)
+    if not messages:
+        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    appended = broker.store.append_batch(messages, now_ms)
+    if appended.status != _PUT_OK:
+        return _refuse_put(request, broker, appended)
+    _count(facts, header.topic, len(messages), appended, broker)
+    message_ids = ",".join([offset_message_id(store_host, start) for start in appended.starts])
+    response = send_message_response(request, _SUCCESS, message_ids, queue_id, appended.queue_offset, None,
+                                     broker.region_id, broker.trace_on)
+    if broker.sync_flush and header.properties.get(_WAIT) != "false":
+        return ReplyWhenDurable(response, appended.end)
+    return Reply(response)
+
+
+def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2: named here so that a consumer that replies learns why it fails."""
+    return _refuse(request, broker, ResponseCode.NO_PERMISSION, REPLIES_NOT_SERVED)
+
+
+# --- before storing ----------------------------------------------------------------------------------------------------
+
+
+def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> Reply | None:
+    """Why the topic takes no message now; None when it does, after it was created if that was needed."""
+    name = header.topic
+    if now_ms < broker.config.start_accept_send_request_time_stamp:
+        return _refuse(request, broker, ResponseCode.SYSTEM_ERROR,
+                       f"broker unable to service, until {broker.config.start_accept_send_request_time_stamp}")
+    if not broker.is_writable and broker.topics.is_order(name):
+        return _refuse(request, broker, ResponseCode.NO_PERMISSION,
+                       f"the broker[{broker.config.broker_name}] sending message is forbidden")
+    fault = topics.name_fault(name)
+    if fault is not None:
+        return _refuse(request, broker, ResponseCode.INVALID_PARAMETER, fault)
+    if name in topics.NOT_SENDABLE_TOPICS:
+        return _refuse(request, broker, ResponseCode.NO_PERMISSION,
+                       f"Sending message to topic[{name}] is forbidden.")
+    facts = broker.topics.facts.get(name)
+    if facts is None:
+        refusal = _create_topic(request, header, broker, now_ms)
+        if refusal is not None:
+            return refusal
+        facts = broker.topics.facts[name]
+    if facts.refusal_code:
+        return _refuse(request, broker, facts.refusal_code, facts.refusal_remark)
+    if facts.is_retry and not header.batch:
+        return _refuse_unknown_group(request, name, broker, now_ms)
+    if facts.needs_keys and not header.batch and not header.properties.get(names.KEYS):
+        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
+                       f"the topic[{name}] is compacted, so its messages need a key (property KEYS)")
+    return None
+
+
+def _create_topic(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState,
+                  now_ms: int) -> Reply | None:
+    name = header.topic
+    if topics.is_retry_topic(name):
+        refusal = _refuse_unknown_group(request, name, broker, now_ms)
+        if refusal is None:
+            broker.topics.create_if_absent(name, 1, now_ms, UNIT_FLAG if header.unit_mode else 0)
+        return refusal
+    created = None
+    if broker.config.auto_create_topic_enable or header.default_topic != topics.AUTO_CREATE_TOPIC:
+        created = broker.topics.create_for_send(name, header.default_topic, header.default_topic_queue_nums,
+                                                header.unit_mode, now_ms)
+    if created is None:
+        return _refuse(request, broker, ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+    return None
+
+
+def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerState, now_ms: int) -> Reply | None:
+    group = name[len(topics.RETRY_PREFIX):]
+    if broker.subscription_groups.find(group, now_ms) is None:
+        return _refuse(request, broker, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                       f"subscription group not exist, {group}")
+    return None
+
+
+def _refuse_unusual(request: RemotingCommand, message: MessageExt, broker: BrokerState) -> Reply | None:
+    """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt."""
+    properties = message.properties
+    properties.pop(names.POP_CK, None)
+    is_retry = message.reconsume_times > 0 and delay_level(properties) > 0
+    if message.sys_flag & sys_flag.TRANSACTION_MASK or (
+            properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retry):
+        return _refuse(request, broker, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
+    if names.DELAY_TIME_LEVEL not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
+        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
+    _mark_hosts(message)
+    return None
+
+
+def _batch_fault(header: SendMessageRequest) -> str | None:
+    if len(header.topic) > topics.TOPIC_SIZE_MAX:
+        return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
+    if topics.is_retry_topic(header.topic):
+        return "batch request does not support retry group"
+    if not _UNUSUAL_PROPERTIES.isdisjoint(header.properties) or header.sys_flag & sys_flag.TRANSACTION_MASK:
+        return "a batch can be neither delayed nor transactional"
+    return None
+
+
+def _is_exhausted(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> bool:
+    """Whether a retry message that a client sends itself has had its tries, so that it belongs to the dead letters.
+
+    A group that consumes in order tries again by itself; what it sends to its retry topic has had enough.
+    """
+    group = header.topic[len(topics.RETRY_PREFIX):]
+    settings = broker.subscription_groups.find(group, now_ms)
+    limit = settings.retry_max_times if settings is not None else 0
+    if request.version >= RETRY_LIMIT_VERSION_MIN and header.max_reconsume_times != MAX_RECONSUME_TIMES_ABSENT:
+        limit = header.max_reconsume_times
+    return header.reconsume_times > limit or broker.queue_locks.is_any_held(group, now_ms)
+
+
+def _bury(message: MessageExt, broker: BrokerState, now_ms: int) -> None:
+    group = message.topic[len(topics.RETRY_PREFIX):]
+    broker.topics.create_if_absent(topics.dlq_topic(group), 1, now_ms)
+    place_dead_letter(message, group)
+
+
+def _mark_hosts(message: MessageExt) -> None:
+    """Make the flags tell the size of the hosts, whatever the client said."""
+    flags = message.sys_flag & ~_HOST_FLAGS
+    if len(message.born_host) > 8:
+        flags |= sys_flag.BORN_HOST_V6
+    if len(message.store_host) > 8:
+        flags |= sys_flag.STORE_HOST_V6
+    message.sys_flag = flags
+
+
+# --- afterwards --------------------------------------------------------------------------------------------------------
+
+
+def _count(facts: TopicFacts, topic: str, message_count: int, appended: Appended, broker: BrokerState) -> None:
+    if topic != facts.topic:
+        facts = broker.topics.facts[topic]
+    facts.put_nums += message_count
+    facts.put_size += appended.end - appended.start
+
+
+def _refuse(request: RemotingCommand, broker: BrokerState, code: int, remark: str) -> Reply:
+    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
+    ext = {names.MSG_REGION: broker.stamp[names.MSG_REGION], names.TRACE_ON: broker.stamp[names.TRACE_ON]}
+    return Reply(request.response(int(code), remark, ext))
+
+
+def _refuse_size(request: RemotingCommand, broker: BrokerState, size: int) -> Reply:
+    return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
+                   f"the message is illegal: its body has {size} bytes, maxMessageSize is {broker.max_message_size}")
+
+
+def _refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
+    broker.statistics.put_failed_times += 1
+    code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
+    return _refuse(request, broker, code, appended.remark or f"the store answers {PutStatus(appended.status).name}")

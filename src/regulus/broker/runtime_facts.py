@@ -1,0 +1,22 @@
+"""What only the server can know of the broker that it runs: the disk, the store's settings, what waits.
+
+The server puts a new value into `BrokerState.runtime_facts` now and then; operators read it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFacts:
+    commit_log_path: str = ""
+    disk_size: int = 0
+    """Bytes of the file system that holds the commit log; 0 when unknown."""
+    disk_free: int = 0
+    commit_log_disk_ratio: float = 0.0
+    """Used part of that file system, 0 to 1."""
+    consume_queue_disk_ratio: float = 0.0
+    unflushed_size: int = 0
+    """Bytes of the commit log that a power failure would lose."""
+    store_config: Mapping[str, str] = field(default_factory=dict)
+    """The settings of the store under RocketMQ's keys."""
