@@ -26,7 +26,7 @@ class DepartureBoard:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute(_SCHEMA)
-        self.applied = self._count()
+        self.applied = self.applied_flights()   # deliveries that were applied, repetitions too
 
     def apply(self, flight_id: str, body: bytes, now_ms: int) -> None:
         """Commit one departure. Raises KeyError for a flight that was cancelled: it has no departure time."""
@@ -36,15 +36,15 @@ class DepartureBoard:
         self._connection.execute(_APPLY, (flight_id, event["carrier"], delay, now_ms))
         self.applied += 1
 
+    def applied_flights(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM departures").fetchone()[0])
+
     def rows(self) -> list[tuple[str, int, int]]:
         """(flight_id, applied_ms, deliveries) of all departures."""
         return self._connection.execute("SELECT flight_id, applied_ms, deliveries FROM departures").fetchall()
 
     def close(self) -> None:
         self._connection.close()
-
-    def _count(self) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM departures").fetchone()[0])
 
 
 def _minutes(clock: str) -> int:

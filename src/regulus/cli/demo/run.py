@@ -1,0 +1,167 @@
+"""Send all flights, consume them, kill the broker once in the middle, and wait until each flight has ended somewhere."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from regulus.cli.demo.broker_process import BrokerProcess
+from regulus.cli.demo.effects import DepartureBoard
+from regulus.cli.demo.flights import FLIGHTS_IN_ALL, Flight, read_flights
+from regulus.client.admin import Admin
+from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.client.producer import Producer
+from regulus.client.push_consumer import PushConsumer
+from regulus.errors import ClientError, RegulusError
+from regulus.model.message import Message, MessageExt
+from regulus.model.topics import dlq_topic
+
+TOPIC = "flights"
+CONSUMER_GROUP = "departure_board"
+PRODUCER_GROUP = "airports"
+MAX_RECONSUME_TIMES = 2
+# Levels 3 and 4, where retries begin, wait half a second and one second here instead of 10 and 30 seconds.
+DELAY_LADDER = "100ms 200ms 500ms 1s 2s 5s 10s 30s 1m 2m 3m 4m 5m 10m 20m 30m 1h 2h"
+IN_FLIGHT = 256
+KILL_AT = 0.5
+DOWN_S = 1.0
+RESEND_PAUSE_S = 0.2
+QUIET_TIMEOUT_S = 90
+
+Progress = Callable[[int, int, int], None]
+"""Told (sent, applied, dead letters) about five times a second."""
+
+
+@dataclass(slots=True)
+class DemoRun:
+    """What happened: times in seconds since the start; `timeline` holds (seconds, sent, applied)."""
+
+    timeline: list[tuple[float, int, int]] = field(default_factory=list)
+    killed_at_s: float = 0.0
+    back_at_s: float = 0.0
+    sent: int = 0
+    dead_lettered: int = 0
+    resent: int = 0
+    seconds: float = 0.0
+
+
+class Demo:
+    def __init__(self, directory: Path, port: int, name_server_port: int, flights_in_all: int, progress: Progress) -> None:
+        self._directory = directory
+        self._port = port
+        self._name_server = f"127.0.0.1:{name_server_port}"
+        self._flights_in_all = flights_in_all
+        self._progress = progress
+        self._board = DepartureBoard(directory / "departures.sqlite")
+        self._run = DemoRun()
+        self._broker = BrokerProcess(directory / "broker.conf", directory / "broker.log")
+        self._started_at = 0.0
+        (directory / "broker.conf").write_text(
+            f"brokerName=broker-a\nlistenPort={port}\nnamesrvListenPort={name_server_port}\n"
+            f"storePathRootDir={directory / 'store'}\nmessageDelayLevel={DELAY_LADDER}\n")
+
+    async def run(self) -> DemoRun:
+        """Raises RegulusError when the flights do not come to rest in time."""
+        await self._broker.start(self._port)
+        try:
+            await self._send_and_consume()
+        finally:
+            self._board.close()
+            await self._broker.stop()
+        return self._run
+
+    async def _send_and_consume(self) -> None:
+        async with Admin(self._name_server) as admin:
+            await admin.create_topic(TOPIC, read_queue_nums=8, write_queue_nums=8)
+        self._started_at = time.monotonic()
+        consumer = PushConsumer(self._name_server, CONSUMER_GROUP, config=PushConsumerConfig(
+            max_reconsume_times=MAX_RECONSUME_TIMES,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
+        consumer.subscribe(TOPIC, "*", self._depart)
+        producer = Producer(self._name_server, PRODUCER_GROUP, config=ProducerConfig(auto_batch=True, batch_max_delay_ms=0))
+        async with consumer, producer:
+            watch = asyncio.create_task(self._watch())
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._send_all(producer))
+                    tasks.create_task(self._kill_once())
+                await self._until_quiet()
+            finally:
+                watch.cancel()
+        self._run.seconds = self._elapsed()
+
+    async def _depart(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        """The listener: what it raises for a cancelled flight sends the message back, and at last to the dead letters."""
+        for message in messages:
+            self._board.apply(message.keys.partition(" ")[0], message.body, time.time_ns() // 1_000_000)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    async def _send_all(self, producer: Producer) -> None:
+        flights = islice(read_flights(), self._flights_in_all)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(IN_FLIGHT):
+                tasks.create_task(self._send_some(producer, flights))
+
+    async def _send_some(self, producer: Producer, flights: "islice[Flight]") -> None:
+        for flight in flights:
+            message = Message(TOPIC, flight.body, tags=flight.carrier, keys=flight.keys)
+            while True:
+                try:
+                    await producer.send(message)
+                    break
+                except ClientError:
+                    # The broker is down: the flight is ours until a broker has it. Sent again under the same key.
+                    self._run.resent += 1
+                    await asyncio.sleep(RESEND_PAUSE_S)
+            self._run.sent += 1
+
+    async def _kill_once(self) -> None:
+        while self._run.sent < KILL_AT * self._flights_in_all:
+            await asyncio.sleep(0.02)
+        self._run.killed_at_s = self._elapsed()
+        self._broker.kill()
+        await asyncio.sleep(DOWN_S)
+        await self._broker.start(self._port)
+        self._run.back_at_s = self._elapsed()
+
+    async def _until_quiet(self) -> None:
+        """Until every flight is on the board or a dead letter."""
+        deadline = time.monotonic() + QUIET_TIMEOUT_S
+        async with Admin(self._name_server) as admin:
+            while self._board.applied_flights() + self._run.dead_lettered < self._flights_in_all:
+                if time.monotonic() > deadline:
+                    raise RegulusError(
+                        f"after {QUIET_TIMEOUT_S} s of quiet {self._board.applied_flights()} flights are applied and "
+                        f"{self._run.dead_lettered} dead-lettered; {self._directory / 'broker.log'} may say why")
+                await asyncio.sleep(0.2)
+                self._run.dead_lettered = await self._dead_letters(admin)
+
+    async def _dead_letters(self, admin: Admin) -> int:
+        try:
+            stats = await admin.topic_stats(dlq_topic(CONSUMER_GROUP))
+        except ClientError:
+            return 0    # the topic begins with the first dead letter
+        return sum(offset.max_offset - offset.min_offset for offset in stats.offset_table.values())
+
+    async def _watch(self) -> None:
+        while True:
+            self._run.timeline.append((self._elapsed(), self._run.sent, self._board.applied))
+            self._progress(self._run.sent, self._board.applied, self._run.dead_lettered)
+            await asyncio.sleep(0.2)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started_at
+
+
+def run_demo(directory: Path, port: int, name_server_port: int, progress: Progress,
+             flights_in_all: int = FLIGHTS_IN_ALL) -> tuple[DemoRun, list[tuple[str, int, int]]]:
+    """The run, and the departure board's rows."""
+    run = asyncio.run(Demo(directory, port, name_server_port, flights_in_all, progress).run())
+    board = DepartureBoard(directory / "departures.sqlite")
+    try:
+        return run, board.rows()
+    finally:
+        board.close()
