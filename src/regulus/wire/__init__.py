@@ -1,0 +1,1 @@
+"""Bytes that travel: RocketMQ's remoting protocol."""

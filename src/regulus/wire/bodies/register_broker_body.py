@@ -1,0 +1,118 @@
+"""REGISTER_BROKER (103): all topics of a broker, as JSON or compressed.
+
+The compressed form is a zlib stream of
+
+    size   field
+    4 + n  DataVersion as JSON
+       4   number of topics
+    4 + n  per topic: `name readQueueNums writeQueueNums perm filterType [attributes as JSON]`
+    4 + n  filter servers as JSON list
+
+and, from 5.0 on, mappings of static topics, which we do not read.
+
+Source: RegisterBrokerBody, TopicConfig.encode.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+from struct import Struct
+from struct import error as StructError
+from typing import Self
+
+from regulus.errors import HeaderError
+from regulus.model.topics import DataVersion, TopicConfig
+from regulus.wire import fastjson, json_fields
+from regulus.wire.bodies.topic_config_serialize_wrapper import TopicConfigSerializeWrapper
+from regulus.wire.json_fields import JsonBody
+
+INFLATED_SIZE_MAX = 64 * 1024 * 1024
+"""Bytes of an unpacked registration; 100 000 topics take about 5 MiB."""
+
+_INT = Struct(">i")
+_ZLIB_FIRST_BYTE = 0x78
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerBody(JsonBody):
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(default_factory=TopicConfigSerializeWrapper)
+    filter_server_list: list[str] = field(default_factory=list)
+
+    def encode_compressed(self) -> bytes:
+        wrapper = self.topic_config_serialize_wrapper
+        packed = [_sized(json_fields.encode(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
+        packed += [_sized(_topic_line(config).encode()) for config in wrapper.topic_config_table.values()]
+        packed.append(_sized(fastjson.dumps(self.filter_server_list).encode()))
+        packed.append(_INT.pack(0))
+        return zlib.compress(b"".join(packed), 9)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Either form: brokers of 5.x mark a compressed body as uncompressed, so the first byte decides."""
+        if not data:
+            return cls()
+        if data[0] != _ZLIB_FIRST_BYTE:
+            return json_fields.decode(cls, data)
+        try:
+            wrapper, filter_servers = _unpack(_inflate(data))
+        except StructError as cause:
+            raise HeaderError("compressed registration is cut short") from cause
+        return cls(topic_config_serialize_wrapper=wrapper, filter_server_list=filter_servers)
+
+
+def _sized(text: bytes) -> bytes:
+    return _INT.pack(len(text)) + text
+
+
+def _topic_line(config: TopicConfig) -> str:
+    attributes = fastjson.dumps(config.attributes)
+    return (f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums} {config.perm} "
+            f"{config.topic_filter_type} {attributes}")
+
+
+def _inflate(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, INFLATED_SIZE_MAX)
+    except zlib.error as cause:
+        raise HeaderError(f"compressed registration is no zlib stream: {cause}") from cause
+    if not stream.eof:
+        raise HeaderError(f"compressed registration is cut short or larger than {INFLATED_SIZE_MAX} bytes")
+    return plain
+
+
+def _unpack(plain: bytes) -> tuple[TopicConfigSerializeWrapper, list[str]]:
+    version, position = _text(plain, 0)
+    (count,) = _INT.unpack_from(plain, position)
+    position += 4
+    topics = {}
+    for _ in range(count):
+        line, position = _text(plain, position)
+        config = _topic_config(line)
+        topics[config.topic_name] = config
+    servers, position = _text(plain, position)
+    data_version = json_fields.from_value(DataVersion, fastjson.loads(version))
+    filter_servers = fastjson.loads(servers) if servers else []
+    if not isinstance(filter_servers, list):
+        raise HeaderError("compressed registration's filter servers are no list")
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=data_version)
+    return wrapper, [str(each) for each in filter_servers]
+
+
+def _text(plain: bytes, position: int) -> tuple[str, int]:
+    (size,) = _INT.unpack_from(plain, position)
+    end = position + 4 + size
+    if size < 0 or end > len(plain):
+        raise HeaderError(f"compressed registration has a text of {size} bytes at {position}")
+    try:
+        return plain[position + 4:end].decode(), end
+    except UnicodeDecodeError as cause:
+        raise HeaderError(f"compressed registration has text that is no UTF-8 at {position}") from cause
+
+
+def _topic_config(line: str) -> TopicConfig:
+    words = line.split(" ", 5)
+    if len(words) < 5:
+        raise HeaderError(f"compressed registration's topic {line[:60]!r} has {len(words)} parts, not 5 or 6")
+    return json_fields.from_value(TopicConfig, {
+        "topicName": words[0], "readQueueNums": words[1], "writeQueueNums": words[2], "perm": words[3],
+        "topicFilterType": words[4], "attributes": fastjson.loads(words[5]) if len(words) == 6 else None})

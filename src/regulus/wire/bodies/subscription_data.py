@@ -1,0 +1,52 @@
+"""What a consumer wants of a topic. Source: SubscriptionData, FilterAPI.buildSubscriptionData."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from regulus.errors import HeaderError
+from regulus.wire.json_fields import JsonBody, prepared
+
+TAG = "TAG"
+SQL92 = "SQL92"
+ALL = "*"
+
+
+def _tolerant_codes(value: Any) -> Any:
+    """Go clients put tags where Java has their hashes; those entries are hashed here."""
+    if isinstance(value, list):
+        return [each if isinstance(each, int) else _java_hash(str(each)) for each in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionData(JsonBody):
+    """`sub_version` in ms. Empty `tags_set` and `code_set` take every message; codes are Java hashes of the tags."""
+
+    topic: str
+    sub_string: str = ALL
+    tags_set: frozenset[str] = frozenset()
+    code_set: frozenset[int] = prepared(_tolerant_codes, default=frozenset())
+    sub_version: int = 0
+    expression_type: str = TAG
+    class_filter_mode: bool = False
+
+    @staticmethod
+    def compile(topic: str, expression: str | None, sub_version: int = 0,
+                expression_type: str = TAG) -> "SubscriptionData":
+        """The subscription of `TagA || TagB`, `*` or a SQL92 expression. Raises HeaderError when no tag is named."""
+        text = ALL if expression is None or not expression.strip() else expression
+        data = SubscriptionData(topic=topic, sub_string=text, sub_version=sub_version, expression_type=expression_type)
+        if expression_type != TAG or text == ALL:
+            return data
+        tags = frozenset([tag.strip() for tag in text.split("||") if tag.strip()])
+        if not tags:
+            raise HeaderError(f"subscription {text!r} of topic {topic} names no tag; write TagA || TagB, or *")
+        return replace(data, tags_set=tags, code_set=frozenset([_java_hash(tag) for tag in tags]))
+
+
+def _java_hash(text: str) -> int:
+    number = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        number = number * 31 + (units[position] << 8 | units[position + 1]) & 0xFFFFFFFF
+    return number - (number >> 31 << 32)

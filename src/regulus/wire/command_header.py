@@ -1,0 +1,19 @@
+"""What both header forms carry, before anyone knows which form it was.
+
+`_ext_json` is the extFields object as it came, still JSON, for those who parse straight from it; `_ext` is the parsed
+map. At most one of the two is set by a decoder.
+
+Source: RemotingCommand.
+"""
+
+
+class CommandHeader:
+    def __init__(self) -> None:
+        self.code: int = 0
+        self.language: int = 0
+        self.version: int = 0
+        self.opaque: int = 0
+        self.flag: int = 0
+        self.remark: str | None = None
+        self._ext: dict[str, str] | None = None
+        self._ext_json: bytes | None = None

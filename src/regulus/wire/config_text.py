@@ -1,0 +1,143 @@
+"""Configuration as it travels and stands in files: `key=value` lines with RocketMQ's key spelling.
+
+Our dataclasses have the same keys in snake_case, so that `broker_ip1` is `brokerIP1` and `listen_port` is `listenPort`.
+
+Source: MixAll.properties2String, MixAll.string2Properties, MixAll.properties2Object.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from regulus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Config = TypeVar("_Config", bound="DataclassInstance")
+_Value = str | int | float | bool | Enum | None
+
+_IRREGULAR_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2", "ha_listen_port": "haListenPort",
+                   "use_tls": "useTLS"}
+_IRREGULAR_FIELDS = {key: name for name, key in _IRREGULAR_KEYS.items()}
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def config_key(field_name: str) -> str:
+    """RocketMQ's spelling of one of our field names."""
+    if field_name in _IRREGULAR_KEYS:
+        return _IRREGULAR_KEYS[field_name]
+    first, *rest = field_name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def field_name(key: str) -> str:
+    """Our spelling of one of RocketMQ's keys."""
+    if key in _IRREGULAR_FIELDS:
+        return _IRREGULAR_FIELDS[key]
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
+
+
+def format_lines(values: Mapping[str, str]) -> str:
+    """`key=value` lines, sorted by key."""
+    return "".join(f"{key}={values[key]}\n" for key in sorted(values))
+
+
+def parse_lines(text: str) -> dict[str, str]:
+    """Java properties text: `#` and `!` begin comments, `=`, `:` or a blank ends the key, a last backslash joins lines."""
+    values: dict[str, str] = {}
+    joined = ""
+    for line in text.splitlines():
+        joined += line.lstrip() if joined else line.strip()
+        if not joined or joined[0] in "#!":
+            joined = ""
+        elif _ends_with_open_backslash(joined):
+            joined = joined[:-1]
+        else:
+            key, value = _split_line(joined)
+            values[key] = value
+            joined = ""
+    if joined:
+        key, value = _split_line(joined)
+        values[key] = value
+    return values
+
+
+def config_values(config: "DataclassInstance") -> dict[str, str]:
+    """All fields of a config dataclass as RocketMQ's keys and texts; None is the empty text."""
+    return {config_key(item.name): _format_value(getattr(config, item.name)) for item in fields(config) if item.init}
+
+
+def with_values(config: _Config, values: Mapping[str, str]) -> _Config:
+    """The config with the fields of these keys changed. Raises ConfigError for an unknown key or unparsable value."""
+    changes: dict[str, _Value] = {}
+    known = {item.name for item in fields(config) if item.init}
+    for key, text in values.items():
+        name = field_name(key)
+        if name not in known:
+            raise ConfigError(f"{key} is no configuration key")
+        changes[name] = _parse_value(key, text, getattr(config, name))
+    return replace(config, **changes)
+
+
+def _ends_with_open_backslash(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    position = 0
+    while position < len(line) and line[position] not in "=: \t":
+        position += 2 if line[position] == "\\" else 1
+    key, rest = line[:position], line[position:].lstrip(" \t")
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(" \t")
+    return _unescape(key), _unescape(rest)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    pieces: list[str] = []
+    position = 0
+    while position < len(text):
+        letter = text[position]
+        position += 1
+        if letter == "\\" and position < len(text):
+            letter = _ESCAPES.get(text[position], text[position])
+            position += 1
+        pieces.append(letter)
+    return "".join(pieces)
+
+
+def _format_value(value: _Value) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Enum():
+            return value.name
+        case _:
+            return str(value)
+
+
+def _parse_value(key: str, text: str, current: _Value) -> _Value:
+    text = text.strip()
+    match current:
+        case bool():
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"{key} has {text!r}: write true or false")
+            return text.lower() == "true"
+        case Enum():
+            kind = type(current)
+            if text not in kind.__members__:
+                raise ConfigError(f"{key} has {text!r}: write one of {', '.join(kind.__members__)}")
+            return kind[text]
+        case int() | float():
+            try:
+                return type(current)(text)
+            except ValueError:
+                raise ConfigError(f"{key} has {text!r}: write a number") from None
+        case _:
+            return text

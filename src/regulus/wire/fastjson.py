@@ -1,0 +1,213 @@
+"""JSON as fastjson 1 writes and reads it.
+
+Beside standard JSON its writer prints map keys that are no strings as they are: `{0:"a"}`, and objects as keys,
+`{{"brokerName":"b","queueId":0,"topic":"T"}:5}`. We read all of that and write object keys only (integer keys are
+quoted: every known reader takes them).
+
+Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+from regulus.errors import HeaderError
+from regulus.model.message_queue import MessageQueue
+
+NESTING_MAX = 64
+"""Depth of arrays and objects that we read; real bodies have 7."""
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"')
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_LITERALS = {"true": True, "false": False, "null": None}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(data: bytes | str) -> Any:
+    """The value of a fastjson text; unquoted keys become text, object keys compact JSON text. Raises HeaderError."""
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError as cause:
+        raise HeaderError(f"JSON is no UTF-8: {cause.reason} at byte {cause.start}") from cause
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _Reader(text).document()
+    if "\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
+        raise HeaderError("JSON has half of a UTF-16 pair")
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Keys sorted, None left out of objects, MessageQueue keys as objects."""
+    parts: list[str] = []
+    _write(value, parts, None, 0)
+    return "".join(parts)
+
+
+def dumps_pretty(value: Any) -> str:
+    """The same with a tab per level, as RocketMQ's config files have it."""
+    parts: list[str] = []
+    _write(value, parts, "\t", 0)
+    return "".join(parts)
+
+
+def queue_value(queue: MessageQueue) -> dict[str, Any]:
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write(value: Any, parts: list[str], indent: str | None, depth: int) -> None:
+    if value is None or value is True or value is False:
+        parts.append("null" if value is None else "true" if value else "false")
+    elif isinstance(value, str):
+        parts.append(quote(value))
+    elif isinstance(value, float):
+        parts.append(repr(value) if math.isfinite(value) else "null")
+    elif isinstance(value, int):
+        parts.append(str(int(value)))
+    elif isinstance(value, MessageQueue):
+        _write(queue_value(value), parts, indent, depth)
+    elif isinstance(value, dict):
+        entries = sorted([(_key(key), each) for key, each in value.items() if each is not None], key=_first)
+        _write_items("{", "}", [(f"{key}:", each) for key, each in entries], parts, indent, depth)
+    else:
+        _write_items("[", "]", [("", each) for each in value], parts, indent, depth)
+
+
+def _first(entry: tuple[str, Any]) -> str:
+    return entry[0]
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, MessageQueue):
+        return dumps(queue_value(key))
+    return quote(key if isinstance(key, str) else str(key))
+
+
+def _write_items(opening: str, closing: str, items: list[tuple[str, Any]], parts: list[str], indent: str | None,
+                 depth: int) -> None:
+    parts.append(opening)
+    for number, (label, each) in enumerate(items):
+        if number:
+            parts.append(",")
+        if indent is not None:
+            parts.append("\n" + indent * (depth + 1))
+        parts.append(label)
+        _write(each, parts, indent, depth + 1)
+    if items and indent is not None:
+        parts.append("\n" + indent * depth)
+    parts.append(closing)
+
+
+class _Reader:
+    """Reads what json does not: one token of look-ahead, one call per nesting level."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.depth = 0
+
+    def document(self) -> Any:
+        value = self.value()
+        if self.peek():
+            raise self.fault("the end")
+        return value
+
+    def value(self) -> Any:
+        character = self.peek()
+        if character == "{":
+            return self.object()
+        if character == "[":
+            return self.array()
+        if character == '"':
+            return self.string()
+        number = _NUMBER.match(self.text, self.position)
+        if number is not None:
+            return self.number(number)
+        word = _WORD.match(self.text, self.position)
+        if word is None or word[0] not in _LITERALS:
+            raise self.fault("a value")
+        self.position = word.end()
+        return _LITERALS[word[0]]
+
+    def number(self, number: "re.Match[str]") -> int | float:
+        self.position = number.end()
+        try:
+            return float(number[0]) if number[1] or number[2] else int(number[0])
+        except ValueError as cause:
+            raise HeaderError(f"JSON has a number of {len(number[0])} digits") from cause
+
+    def object(self) -> dict[str, Any]:
+        self.descend()
+        value: dict[str, Any] = {}
+        if self.peek() != "}":
+            while True:
+                key = self.key()
+                self.expect(":")
+                value[key] = self.value()
+                if self.peek() != ",":
+                    break
+                self.position += 1
+        self.expect("}")
+        self.depth -= 1
+        return value
+
+    def array(self) -> list[Any]:
+        self.descend()
+        value: list[Any] = []
+        if self.peek() != "]":
+            while True:
+                value.append(self.value())
+                if self.peek() != ",":
+                    break
+                self.position += 1
+        self.expect("]")
+        self.depth -= 1
+        return value
+
+    def key(self) -> str:
+        character = self.peek()
+        if character == '"':
+            return self.string()
+        if character == "{":
+            return dumps(self.object())
+        bare = _NUMBER.match(self.text, self.position) or _WORD.match(self.text, self.position)
+        if bare is None:
+            raise self.fault("a key")
+        self.position = bare.end()
+        return bare[0]
+
+    def string(self) -> str:
+        match = _STRING.match(self.text, self.position)
+        if match is None:
+            raise self.fault("a whole string")
+        self.position = match.end()
+        return str(json.loads(match[0])) if "\\" in match[1] else match[1]
+
+    def peek(self) -> str:
+        blank = _BLANK.match(self.text, self.position)
+        if blank is not None:
+            self.position = blank.end()
+        return self.text[self.position:self.position + 1]
+
+    def expect(self, character: str) -> None:
+        if self.peek() != character:
+            raise self.fault(repr(character))
+        self.position += 1
+
+    def descend(self) -> None:
+        self.depth += 1
+        if self.depth > NESTING_MAX:
+            raise HeaderError(f"JSON is nested deeper than {NESTING_MAX}")
+        self.position += 1
+
+    def fault(self, wanted: str) -> HeaderError:
+        found = self.text[self.position:self.position + 20]
+        return HeaderError(f"JSON lacks {wanted} at character {self.position}: {found!r}")

@@ -1,0 +1,104 @@
+"""Bytes in, commands out.
+
+    reader.feed(data)
+    for command in reader.frames():     # raises FrameError on bytes that no peer may send
+
+Source: NettyDecoder, RemotingCommand.decode.
+"""
+
+from struct import Struct
+
+from regulus.errors import FrameError
+from regulus.wire import header_json, header_rocketmq
+from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
+
+FRAME_SIZE_MAX = 16 * 1024 * 1024
+"""Bytes of the largest frame we read, as RocketMQ's `com.rocketmq.remoting.frameMaxLength`."""
+
+_WORD = Struct(">I")
+
+
+class FrameReader:
+    """Keeps the bytes of an unfinished frame between two feeds.
+
+    After a FrameError the stream cannot be read on: every later call of `frames` raises again.
+    """
+
+    def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+        self.frame_size_max = frame_size_max
+        self._data = b""
+        self._position = 0
+        self._waiting: list[bytes] = []
+        self._waiting_size = 0
+        self._wanted = 8
+        self._error: FrameError | None = None
+
+    def feed(self, data: bytes) -> None:
+        if self._position == len(self._data):
+            self._data = data
+            self._position = 0
+        else:
+            self._waiting.append(data)
+            self._waiting_size += len(data)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are fed and not yet returned in a frame."""
+        return len(self._data) - self._position + self._waiting_size
+
+    def frames(self) -> list[RemotingCommand]:
+        """All whole frames so far. Raises FrameError; the good frames before a bad one are returned first."""
+        if self._error is not None:
+            raise self._error
+        commands: list[RemotingCommand] = []
+        if self._waiting:
+            if self.buffered < self._wanted:
+                return commands
+            self._data = b"".join([self._data[self._position:], *self._waiting])
+            self._position = 0
+            self._waiting = []
+            self._waiting_size = 0
+        try:
+            while self._next(commands):
+                pass
+        except FrameError as error:
+            self._error = error
+            if not commands:
+                raise
+        return commands
+
+    def _next(self, commands: list[RemotingCommand]) -> bool:
+        data = self._data
+        start = self._position
+        room = len(data) - start
+        if room < 4:
+            self._wanted = 4
+            return False
+        total = _WORD.unpack_from(data, start)[0]
+        if total < 4 or total > self.frame_size_max:
+            raise FrameError(f"frame of {total} bytes; 4 to {self.frame_size_max} are allowed")
+        if room < 4 + total:
+            self._wanted = 4 + total
+            return False
+        commands.append(decode_frame(data, start + 4, start + 4 + total))
+        self._position = start + 4 + total
+        return True
+
+
+def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
+    """The command of data[start:end], which begins behind the total size. Raises FrameError."""
+    word = _WORD.unpack_from(data, start)[0]
+    header_start = start + 4
+    header_end = header_start + (word & 0xFFFFFF)
+    if header_end > end:
+        raise FrameError(f"header of {word & 0xFFFFFF} bytes in a frame of {end - start}")
+    command = RemotingCommand(0)
+    command.serialize_type = word >> 24
+    if command.serialize_type == JSON:
+        header_json.decode(command, data, header_start, header_end)
+    elif command.serialize_type == ROCKETMQ:
+        header_rocketmq.decode(command, data, header_start, header_end)
+    else:
+        raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
+    command._body = data[header_end:end]
+    return command

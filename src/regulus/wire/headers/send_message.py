@@ -1,0 +1,175 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE (324, 325): one request, two spellings.
+
+    field                     10, 324                  310, 320, 325
+    producer_group            producerGroup            a
+    topic                     topic                    b
+    default_topic             defaultTopic             c
+    default_topic_queue_nums  defaultTopicQueueNums    d
+    queue_id                  queueId                  e      -1: any queue
+    sys_flag                  sysFlag                  f
+    born_timestamp            bornTimestamp            g      ms
+    flag                      flag                     h
+    properties                properties               i      name 0x01 value 0x02 ...
+    reconsume_times           reconsumeTimes           j
+    unit_mode                 unitMode                 k
+    max_reconsume_times       maxReconsumeTimes        l      MAX_RECONSUME_TIMES_ABSENT when not sent
+    batch                     batch                    m
+    broker_name               bname                    n
+
+Source: SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader.
+"""
+
+from regulus.errors import HeaderError
+from regulus.model import message_properties
+from regulus.wire import header_json
+from regulus.wire.codes import RequestCode
+from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
+
+MAX_RECONSUME_TIMES_ABSENT = -2_147_483_648
+"""Not None, so that the field is a plain C integer when compiled; no client sends this number."""
+
+_V1_NAMES = ("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
+             "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname")
+_V2_NAMES = tuple("abcdefghijklmn")
+_V1_CODES = frozenset((int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)))
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+
+class SendMessageRequest:
+    """`properties` is parsed; the message's body is the command's."""
+
+    def __init__(self, producer_group: str, topic: str, default_topic: str = "TBW102",
+                 default_topic_queue_nums: int = 4, queue_id: int = -1, sys_flag: int = 0, born_timestamp: int = 0,
+                 flag: int = 0, properties: dict[str, str] | None = None, reconsume_times: int = 0,
+                 unit_mode: bool = False, max_reconsume_times: int = MAX_RECONSUME_TIMES_ABSENT, batch: bool = False,
+                 broker_name: str | None = None) -> None:
+        self.producer_group = producer_group
+        self.topic = topic
+        self.default_topic = default_topic
+        self.default_topic_queue_nums = default_topic_queue_nums
+        self.queue_id = queue_id
+        self.sys_flag = sys_flag
+        self.born_timestamp = born_timestamp
+        self.flag = flag
+        self.properties: dict[str, str] = {} if properties is None else properties
+        self.reconsume_times = reconsume_times
+        self.unit_mode = unit_mode
+        self.max_reconsume_times = max_reconsume_times
+        self.batch = batch
+        self.broker_name = broker_name
+
+    @classmethod
+    def decode(cls, command: RemotingCommand) -> "SendMessageRequest":
+        """Takes either spelling for any code. Raises HeaderError naming the field."""
+        return _from_ext(command.ext)
+
+    def ext(self) -> dict[str, str]:
+        """The short spelling, for every code but 10 and 324."""
+        return self._spelled(_V2_NAMES)
+
+    def ext_v1(self) -> dict[str, str]:
+        """The long spelling, for codes 10 and 324."""
+        return self._spelled(_V1_NAMES)
+
+    def ext_for(self, code: int) -> dict[str, str]:
+        return self._spelled(_V1_NAMES if code in _V1_CODES else _V2_NAMES)
+
+    def _spelled(self, names: tuple[str, ...]) -> dict[str, str]:
+        ext = {
+            names[0]: self.producer_group, names[1]: self.topic, names[2]: self.default_topic,
+            names[3]: str(self.default_topic_queue_nums), names[4]: str(self.queue_id), names[5]: str(self.sys_flag),
+            names[6]: str(self.born_timestamp), names[7]: str(self.flag),
+            names[8]: message_properties.format(self.properties), names[9]: str(self.reconsume_times),
+            names[10]: "true" if self.unit_mode else "false",
+        }
+        if self.max_reconsume_times != MAX_RECONSUME_TIMES_ABSENT:
+            ext[names[11]] = str(self.max_reconsume_times)
+        ext[names[12]] = "true" if self.batch else "false"
+        if self.broker_name is not None:
+            ext[names[13]] = self.broker_name
+        return ext
+
+    def __repr__(self) -> str:
+        return (f"SendMessageRequest(topic={self.topic!r}, queue_id={self.queue_id}, "
+                f"producer_group={self.producer_group!r}, properties={self.properties!r})")
+
+
+def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
+    # A V2 request may carry long names too (as extra fields of its own), so the short spelling decides.
+    names = _V2_NAMES if "b" in ext else _V1_NAMES
+    group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, reconsume, unit, limit, batch, \
+        broker = [ext.get(name) for name in names]
+    return SendMessageRequest(
+        _required(group, names[0]), _required(topic, names[1]), _required(default_topic, names[2]),
+        _int(queue_nums, names[3]), _int(queue_id, names[4]), _int(sys_flag, names[5]), _long(born, names[6]),
+        _int(flag, names[7]), message_properties.parse(properties) if properties else {},
+        0 if reconsume is None else _int(reconsume, names[9]), unit is not None and unit.lower() == "true",
+        MAX_RECONSUME_TIMES_ABSENT if limit is None else _int(limit, names[11]),
+        batch is not None and batch.lower() == "true", broker)
+
+
+def _required(text: str | None, name: str) -> str:
+    if text is None:
+        raise HeaderError(f"SendMessageRequest lacks the field {name}")
+    return text
+
+
+def _int(text: str | None, name: str) -> int:
+    return _number(_required(text, name), name, INT_MAX)
+
+
+def _long(text: str | None, name: str) -> int:
+    return _number(_required(text, name), name, LONG_MAX)
+
+
+def _number(text: str, name: str, limit: int) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not -limit - 1 <= int(text) <= limit:
+        raise HeaderError(f"SendMessageRequest.{name} {text[:40]!r} is no whole number of {limit.bit_length() + 1} bits")
+    return int(text)
+
+
+class SendMessageResponse:
+    """Where a message was stored. `msg_id` is the offset id, `transaction_id` the message's unique key."""
+
+    def __init__(self, msg_id: str = "", queue_id: int = 0, queue_offset: int = 0, transaction_id: str | None = None,
+                 region: str | None = None, trace_on: bool = True, batch_uniq_id: str | None = None,
+                 recall_handle: str | None = None) -> None:
+        self.msg_id = msg_id
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.transaction_id = transaction_id
+        self.region = region
+        self.trace_on = trace_on
+        self.batch_uniq_id = batch_uniq_id
+        self.recall_handle = recall_handle
+
+    @classmethod
+    def decode(cls, command: RemotingCommand) -> "SendMessageResponse":
+        """Raises HeaderError naming the field."""
+        ext = command.ext
+        return SendMessageResponse(
+            _required(ext.get("msgId"), "msgId"), _int(ext.get("queueId"), "queueId"),
+            _long(ext.get("queueOffset"), "queueOffset"), ext.get("transactionId"), ext.get("MSG_REGION"),
+            ext.get("TRACE_ON", "true").lower() != "false", ext.get("batchUniqId"), ext.get("recallHandle"))
+
+    def ext(self) -> dict[str, str]:
+        named = {"MSG_REGION": self.region, "TRACE_ON": "true" if self.trace_on else "false",
+                 "batchUniqId": self.batch_uniq_id, "msgId": self.msg_id, "queueId": str(self.queue_id),
+                 "queueOffset": str(self.queue_offset), "recallHandle": self.recall_handle,
+                 "transactionId": self.transaction_id}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def send_message_response(request: RemotingCommand, code: int, msg_id: str, queue_id: int, queue_offset: int,
+                          transaction_id: str | None, region: str, trace_on: bool) -> RemotingCommand:
+    """The answer to a send that was stored; its extFields are written once, as text."""
+    response = RemotingCommand(code, None, b"", RESPONSE_FLAG, request.opaque)
+    response.serialize_type = request.serialize_type
+    trace = "true" if trace_on else "false"
+    key = "" if transaction_id is None else f',"transactionId":{header_json.quote(transaction_id)}'
+    response._ext_json = (f'{{"MSG_REGION":{header_json.quote(region)},"TRACE_ON":"{trace}","msgId":"{msg_id}",'
+                          f'"queueId":"{queue_id}","queueOffset":"{queue_offset}"{key}}}').encode()
+    return response

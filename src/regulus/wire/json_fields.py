@@ -1,0 +1,204 @@
+"""Typed bodies to and from JSON values.
+
+A body is a dataclass; its field `queue_datas` travels as `queueDatas`, or under the name given by `named`. The types
+say how: text, numbers, lists, sets, maps by text, by number or by MessageQueue, other dataclasses. A missing member
+takes the field's default, an unknown member is skipped, a number may come as text: fastjson reads so too.
+
+Source: RemotingSerializable.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regulus.errors import HeaderError
+from regulus.model.message_queue import MessageQueue
+from regulus.wire import fastjson
+from regulus.wire.ext_fields import LONG_MAX, camel_case, parse_long
+
+Converter = Callable[[Any], Any]
+T = TypeVar("T")
+
+
+def named(name: str, *, default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+    """A field whose member name is not its own name in camel case."""
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata={"named": name})
+    return field(default=default, metadata={"named": name})
+
+
+def prepared(prepare: Converter, *, default: Any) -> Any:
+    """A field whose value goes through `prepare` before it is converted to its type."""
+    return field(default=default, metadata={"prepare": prepare})
+
+
+class JsonBody:
+    """The base of all bodies."""
+
+    __slots__ = ()
+
+    def encode(self) -> bytes:
+        return encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises HeaderError naming the member that is missing or has the wrong type."""
+        return decode(cls, data)
+
+
+def encode(value: Any) -> bytes:
+    """The JSON text of a dataclass (its own class need not be a JsonBody)."""
+    return fastjson.dumps(to_value(value)).encode("utf-8", "replace")
+
+
+def decode(body: type[T], data: bytes) -> T:
+    return from_value(body, fastjson.loads(data))
+
+
+def from_value(body: type[T], value: Any) -> T:
+    """`body` made of a parsed JSON object. Raises HeaderError."""
+    if not isinstance(value, dict):
+        raise HeaderError(f"{body.__name__} is no JSON object")
+    values = {}
+    for attribute, name, convert, required in _plan(body):
+        each = value.get(name)
+        if each is None:
+            if required:
+                raise HeaderError(f"{body.__name__} lacks the member {name}")
+            continue
+        try:
+            values[attribute] = convert(each)
+        except (ValueError, TypeError) as cause:
+            raise HeaderError(f"{body.__name__}.{name}: {cause}") from cause
+    return body(**values)
+
+
+def to_value(value: Any) -> Any:
+    """What fastjson.dumps takes: dataclasses become dicts, sets sorted lists."""
+    if value is None or isinstance(value, (str, int, float, MessageQueue)):
+        return value
+    if isinstance(value, dict):
+        return {key: to_value(each) for key, each in value.items()}
+    if is_dataclass(value):
+        return {name: to_value(getattr(value, attribute)) for attribute, name, _, _ in _plan(type(value))}
+    if isinstance(value, (set, frozenset)):
+        return [to_value(each) for each in sorted(value)]
+    return [to_value(each) for each in value]
+
+
+class _Member(NamedTuple):
+    attribute: str
+    name: str
+    convert: Converter
+    required: bool
+
+
+@cache
+def _plan(body: type) -> tuple[_Member, ...]:
+    hints = get_type_hints(body)
+    return tuple([
+        _Member(each.name, each.metadata.get("named") or camel_case(each.name),
+                _after(each.metadata.get("prepare"), _converter(hints[each.name])),
+                each.default is MISSING and each.default_factory is MISSING)
+        for each in fields(body)])
+
+
+def _after(prepare: Converter | None, convert: Converter) -> Converter:
+    return convert if prepare is None else lambda value: convert(prepare(value))
+
+
+def _converter(hint: Any) -> Converter:
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union or origin is UnionType:
+        (hint,) = (each for each in arguments if each is not NoneType)
+        return _converter(hint)
+    if origin is list:
+        return _list(_converter(arguments[0]))
+    if origin is frozenset:
+        items = _list(_converter(arguments[0]))
+        return lambda value: frozenset(items(value))
+    if origin is dict:
+        return _dict(_KEYS[arguments[0]], _converter(arguments[1]))
+    # The plan of a nested body is made when its first value comes: bodies may be declared in any order.
+    return lambda value: from_value(hint, value)
+
+
+def _list(convert: Converter) -> Converter:
+    def convert_all(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError(f"{_shown(value)} is no list")
+        return [convert(each) for each in value]
+    return convert_all
+
+
+def _dict(convert_key: Converter, convert: Converter) -> Converter:
+    def convert_all(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{_shown(value)} is no object")
+        return {convert_key(key): convert(each) for key, each in value.items() if each is not None}
+    return convert_all
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (dict, list)):
+        raise ValueError(f"{_shown(value)} is no text")
+    return fastjson.dumps(value)
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, str):
+        return parse_long(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not -LONG_MAX - 1 <= value <= LONG_MAX:
+        raise ValueError(f"{_shown(value)} is no whole number of 64 bits")
+    return value
+
+
+def _to_float(value: Any) -> float:
+    if type(value) not in (int, float, str):
+        raise ValueError(f"{_shown(value)} is no number")
+    try:
+        return float(value)
+    except OverflowError as cause:
+        raise ValueError("is a number beyond all bounds") from cause
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() == "true"
+    if type(value) not in (bool, int):
+        raise ValueError(f"{_shown(value)} is neither true nor false")
+    return bool(value)
+
+
+def to_queue(value: Any) -> MessageQueue:
+    """A MessageQueue of its JSON object, or of the text of one."""
+    if isinstance(value, str):
+        value = fastjson.loads(value)
+    if not isinstance(value, dict):
+        raise ValueError(f"{_shown(value)} is no message queue")
+    try:
+        return MessageQueue(_to_text(value["topic"]), _to_text(value["brokerName"]), _to_int(value["queueId"]))
+    except KeyError as cause:
+        raise ValueError(f"message queue lacks {cause}") from cause
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:40]
+
+
+_SCALARS: dict[Any, Converter] = {
+    str: _to_text, int: _to_int, float: _to_float, bool: _to_bool, MessageQueue: to_queue, object: _unchanged,
+}
+_KEYS: dict[Any, Converter] = {str: _unchanged, int: _to_int, MessageQueue: to_queue}

@@ -1,0 +1,123 @@
+"""One request or response, and its frame.
+
+    offset  size    field
+         0     4    total size of what follows
+         4     1    serialize type of the header: 0 JSON, 1 ROCKETMQ
+         5     3    header size
+         8     n    header
+     8 + n          body
+
+Source: RemotingCommand.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from regulus.wire import header_json, header_rocketmq
+from regulus.wire.codes import VERSION, LanguageCode
+from regulus.wire.command_header import CommandHeader
+
+JSON = 0
+ROCKETMQ = 1
+
+RESPONSE_FLAG = 1
+ONEWAY_FLAG = 2
+
+_PYTHON = int(LanguageCode.PYTHON)
+_VERSION = VERSION
+_PREFIX = Struct(">II")
+
+Buffer = bytes | memoryview
+
+
+class RemotingCommand(CommandHeader):
+    """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two."""
+
+    def __init__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", flag: int = 0,
+                 opaque: int = 0, remark: str | None = None, language: int = _PYTHON, version: int = _VERSION,
+                 serialize_type: int = JSON) -> None:
+        self.code = code
+        self.language = language
+        self.version = version
+        self.opaque = opaque
+        self.flag = flag
+        self.remark = remark
+        self.serialize_type = serialize_type
+        self._ext = ext
+        self._ext_json = None
+        self._body = body
+        self._body_parts: list[Buffer] | None = None
+
+    @staticmethod
+    def request(code: int, ext: dict[str, str] | None = None, body: bytes = b"", oneway: bool = False,
+                opaque: int = 0, serialize_type: int = JSON) -> "RemotingCommand":
+        return RemotingCommand(code, ext, body, ONEWAY_FLAG if oneway else 0, opaque, serialize_type=serialize_type)
+
+    def response(self, code: int, remark: str | None = None, ext: dict[str, str] | None = None,
+                 body: bytes | Sequence[Buffer] = b"") -> "RemotingCommand":
+        """The answer to this request; a list of buffers as body is sent without being copied."""
+        answer = RemotingCommand(code, ext, b"", RESPONSE_FLAG, self.opaque, remark,
+                                 serialize_type=self.serialize_type)
+        if isinstance(body, bytes):
+            answer._body = body
+        else:
+            answer._body_parts = list(body)
+        return answer
+
+    @property
+    def is_response(self) -> bool:
+        return self.flag & RESPONSE_FLAG != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        return self.flag & ONEWAY_FLAG != 0
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """The custom fields; the same dict at each call, to be changed in place or replaced."""
+        if self._ext is None:
+            self._ext = {} if self._ext_json is None else header_json.parse_ext(self._ext_json)
+            self._ext_json = None
+        return self._ext
+
+    @ext.setter
+    def ext(self, ext: dict[str, str]) -> None:
+        self._ext = ext
+        self._ext_json = None
+
+    @property
+    def body(self) -> bytes:
+        if self._body_parts is not None:
+            self._body = b"".join(self._body_parts)
+            self._body_parts = None
+        return self._body
+
+    @body.setter
+    def body(self, body: bytes) -> None:
+        self._body = body
+        self._body_parts = None
+
+    def encode(self) -> bytes:
+        """The whole frame."""
+        return b"".join(self.encode_parts())
+
+    def encode_parts(self) -> list[Buffer]:
+        """The frame as buffers to write one after the other; bodies are not copied."""
+        header = self._encode_header()
+        if self._body_parts is not None:
+            body_size = sum([len(part) for part in self._body_parts])
+            return [self._prefix(header, body_size) + header, *self._body_parts]
+        prefix = self._prefix(header, len(self._body))
+        return [prefix + header, self._body] if self._body else [prefix + header]
+
+    def _encode_header(self) -> bytes:
+        if self.serialize_type == ROCKETMQ:
+            return header_rocketmq.encode(self, self.ext)
+        return header_json.encode(self)
+
+    def _prefix(self, header: bytes, body_size: int) -> bytes:
+        return _PREFIX.pack(4 + len(header) + body_size, self.serialize_type << 24 | len(header))
+
+    def __repr__(self) -> str:
+        kind = "response" if self.is_response else "oneway request" if self.is_oneway else "request"
+        return f"RemotingCommand({kind} {self.code}, opaque={self.opaque}, ext={self.ext!r}, body={len(self.body)} bytes)"
