@@ -1,0 +1,1 @@
+"""One module per request, or family of requests, named as its code."""
