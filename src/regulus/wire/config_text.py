@@ -45,7 +45,7 @@ def format_lines(values: Mapping[str, str]) -> str:
 
 
 def parse_lines(text: str) -> dict[str, str]:
-    """Java properties text: `#` and `!` begin comments, `=`, `:` or a blank ends the key, a last backslash joins lines."""
+    """Java properties: `#` and `!` begin comments; `=`, `:` or a blank ends the key; a last backslash joins lines."""
     values: dict[str, str] = {}
     joined = ""
     for line in text.splitlines():

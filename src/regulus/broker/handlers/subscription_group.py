@@ -38,11 +38,11 @@ def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, pe
 
 
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """An unknown group is fine. Tools before 5.0 write removeOffset for cleanOffset."""
+    """An unknown group is fine."""
     header = DeleteSubscriptiongroupRequest.decode(request)
     broker.subscription_groups.delete(header.group_name, now_ms)
     broker.statistics.group_deleted(header.group_name)
-    if header.clean_offset or request.ext.get("removeOffset", "").lower() == "true":
+    if header.clean_offset:
         broker.consumer_offsets.remove_group(header.group_name)
     return succeed(request)
 

@@ -33,7 +33,7 @@ def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker:
     config = TopicConfig(
         topic_name=header.topic, read_queue_nums=header.read_queue_nums, write_queue_nums=header.write_queue_nums,
         perm=header.perm, topic_filter_type=header.topic_filter_type, topic_sys_flag=header.topic_sys_flag or 0,
-        order=bool(header.order),
+        order=header.order,
         attributes=altered(TOPIC_ATTRIBUTES, current.attributes if current else None,
                            parse_changes(header.attributes or "")))
     fault = _fault(config, broker)

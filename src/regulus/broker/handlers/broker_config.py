@@ -1,0 +1,74 @@
+"""UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG. Changes hold until the broker stops."""
+
+from dataclasses import replace
+
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.errors import ConfigError
+from regulus.model import permission
+from regulus.model.peer import Peer
+from regulus.model.topics import AUTO_CREATE_TOPIC, TopicConfig
+from regulus.wire import config_text
+from regulus.wire.bodies import encode_data_version
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import GetBrokerConfigResponse
+from regulus.wire.remoting_command import RemotingCommand
+
+UPDATABLE_KEYS = frozenset({
+    "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "brokerPermission", "defaultQueryMaxNum",
+    "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
+    "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory", "regionId",
+    "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
+    "useServerSideResetOffset"})
+"""Keys that may change while the broker runs."""
+
+FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+"""Keys that may never be changed from outside."""
+
+FIXED_VALUES = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "useTLS": "false", "aclEnable": "false",
+                "messageIndexEnable": "true", "brokerConfigPath": "", "rocketmqHome": "",
+                "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
+"""Settings that tools ask for and that this broker does not have: what they would say."""
+
+
+def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """All keys or none."""
+    values = config_text.parse_lines(request.body.decode("utf-8", "replace"))
+    if not FORBIDDEN_KEYS.isdisjoint(values):
+        return refuse(request, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    fixed = sorted(values.keys() - UPDATABLE_KEYS)
+    if fixed:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"{', '.join(fixed)} cannot change while the broker runs; these can: "
+                      f"{', '.join(sorted(UPDATABLE_KEYS))}")
+    if not values:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, "string2Properties error: there is no key=value line")
+    try:
+        config = config_text.with_values(broker.config, values)
+    except ConfigError as error:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
+    before = broker.config
+    broker.set_config(config)
+    broker.config_version = broker.config_version.next(now_ms)
+    if config.auto_create_topic_enable != before.auto_create_topic_enable:
+        _offer_template(broker, config.auto_create_topic_enable, now_ms)
+    elif config.broker_permission != before.broker_permission:
+        broker.topics.put_all((), now_ms)  # Each topic's registered permission follows the broker's.
+    return succeed(request)
+
+
+def handle_get_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """All settings of broker and store, sorted, and the version of the changes."""
+    values = {**FIXED_VALUES, **broker.runtime_facts.store_config, **config_text.config_values(broker.config)}
+    version = GetBrokerConfigResponse(version=encode_data_version(broker.config_version).decode())
+    return succeed(request, config_text.format_lines(values).encode(), version.ext())
+
+
+def _offer_template(broker: BrokerState, offered: bool, now_ms: int) -> None:
+    """Topics make themselves after the template topic, as long as that one hands its permission on."""
+    queue_nums = broker.config.default_topic_queue_nums
+    template = broker.topics.get(AUTO_CREATE_TOPIC) or TopicConfig(
+        topic_name=AUTO_CREATE_TOPIC, read_queue_nums=queue_nums, write_queue_nums=queue_nums)
+    perm = template.perm | permission.INHERIT if offered else template.perm & ~permission.INHERIT
+    broker.topics.put(replace(template, perm=perm), now_ms)

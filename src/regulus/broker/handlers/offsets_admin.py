@@ -1,0 +1,52 @@
+"""Offset tables as a whole.
+
+GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET, QUERY_CORRECTION_OFFSET, CLONE_GROUP_OFFSET.
+"""
+
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire.bodies import QueryCorrectionOffsetBody
+from regulus.wire.ext_fields import LONG_MAX
+from regulus.wire.headers import CloneGroupOffsetRequest, QueryCorrectionOffsetRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_get_all_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    return succeed(request, broker.consumer_offsets.wrapper().encode())
+
+
+def handle_get_all_delay_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    return succeed(request, broker.delay_schedule.wrapper().encode())
+
+
+def handle_query_correction_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Per queue the smallest offset of all groups; LONG_MAX where the compared group itself is the slowest.
+
+    RocketMQ deletes the stored offsets of the filtered groups; we only leave them out, for this is a question.
+    """
+    header = QueryCorrectionOffsetRequest.decode(request)
+    filtered = set((header.filter_groups or "").split(","))
+    offsets: dict[int, int] = {}
+    for group in broker.consumer_offsets.groups_of(header.topic):
+        if group in filtered:
+            continue
+        for queue_id, offset in broker.consumer_offsets.queues(group, header.topic).items():
+            if offset >= broker.store.min_offset(header.topic, queue_id):
+                offsets[queue_id] = min(offset, offsets.get(queue_id, LONG_MAX))
+    for queue_id, offset in broker.consumer_offsets.queues(header.compare_group, header.topic).items():
+        if offsets.get(queue_id, LONG_MAX) > offset:
+            offsets[queue_id] = LONG_MAX
+    return succeed(request, QueryCorrectionOffsetBody(correction_offsets=offsets).encode())
+
+
+def handle_clone_group_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Topics without configuration are passed over, and those that a live source group does not subscribe to."""
+    header = CloneGroupOffsetRequest.decode(request)
+    consumers = broker.clients.consumer_group(header.src_group)
+    subscribed = None if header.offline or consumers is None or not consumers.subscriptions else consumers.subscriptions
+    for topic in [header.topic] if header.topic else broker.consumer_offsets.topics_of(header.src_group):
+        if topic in broker.topics and (subscribed is None or topic in subscribed):
+            broker.consumer_offsets.clone(header.src_group, header.dest_group, topic)
+    return succeed(request)

@@ -1,0 +1,32 @@
+"""GET_TOPIC_STATS_INFO: how far each queue of a topic goes."""
+
+from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.broker.statistics import TOPIC_PUT_NUMS
+from regulus.model.message_queue import MessageQueue
+from regulus.model.peer import Peer
+from regulus.wire.bodies import TopicOffset, TopicStatsTable
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import GetTopicStatsInfoRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_get_topic_stats_info(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Queues that can be written or read."""
+    topic = GetTopicStatsInfoRequest.decode(request).topic
+    config = broker.topics.get(topic)
+    if config is None:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+    table = {MessageQueue(topic, broker.config.broker_name, queue_id): _topic_offset(broker, topic, queue_id)
+             for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))}
+    item = broker.statistics.item(TOPIC_PUT_NUMS, topic)
+    body = TopicStatsTable(offset_table=table, topic_put_tps=item.minute().tps if item else 0.0)
+    return succeed(request, body.encode())
+
+
+def _topic_offset(broker: BrokerState, topic: str, queue_id: int) -> TopicOffset:
+    min_offset = broker.store.min_offset(topic, queue_id)
+    max_offset = broker.store.max_offset(topic, queue_id)
+    last = broker.store.store_timestamp(topic, queue_id, max_offset - 1) if max_offset > min_offset else 0
+    return TopicOffset(min_offset=min_offset, max_offset=max_offset, last_update_timestamp=max(0, last))

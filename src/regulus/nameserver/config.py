@@ -1,0 +1,46 @@
+"""Configuration of a name server. Source: NamesrvConfig, NettyServerConfig."""
+
+from dataclasses import dataclass
+
+from regulus.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvConfig:
+    bind_address: str = "0.0.0.0"
+    listen_port: int = 9876
+    """0 takes any free port."""
+    rocketmq_home: str = ""
+    kv_config_path: str = ""
+    """File that keeps the key-value configuration; empty: memory only."""
+    product_env_name: str = "center"
+    cluster_test: bool = False
+    order_message_enable: bool = False
+    """Whether route answers carry the order configuration of their topic."""
+    return_order_topic_config_to_broker: bool = True
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+    delete_topic_with_broker_registration: bool = False
+    scan_not_active_broker_interval: int = 5_000
+    """ms between two looks for brokers that fell silent."""
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = 45
+    support_acting_master: bool = False
+    notify_min_broker_id_changed: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.listen_port <= 65535:
+            raise ConfigError(f"listenPort is {self.listen_port}: write a port number from 0 to 65535")
+        if self.scan_not_active_broker_interval < 1:
+            raise ConfigError(f"scanNotActiveBrokerInterval is {self.scan_not_active_broker_interval}: "
+                              "write a number of ms above 0")
+
+
+UPDATABLE_KEYS = frozenset({
+    "orderMessageEnable", "returnOrderTopicConfigToBroker", "enableAllTopicList", "enableTopicList", "clusterTest",
+    "deleteTopicWithBrokerRegistration", "scanNotActiveBrokerInterval", "needWaitForService", "waitSecondsForService",
+    "supportActingMaster", "notifyMinBrokerIdChanged", "productEnvName"})
+"""Keys that UPDATE_NAMESRV_CONFIG changes at run time."""
+
+FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+"""Keys that may never be changed from outside; NO_PERMISSION."""

@@ -1,0 +1,119 @@
+"""Brokers come, stay and go.
+
+REGISTER_BROKER, UNREGISTER_BROKER, QUERY_DATA_VERSION, BROKER_HEARTBEAT, GET_BROKER_MEMBER_GROUP.
+"""
+
+from zlib import crc32
+
+from regulus.model.peer import Peer
+from regulus.model.topics import DataVersion
+from regulus.nameserver.handlers.reached import reached_address, reached_addresses
+from regulus.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from regulus.nameserver.route_table import Registration
+from regulus.nameserver.state import NameServerState
+from regulus.wire.bodies import (
+    BrokerMemberGroup,
+    GetBrokerMemberGroupResponseBody,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    decode_data_version,
+    encode_data_version,
+)
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import (
+    BrokerHeartbeatRequest,
+    GetBrokerMemberGroupRequest,
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnregisterBrokerRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+_VERSION_WITH_FILTER_SERVERS = 37
+"""V3_0_11: from here on the body is a RegisterBrokerBody, before it the topic table alone."""
+
+
+def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServerState,
+                           now_ms: int) -> RemotingCommand:
+    header = RegisterBrokerRequest.decode(request)
+    if header.body_crc32 and crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
+        return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    result = state.routes.register(_registration(request, header, peer), now_ms,
+                                   state.config.delete_topic_with_broker_registration)
+    if not result.accepted:
+        return request.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
+    if result.min_broker_id_changed:
+        state.tell([state.routes.min_broker_id_change(header.broker_name, None, header.ha_server_addr)])
+    response = RegisterBrokerResponse(
+        ha_server_addr=_reached(result.ha_server_addr, peer), master_addr=_reached(result.master_addr, peer))
+    order_table = state.kv_config.namespace(ORDER_TOPIC_CONFIG)
+    wanted = state.config.return_order_topic_config_to_broker and order_table is not None
+    return request.response(ResponseCode.SUCCESS, ext=response.ext(),
+                            body=KVTable(table=order_table or {}).encode() if wanted else b"")
+
+
+def handle_unregister_broker(request: RemotingCommand, peer: Peer, state: NameServerState,
+                             now_ms: int) -> RemotingCommand:
+    header = UnregisterBrokerRequest.decode(request)
+    state.tell([state.routes.unregister(header.cluster_name, header.broker_name, header.broker_addr,
+                                        header.broker_id)])
+    return request.response(ResponseCode.SUCCESS)
+
+
+def handle_query_data_version(request: RemotingCommand, peer: Peer, state: NameServerState,
+                              now_ms: int) -> RemotingCommand:
+    """Tells a broker whether it must register anew; its question alone keeps it alive."""
+    header = QueryDataVersionRequest.decode(request)
+    asked = decode_data_version(request.body)
+    known = state.routes.data_version(header.cluster_name, header.broker_addr)
+    state.routes.heartbeat(header.cluster_name, header.broker_addr, now_ms)
+    return request.response(ResponseCode.SUCCESS, ext=QueryDataVersionResponse(changed=known != asked).ext(),
+                            body=b"" if known is None else encode_data_version(known))
+
+
+def handle_broker_heartbeat(request: RemotingCommand, peer: Peer, state: NameServerState,
+                            now_ms: int) -> RemotingCommand:
+    header = BrokerHeartbeatRequest.decode(request)
+    state.routes.heartbeat(header.cluster_name, header.broker_addr, now_ms)
+    return request.response(ResponseCode.SUCCESS)
+
+
+def handle_get_broker_member_group(request: RemotingCommand, peer: Peer, state: NameServerState,
+                                   now_ms: int) -> RemotingCommand:
+    """An unknown broker name has no members."""
+    header = GetBrokerMemberGroupRequest.decode(request)
+    row = state.routes.brokers.get(header.broker_name)
+    known = row is not None and row.cluster_name == header.cluster_name
+    group = BrokerMemberGroup(cluster=header.cluster_name, broker_name=header.broker_name,
+                              broker_addrs=reached_addresses(row.broker_addrs, peer) if row and known else {})
+    body = GetBrokerMemberGroupResponseBody(broker_member_group=group)
+    return request.response(ResponseCode.SUCCESS, body=body.encode())
+
+
+def _registration(request: RemotingCommand, header: RegisterBrokerRequest, peer: Peer) -> Registration:
+    body = _register_broker_body(request)
+    wrapper = body.topic_config_serialize_wrapper if body else None
+    return Registration(
+        cluster_name=header.cluster_name, broker_name=header.broker_name, broker_id=header.broker_id,
+        broker_addr=header.broker_addr, ha_server_addr=header.ha_server_addr, channel=peer.channel,
+        data_version=wrapper.data_version if wrapper else DataVersion(),
+        topics=wrapper.topic_config_table if wrapper else None,
+        filter_servers=tuple(body.filter_server_list) if body else None,
+        timeout_ms=header.heartbeat_timeout_millis, enable_acting_master=header.enable_acting_master,
+        zone_name=header.zone_name)
+
+
+def _register_broker_body(request: RemotingCommand) -> RegisterBrokerBody | None:
+    if not request.body:
+        return None
+    if request.version < _VERSION_WITH_FILTER_SERVERS:
+        wrapper = TopicConfigSerializeWrapper.decode(request.body)
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+    return RegisterBrokerBody.decode(request.body)
+
+
+def _reached(address: str | None, peer: Peer) -> str | None:
+    return None if address is None else reached_address(address, peer)

@@ -1,0 +1,50 @@
+"""The key-value configuration of a name server: namespace -> key -> value, kept as one document.
+
+Source: KVConfigManager, KVConfigSerializeWrapper.
+"""
+
+from regulus.errors import HeaderError
+from regulus.wire import fastjson
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Namespace of the ordered topics: topic -> `broker-a:4;broker-b:4`."""
+
+
+class KvConfig:
+    def __init__(self) -> None:
+        self._table: dict[str, dict[str, str]] = {}
+        self._changed = False
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        self._table.setdefault(namespace, {})[key] = value
+        self._changed = True
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def delete(self, namespace: str, key: str) -> None:
+        """An absent key is fine."""
+        if self._table.get(namespace, {}).pop(key, None) is not None:
+            self._changed = True
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """A copy of one namespace; None when nothing was ever put there."""
+        table = self._table.get(namespace)
+        return None if table is None else dict(table)
+
+    def take_changed_document(self) -> str | None:
+        """The whole table as text when it changed since the last call."""
+        if not self._changed:
+            return None
+        self._changed = False
+        return fastjson.dumps_pretty({"configTable": self._table})
+
+    def load_document(self, text: str) -> None:
+        """Raises HeaderError when the text is no such document."""
+        document = fastjson.loads(text)
+        table = document.get("configTable", {}) if isinstance(document, dict) else None
+        if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
+            raise HeaderError("the key-value configuration is no object of objects under configTable")
+        self._table = {str(namespace): {str(key): str(value) for key, value in entries.items()}
+                       for namespace, entries in table.items()}
+        self._changed = False

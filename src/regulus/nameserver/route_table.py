@@ -1,0 +1,340 @@
+"""Which broker serves which topic, and which brokers are alive.
+
+A broker name owns a row of addresses (id -> address, 0 is the master) and, in each of its topics, one row of queues.
+A row of addresses lives as long as one of its addresses is registered; when the last one goes, because its connection
+closed, its registration lapsed or it said so, the name leaves its cluster and all topics.
+
+Source: RouteInfoManager.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from regulus.model import permission
+from regulus.model.topics import DataVersion, TopicConfig
+
+MASTER_ID = 0
+DEFAULT_BROKER_TIMEOUT_MS = 120_000
+TOPIC_SYS_FLAG_UNIT = 1
+TOPIC_SYS_FLAG_UNIT_SUB = 2
+SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+class QueueRow(NamedTuple):
+    """The queues of one topic on one broker name."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+@dataclass(slots=True)
+class BrokerRow:
+    """The addresses of one broker name."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@dataclass(slots=True)
+class BrokerLiveInfo:
+    """One registered address. Its registration lapses `timeout_ms` after `last_update_timestamp`."""
+
+    broker_name: str
+    broker_id: int
+    channel: int
+    data_version: DataVersion
+    ha_server_addr: str
+    last_update_timestamp: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker says of itself. `topics` None: it sent no topic table."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+    channel: int
+    data_version: DataVersion
+    topics: Mapping[str, TopicConfig] | None = None
+    filter_servers: tuple[str, ...] | None = None
+    timeout_ms: int | None = None
+    enable_acting_master: bool | None = None
+    """None: a broker that does not know acting masters."""
+    zone_name: str | None = None
+
+
+class Registered(NamedTuple):
+    """Answer to a registration; the addresses are filled for a slave whose master is alive."""
+
+    accepted: bool
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    min_broker_id_changed: bool = False
+
+
+class MinBrokerIdChange(NamedTuple):
+    """The lowest id of `broker_name` changed; `channels` are the connections of the brokers to be told."""
+
+    broker_name: str
+    min_broker_id: int
+    min_broker_addr: str
+    offline_broker_addr: str | None
+    ha_broker_addr: str | None
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The rows of one topic by broker name, and the addresses of those names."""
+
+    queues: dict[str, QueueRow]
+    brokers: dict[str, BrokerRow]
+    filter_servers: dict[str, list[str]]
+
+
+class RouteTable:
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[str, QueueRow]] = {}
+        self.brokers: dict[str, BrokerRow] = {}
+        self.clusters: dict[str, set[str]] = {}
+        self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
+        self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    # --- brokers come -------------------------------------------------------------------------------------------------
+
+    def register(self, registration: Registration, now_ms: int, delete_missing_topics: bool = False) -> Registered:
+        """Enter a broker. Not accepted: an unknown one that sends one topic, which is an update without its base."""
+        self.clusters.setdefault(registration.cluster_name, set()).add(registration.broker_name)
+        first = registration.broker_name not in self.brokers
+        row = self.brokers.setdefault(registration.broker_name,
+                                      BrokerRow(registration.cluster_name, registration.broker_name))
+        row.enable_acting_master = bool(registration.enable_acting_master)
+        row.zone_name = registration.zone_name
+        min_changed = bool(row.broker_addrs) and registration.broker_id < min(row.broker_addrs)
+        _forget_other_ids(row, registration)
+        if self._is_outdated(row, registration):
+            self._live.pop((registration.cluster_name, registration.broker_addr), None)
+            return Registered(accepted=True)
+        if registration.broker_id not in row.broker_addrs and len(registration.topics or ()) == 1:
+            return Registered(accepted=False)
+        first = first or not row.broker_addrs.get(registration.broker_id)
+        row.broker_addrs[registration.broker_id] = registration.broker_addr
+        self._take_topics(row, registration, first, delete_missing_topics)
+        self._enter_live(registration, now_ms)
+        master_addr, ha_server_addr = self._master_of(row, registration)
+        return Registered(True, master_addr, ha_server_addr, min_changed)
+
+    def heartbeat(self, cluster_name: str, broker_addr: str, now_ms: int) -> None:
+        """Renew a registration; one that is not there is passed over."""
+        live = self._live.get((cluster_name, broker_addr))
+        if live is not None:
+            live.last_update_timestamp = now_ms
+
+    def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
+        """What the broker at this address registered last."""
+        live = self._live.get((cluster_name, broker_addr))
+        return None if live is None else live.data_version
+
+    def _is_outdated(self, row: BrokerRow, registration: Registration) -> bool:
+        """Another address holds this id and has seen a later state: the newcomer is a deposed master."""
+        holder = row.broker_addrs.get(registration.broker_id)
+        if holder is None or holder == registration.broker_addr:
+            return False
+        live = self._live.get((registration.cluster_name, holder))
+        return live is not None and live.data_version.state_version > registration.data_version.state_version
+
+    def _take_topics(self, row: BrokerRow, registration: Registration, first: bool, delete_missing: bool) -> None:
+        is_master = registration.broker_id == MASTER_ID
+        is_prime_slave = (registration.enable_acting_master is not None and not is_master
+                          and registration.broker_id == min(row.broker_addrs))
+        if registration.topics is None or not (is_master or is_prime_slave):
+            return
+        if delete_missing:
+            self._drop_rows(row.broker_name, [topic for topic in self.topics if topic not in registration.topics])
+        known = self.data_version(registration.cluster_name, registration.broker_addr)
+        changed = first or known != registration.data_version
+        for topic, config in registration.topics.items():
+            if changed or row.broker_name not in self.topics.get(topic, {}):
+                perm = config.perm & ~permission.WRITE if is_prime_slave and row.enable_acting_master else config.perm
+                self.topics.setdefault(topic, {})[row.broker_name] = QueueRow(
+                    config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+
+    def _enter_live(self, registration: Registration, now_ms: int) -> None:
+        key = (registration.cluster_name, registration.broker_addr)
+        timeout_ms = DEFAULT_BROKER_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms
+        self._live[key] = BrokerLiveInfo(
+            broker_name=registration.broker_name, broker_id=registration.broker_id, channel=registration.channel,
+            data_version=registration.data_version, ha_server_addr=registration.ha_server_addr,
+            last_update_timestamp=now_ms, timeout_ms=timeout_ms)
+        if registration.filter_servers:
+            self._filter_servers[key] = registration.filter_servers
+        elif registration.filter_servers is not None:
+            self._filter_servers.pop(key, None)
+
+    def _master_of(self, row: BrokerRow, registration: Registration) -> tuple[str | None, str | None]:
+        master_addr = row.broker_addrs.get(MASTER_ID)
+        if registration.broker_id == MASTER_ID or master_addr is None:
+            return None, None
+        live = self._live.get((registration.cluster_name, master_addr))
+        return (None, None) if live is None else (master_addr, live.ha_server_addr)
+
+    # --- brokers go ---------------------------------------------------------------------------------------------------
+
+    def unregister(self, cluster_name: str, broker_name: str, broker_addr: str,
+                   broker_id: int) -> MinBrokerIdChange | None:
+        """Drop one address. Answers what the brokers left under that name should hear when their lowest id changed."""
+        live = self._live.pop((cluster_name, broker_addr), None)
+        self._filter_servers.pop((cluster_name, broker_addr), None)
+        row = self.brokers.get(broker_name)
+        if row is None:
+            return None
+        min_leaves = bool(row.broker_addrs) and broker_id == min(row.broker_addrs)
+        row.broker_addrs = {key: value for key, value in row.broker_addrs.items() if value != broker_addr}
+        if not row.broker_addrs:
+            self._drop_broker(cluster_name, broker_name)
+            return None
+        if row.enable_acting_master and MASTER_ID not in row.broker_addrs:
+            self.wipe_write_perm(broker_name)
+        return self.min_broker_id_change(broker_name, broker_addr, live.ha_server_addr if live else None) \
+            if min_leaves else None
+
+    def channel_closed(self, channel: int) -> list[MinBrokerIdChange]:
+        """Drop all brokers registered over this connection."""
+        return self._unregister_all([key for key, live in self._live.items() if live.channel == channel])
+
+    def expire(self, now_ms: int) -> list[MinBrokerIdChange]:
+        """Drop all brokers whose registration lapsed."""
+        return self._unregister_all([key for key, live in self._live.items()
+                                     if live.last_update_timestamp + live.timeout_ms < now_ms])
+
+    def min_broker_id_change(self, broker_name: str, offline_addr: str | None,
+                             ha_addr: str | None) -> MinBrokerIdChange | None:
+        """The change to tell: to all that are left when one went, to all but the newcomer when one came."""
+        row = self.brokers.get(broker_name)
+        if row is None or not row.broker_addrs:
+            return None
+        lowest = min(row.broker_addrs)
+        told = [address for broker_id, address in row.broker_addrs.items()
+                if offline_addr is not None or len(row.broker_addrs) == 1 or broker_id != lowest]
+        lives = [self._live.get((row.cluster_name, address)) for address in told]
+        return MinBrokerIdChange(broker_name, lowest, row.broker_addrs[lowest], offline_addr, ha_addr,
+                                 tuple(live.channel for live in lives if live is not None))
+
+    def _unregister_all(self, keys: list[tuple[str, str]]) -> list[MinBrokerIdChange]:
+        changes = []
+        for cluster_name, broker_addr in keys:
+            live = self._live[cluster_name, broker_addr]
+            changes.append(self.unregister(cluster_name, live.broker_name, broker_addr, live.broker_id))
+        return [change for change in changes if change is not None]
+
+    def _drop_broker(self, cluster_name: str, broker_name: str) -> None:
+        del self.brokers[broker_name]
+        names = self.clusters.get(cluster_name, set())
+        names.discard(broker_name)
+        if not names:
+            self.clusters.pop(cluster_name, None)
+        self._drop_rows(broker_name, list(self.topics))
+
+    def _drop_rows(self, broker_name: str, topics: Iterable[str]) -> None:
+        for topic in topics:
+            rows = self.topics[topic]
+            rows.pop(broker_name, None)
+            if not rows:
+                del self.topics[topic]
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """None when no broker serves the topic."""
+        queues = self.topics.get(topic)
+        if not queues:
+            return None
+        brokers = {name: self.brokers[name] for name in queues if name in self.brokers}
+        if not brokers:
+            return None
+        filter_servers = {
+            address: list(self._filter_servers.get((row.cluster_name, address), ()))
+            for row in brokers.values() for address in row.broker_addrs.values()
+            if (row.cluster_name, address) in self._filter_servers}
+        return TopicRoute(dict(queues), brokers, filter_servers)
+
+    def register_topic(self, topic: str, rows: Mapping[str, QueueRow]) -> None:
+        """Add rows of known brokers; others are passed over."""
+        known = {name: row for name, row in rows.items() if name in self.brokers}
+        if known:
+            self.topics.setdefault(topic, {}).update(known)
+
+    def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
+        """Drop a topic, or only its rows of one cluster's brokers."""
+        if cluster_name is None:
+            self.topics.pop(topic, None)
+            return
+        for broker_name in self.clusters.get(cluster_name, ()):
+            if topic in self.topics:
+                self._drop_rows(broker_name, [topic])
+
+    def topics_of_cluster(self, cluster_name: str) -> list[str]:
+        names = self.clusters.get(cluster_name, set())
+        return [topic for topic, rows in self.topics.items() if not names.isdisjoint(rows)]
+
+    def topics_with_flag(self, wanted: int, unwanted: int = 0) -> list[str]:
+        """Topics whose first row has the bits `wanted` of topicSysFlag and none of `unwanted`."""
+        return [topic for topic, rows in self.topics.items()
+                for flag in [next(iter(rows.values())).topic_sys_flag] if flag & wanted and not flag & unwanted]
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Clear WRITE in all rows of a broker until it registers a changed topic table. Answers how many rows."""
+        return self._set_perm(broker_name, lambda perm: perm & ~permission.WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Set all rows of a broker to read and write. Answers how many rows."""
+        return self._set_perm(broker_name, lambda perm: permission.READ_WRITE)
+
+    def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for rows in self.topics.values():
+            if broker_name in rows:
+                row = rows[broker_name]
+                rows[broker_name] = row._replace(perm=change(row.perm))
+                count += 1
+        return count
+
+
+def with_acting_master(route: TopicRoute, topic: str) -> TopicRoute:
+    """A broker without master whose topic is not writable shows its lowest id as id 0, if it allows that."""
+    if topic.startswith(SYNC_BROKER_MEMBER_PREFIX):
+        return route
+    brokers = {}
+    for name, row in route.brokers.items():
+        acts = (row.enable_acting_master and row.broker_addrs and MASTER_ID not in row.broker_addrs
+                and not permission.is_writable(route.queues[name].perm))
+        if acts:
+            addresses = dict(row.broker_addrs)
+            addresses[MASTER_ID] = addresses.pop(min(addresses))
+            row = replace(row, broker_addrs=addresses)
+        brokers[name] = row
+    return TopicRoute(route.queues, brokers, route.filter_servers)
+
+
+def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
+    """Only brokers of the zone, and those without a master."""
+    brokers = {name: row for name, row in route.brokers.items()
+               if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()}
+    queues = {name: row for name, row in route.queues.items() if name in brokers or name not in route.brokers}
+    return TopicRoute(queues, brokers, route.filter_servers)
+
+
+def _forget_other_ids(row: BrokerRow, registration: Registration) -> None:
+    """One address stands under one id: a promoted slave leaves its old one."""
+    row.broker_addrs = {broker_id: address for broker_id, address in row.broker_addrs.items()
+                        if address != registration.broker_addr or broker_id == registration.broker_id}
