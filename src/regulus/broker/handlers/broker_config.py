@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError
 from regulus.model import permission

@@ -1,7 +1,7 @@
 """VIEW_BROKER_STATS_DATA: one counted thing over a minute, an hour and a day."""
 
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import StatisticsSnapshot
 from regulus.model.peer import Peer

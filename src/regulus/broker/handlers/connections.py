@@ -1,8 +1,8 @@
 """Who is connected: GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO."""
 
 from regulus.broker.clients import Client
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.bodies import Connection, ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTableInfo

@@ -6,9 +6,9 @@ QUERY_TOPICS_BY_CONSUMER, QUERY_SUBSCRIPTION_BY_CONSUMER.
 
 from collections.abc import Iterable
 
-from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.broker_address import broker_address
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import GROUP_GET_NUMS
 from regulus.model.message_queue import MessageQueue

@@ -1,8 +1,8 @@
 """QUERY_CONSUME_QUEUE: the units of one queue as they stand on disk."""
 
-from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.handlers.answer import succeed
 from regulus.broker.message_filter import is_wanted
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody

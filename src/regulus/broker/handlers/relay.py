@@ -9,8 +9,8 @@ Source: Broker2Client, AdminBrokerProcessor.resetOffsetInner, AdminBrokerProcess
 from collections.abc import Mapping
 
 from regulus.broker.clients import Client, ConsumerGroup
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Notice, Outcome, Relay, Reply
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Notice, Outcome, Relay, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.message_id import parse_offset_message_id

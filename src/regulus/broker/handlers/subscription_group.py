@@ -7,8 +7,8 @@ GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_SUBSCRIPTIONGROUP_CONFIG, UPDATE_AND_GET_G
 from dataclasses import replace
 
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, name_fault

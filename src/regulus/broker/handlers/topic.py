@@ -7,8 +7,8 @@ GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLEAN_UNUSED_TOPIC.
 from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import RETRY_PREFIX, TopicConfig, name_fault

@@ -1,7 +1,7 @@
 """GET_TOPIC_STATS_INFO: how far each queue of a topic goes."""
 
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import TOPIC_PUT_NUMS
 from regulus.model.message_queue import MessageQueue
