@@ -38,6 +38,25 @@ def encode(unit: ConsumeQueueUnit) -> bytes:
     return _LAYOUT.pack(unit.physical_offset, unit.size, unit.tags_code)
 
 
+def encode_into(cells: memoryview, position: int, physical_offset: int, size: int, tags_code: int) -> None:
+    """Write one unit at `position`. Byte by byte, which in compiled form is the fastest way."""
+    _put8(cells, position, physical_offset)
+    _put4(cells, position + 8, size)
+    _put8(cells, position + 12, tags_code)
+
+
+def _put4(cells: memoryview, position: int, value: int) -> None:
+    cells[position] = (value >> 24) & 255
+    cells[position + 1] = (value >> 16) & 255
+    cells[position + 2] = (value >> 8) & 255
+    cells[position + 3] = value & 255
+
+
+def _put8(cells: memoryview, position: int, value: int) -> None:
+    _put4(cells, position, value >> 32)
+    _put4(cells, position + 4, value & 0xFFFFFFFF)
+
+
 def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:
     """Raises TruncatedRecord when fewer than 20 bytes remain."""
     if len(data) - position < UNIT_SIZE:

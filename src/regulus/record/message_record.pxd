@@ -82,15 +82,15 @@ cdef int _take_property(DispatchRequest request, const unsigned char* tail, Py_s
 cdef bint _is_name(const unsigned char* tail, Py_ssize_t start, const unsigned char* name, Py_ssize_t size) noexcept
 
 @cython.locals(room=Py_ssize_t, size=Py_ssize_t, magic=cython.int)
-cdef Py_ssize_t _check_start(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit) except -1
+cpdef Py_ssize_t check_start(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit) except -1
 
 @cython.locals(body_length=Py_ssize_t)
-cdef Py_ssize_t _body_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t body_start,
-                          Py_ssize_t end) except -1
+cpdef Py_ssize_t find_body_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t body_start,
+                               Py_ssize_t end) except -1
 
 @cython.locals(topic_end=Py_ssize_t)
-cdef Py_ssize_t _topic_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t topic_at,
-                           Py_ssize_t end) except -1
+cpdef Py_ssize_t find_topic_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t topic_at,
+                                Py_ssize_t end) except -1
 
 @cython.locals(value=cython.int)
 cdef int _int4(const unsigned char[::1] view, Py_ssize_t position) noexcept

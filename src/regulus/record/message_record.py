@@ -186,7 +186,7 @@ def decode_all(data: Buffer) -> list[MessageExt]:
 
 
 def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> MessageExt:
-    size = _check_start(view, position, len(data))
+    size = check_start(view, position, len(data))
     if _int4(view, position + 4) == _BLANK:
         raise CorruptRecord("blank at the end of a log file, no message", position)
     flags = _int4(view, position + 36)
@@ -194,9 +194,9 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
     store_end = born_end + (28 if flags & _STORE_V6 else 16)
     body_start = store_end + 16
     end = position + size
-    topic_at = _body_end(view, position, body_start, end)
+    topic_at = find_body_end(view, position, body_start, end)
     topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
-    topic_end = _topic_end(view, position, topic_at, end)
+    topic_end = find_topic_end(view, position, topic_at, end)
     # What lies around the body is copied at once; the pieces are cut from that.
     head = bytes(data[position + 48:store_end])
     tail = bytes(data[topic_start:end])
@@ -231,7 +231,7 @@ def dispatch_request(data: Buffer, position: int, limit: int, check_crc: bool) -
 
 def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """As `dispatch_request`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
-    size = _check_start(view, position, limit)
+    size = check_start(view, position, limit)
     if _int4(view, position + 4) == _BLANK:
         return DispatchRequest(size, True)
     flags = _int4(view, position + 36)
@@ -239,9 +239,9 @@ def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_c
     store_end = born_end + (28 if flags & _STORE_V6 else 16)
     body_start = store_end + 16
     end = position + size
-    topic_at = _body_end(view, position, body_start, end)
+    topic_at = find_body_end(view, position, body_start, end)
     topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
-    topic_end = _topic_end(view, position, topic_at, end)
+    topic_end = find_topic_end(view, position, topic_at, end)
     if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != _int4(view, position + 8):
         raise CorruptRecord("body and its checksum differ", position)
     tail = bytes(data[topic_start:end])
@@ -301,7 +301,7 @@ def _is_name(tail: bytes, start: int, name: bytes, size: int) -> bool:
     return True
 
 
-def _check_start(view: Buffer, position: int, limit: int) -> int:
+def check_start(view: Buffer, position: int, limit: int) -> int:
     """The size that the record at `position` states. Raises when it is no record, or not whole before `limit`."""
     room = limit - position
     if room < 8:
@@ -321,7 +321,7 @@ def _check_start(view: Buffer, position: int, limit: int) -> int:
     return size
 
 
-def _body_end(view: Buffer, position: int, body_start: int, end: int) -> int:
+def find_body_end(view: Buffer, position: int, body_start: int, end: int) -> int:
     """Where the body ends. Raises CorruptRecord when it leaves no room for topic and properties."""
     if body_start + 3 > end:
         raise CorruptRecord(f"hosts do not fit record size {end - position}", position)
@@ -331,7 +331,7 @@ def _body_end(view: Buffer, position: int, body_start: int, end: int) -> int:
     return body_start + body_length
 
 
-def _topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
+def find_topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
     """Where the topic ends. Raises CorruptRecord when topic and properties do not fill the record exactly."""
     if _int4(view, position + 4) == _V2:
         topic_end = topic_at + 2 + ((view[topic_at] << 8) | view[topic_at + 1])

@@ -1,0 +1,28 @@
+cimport cython
+
+from regulus.record.java_hash cimport java_hash
+
+cdef Py_ssize_t _SLOTS_START
+cdef Py_ssize_t _SLOT
+
+
+cpdef str index_key(str topic, str key)
+
+@cython.locals(value=cython.longlong)
+cpdef long long key_hash(str key) except? -1
+
+cpdef encode_header_into(unsigned char[::1] cells, long long begin_timestamp, long long end_timestamp,
+                         long long begin_physical_offset, long long end_physical_offset, long long hash_slot_count,
+                         long long index_count)
+
+cpdef encode_entry_into(unsigned char[::1] cells, Py_ssize_t position, long long key_hash, long long physical_offset,
+                        long long time_difference, long long previous)
+
+@cython.locals(position=Py_ssize_t, value=cython.longlong)
+cpdef long long read_slot(const unsigned char[::1] cells, Py_ssize_t slot) except? -1
+
+cpdef write_slot(unsigned char[::1] cells, Py_ssize_t slot, long long entry)
+
+cdef void _put4(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
+
+cdef void _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
