@@ -41,7 +41,7 @@ def encode(header: CommandHeader) -> bytes:
     parts = [f'{{"code":{int(header.code)}']
     if header._ext_json is not None:
         parts.append(f',"extFields":{header._ext_json.decode()}')
-    elif header._ext:
+    elif header._ext is not None:
         parts.append(',"extFields":{' + ",".join([f"{quote(k)}:{quote(v)}" for k, v in header._ext.items()]) + "}")
     parts.append(f',"flag":{header.flag},"language":"{language_name(header.language)}","opaque":{header.opaque}')
     if header.remark is not None:
