@@ -34,6 +34,7 @@ COMPILED_MODULES = (
     "regulus.store.index",
     "regulus.store.mapped_file",
     "regulus.transport.connection",
+    "regulus.wire.command_header",
     "regulus.wire.frame_reader",
     "regulus.wire.header_json",
     "regulus.wire.header_rocketmq",
