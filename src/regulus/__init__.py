@@ -1,3 +1,67 @@
 """Regulus: a message system that speaks RocketMQ, written in Python, whose log is a Spark table."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regulus.client.admin import Admin
+    from regulus.client.config import (
+        ClientConfig,
+        ConsumeFromWhere,
+        MessageModel,
+        ProducerConfig,
+        PushConsumerConfig,
+    )
+    from regulus.client.listener import ConsumeContext, ConsumeStatus
+    from regulus.client.producer import Producer
+    from regulus.client.push_consumer import PushConsumer
+    from regulus.client.send_result import SendResult, SendStatus
+    from regulus.model.message import Message, MessageExt
+    from regulus.model.message_queue import MessageQueue
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "ClientConfig",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeStatus",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "ProducerConfig",
+    "PushConsumer",
+    "PushConsumerConfig",
+    "SendResult",
+    "SendStatus",
+    "__version__",
+]
+
+_HOMES = {
+    "Admin": "regulus.client.admin",
+    "ClientConfig": "regulus.client.config",
+    "ConsumeContext": "regulus.client.listener",
+    "ConsumeFromWhere": "regulus.client.config",
+    "ConsumeStatus": "regulus.client.listener",
+    "Message": "regulus.model.message",
+    "MessageExt": "regulus.model.message",
+    "MessageModel": "regulus.client.config",
+    "MessageQueue": "regulus.model.message_queue",
+    "Producer": "regulus.client.producer",
+    "ProducerConfig": "regulus.client.config",
+    "PushConsumer": "regulus.client.push_consumer",
+    "PushConsumerConfig": "regulus.client.config",
+    "SendResult": "regulus.client.send_result",
+    "SendStatus": "regulus.client.send_result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Clients are imported when first asked for, so that `import regulus` is cheap for those who need none."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

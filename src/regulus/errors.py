@@ -38,6 +38,8 @@ class CorruptRecord(RecordError):
 class MessageIllegal(RegulusError):
     """A message breaks a limit (topic, body or properties size); response code 13."""
 
+    code = 13
+
 
 # --- store -----------------------------------------------------------------------------------------------------------
 
@@ -126,8 +128,26 @@ class TooManyRequests(ClientError):
     """The call's time budget, or the brokers' flow control, leaves no room for another attempt."""
 
 
+class Throttled(TooManyRequests):
+    """A broker asks for fewer requests, and it rests for longer than the call may take."""
+
+    code = 2
+
+
 class SendFailed(ClientError):
-    """All attempts of a send failed; the text names attempts, elapsed time, topic and brokers tried."""
+    """All attempts of a send failed; the text names attempts, elapsed time, topic and brokers tried.
+
+    `code` is that of the last failure. Whether one of the attempts stored the message is unknown when it timed out.
+    """
+
+    def __init__(self, *, topic: str, attempts: int, elapsed_ms: int, brokers: tuple[str, ...],
+                 cause: ClientError | None) -> None:
+        super().__init__(f"send to {topic} failed after {attempts} attempts in {elapsed_ms} ms (brokers "
+                         f"{', '.join(brokers)}): {cause}", None if cause is None else cause.code)
+        self.topic = topic
+        self.attempts = attempts
+        self.elapsed_ms = elapsed_ms
+        self.brokers = brokers
 
 
 class ClientClosed(ClientError):

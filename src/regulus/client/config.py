@@ -1,0 +1,154 @@
+"""Settings of the clients, under RocketMQ's names. Times are ms and sizes bytes unless a unit is written."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regulus.client.core.rebalance import STRATEGIES
+from regulus.errors import ConfigError
+
+
+class MessageModel(StrEnum):
+    CLUSTERING = "CLUSTERING"
+    """The queues are divided among the instances of the group."""
+    BROADCASTING = "BROADCASTING"
+    """Every instance consumes every message; offsets are kept in a local file, failures are not retried."""
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a group starts that has no stored offset. Retry topics always start at 0."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class CompressType(StrEnum):
+    ZLIB = "ZLIB"
+    LZ4 = "LZ4"
+    ZSTD = "ZSTD"
+
+
+class IsolationStrategy(StrEnum):
+    """How a producer keeps away from brokers that were slow or failed; see `core.fault_isolation`."""
+
+    NONE = "NONE"
+    LATENCY = "LATENCY"
+    LATENCY_4_9 = "LATENCY_4_9"
+    FAILURE_TIME = "FAILURE_TIME"
+    FLAG = "FLAG"
+    COUNTER = "COUNTER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What all clients of a process have in common."""
+
+    instance_name: str = "DEFAULT"          # part of the client id; DEFAULT becomes <process id>#<number>
+    unit_name: str = ""                     # appended to the client id when set
+    client_ip: str = ""                     # the address in client ids and unique keys; empty: found out
+    poll_name_server_interval: int = 30_000     # between two refreshes of the routes in use
+    heartbeat_broker_interval: int = 30_000
+    persist_consumer_offset_interval: int = 5_000
+    mq_client_api_timeout: int = 3_000      # of route and admin calls
+    connect_timeout: int = 3_000
+    access_key: str = ""                    # with secret_key: every request is signed
+    secret_key: str = ""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
+                  "mq_client_api_timeout", "connect_timeout")
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigError("access_key and secret_key belong together: set both or none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    send_msg_timeout: int = 3_000           # of a whole send, shared by all its attempts
+    send_msg_max_timeout_per_request: int = -1  # of one attempt but the last; -1: what is left / attempts left
+    java_budget: bool = False               # as RocketMQ: each attempt may take all that is left
+    retry_times_when_send_failed: int = 2
+    retry_another_broker_when_not_store_ok: bool = False
+    retry_response_codes: frozenset[int] | None = None      # None: those of RocketMQ 5.3
+    throttle_back_off: bool = True          # wait after SYSTEM_BUSY; False: retry at once, as RocketMQ does
+    compress_msg_body_over_howmuch: int = 4096      # compress bodies of this size and above
+    compress_level: int = 5                 # 0 .. 9
+    compress_type: CompressType = CompressType.ZLIB
+    max_message_size: int = 4 << 20         # of a body before compression
+    default_topic_queue_nums: int = 4       # of a topic that the first send creates
+    create_topic_key: str = "TBW102"
+    send_latency_fault_enable: bool = False     # the same as isolation_strategy LATENCY
+    isolation_strategy: IsolationStrategy = IsolationStrategy.NONE
+    auto_batch: bool = False                # gather concurrent sends into batches
+    batch_max_delay_ms: int = 10            # how long a send may wait for others; 0: only for those of this moment
+    batch_max_bytes: int = 32 << 10
+    total_batch_max_bytes: int = 32 << 20   # of all sends that wait; above it they go directly
+    back_pressure_for_async_send_num: int = 0   # sends under way at most; 0: no limit
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _at_least(self, 1, "send_msg_timeout", "max_message_size", "default_topic_queue_nums", "batch_max_bytes",
+                  "total_batch_max_bytes")
+        _at_least(self, 0, "retry_times_when_send_failed", "compress_msg_body_over_howmuch", "batch_max_delay_ms",
+                  "back_pressure_for_async_send_num")
+        _at_least(self, -1, "send_msg_max_timeout_per_request")
+        _at_most(self, 9, "compress_level")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConsumerConfig(ClientConfig):
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp: int | None = None    # ms since 1970, for CONSUME_FROM_TIMESTAMP; None: 30 minutes before start
+    allocate_message_queue_strategy: str = "AVG"
+    consume_thread_max: int = 20            # listener calls at the same time
+    consume_message_batch_max_size: int = 1     # messages of one listener call
+    pull_batch_size: int = 32
+    pull_interval: int = 0
+    pull_threshold_for_queue: int = 1000    # cached messages of a queue above which pulling pauses
+    pull_threshold_size_for_queue: int = 100    # MiB
+    consume_concurrently_max_span: int = 2000   # distance between first and last cached offset
+    pull_threshold_for_topic: int = -1      # divided among the queues owned; -1: off
+    pull_threshold_size_for_topic: int = -1     # MiB
+    pull_time_delay_when_exception: int = 1_000
+    broker_suspend_max_time: int = 15_000   # how long a broker may hold a pull that finds nothing
+    consumer_timeout_when_suspend: int = 30_000     # after which a held pull counts as lost
+    consume_timeout: int = 15 * 60_000      # a message in work longer than this is sent back
+    max_reconsume_times: int = -1           # -1: what the group is set to (16)
+    share_max_reconsume_times: bool = True  # the limit is set for the whole group; False: per request, as RocketMQ
+    suspend_current_queue_time_millis: int = 1_000
+    await_termination_millis_when_shutdown: int = 3_000     # how long shutdown waits for listener calls under way
+    rebalance_interval: int = 20_000
+    post_subscription_when_pull: bool = False   # send the tag expression with each pull
+    offset_store_path: str = ""             # of broadcasting; empty: ~/.rocketmq_offsets
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _between(self, 1, 1000, "consume_thread_max")
+        _between(self, 1, 1024, "consume_message_batch_max_size", "pull_batch_size")
+        _between(self, 0, 65535, "pull_interval")
+        _between(self, 1, 65535, "pull_threshold_for_queue", "consume_concurrently_max_span")
+        _between(self, 1, 1024, "pull_threshold_size_for_queue")
+        _at_least(self, 1, "consume_timeout", "broker_suspend_max_time", "rebalance_interval",
+                  "pull_time_delay_when_exception")
+        _at_least(self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic")
+        _at_least(self, self.broker_suspend_max_time + 1, "consumer_timeout_when_suspend")
+        if self.allocate_message_queue_strategy not in STRATEGIES:
+            raise ConfigError(f"allocate_message_queue_strategy is {self.allocate_message_queue_strategy!r}; "
+                              f"write one of {', '.join(STRATEGIES)}")
+
+
+def _at_least(config: object, low: int, *keys: str) -> None:
+    for key in keys:
+        if getattr(config, key) < low:
+            raise ConfigError(f"{key} is {getattr(config, key)}; it must be {low} or more")
+
+
+def _at_most(config: object, high: int, *keys: str) -> None:
+    for key in keys:
+        if getattr(config, key) > high:
+            raise ConfigError(f"{key} is {getattr(config, key)}; it must be {high} or less")
+
+
+def _between(config: object, low: int, high: int, *keys: str) -> None:
+    _at_least(config, low, *keys)
+    _at_most(config, high, *keys)

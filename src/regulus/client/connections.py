@@ -1,0 +1,106 @@
+"""One connection to each server, opened when first needed and again after it was lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from regulus.client.config import ClientConfig
+from regulus.errors import ClientClosed, ConnectFailed
+from regulus.transport.connection import Connection, OnRequests
+from regulus.transport.connector import connect, split_address
+from regulus.wire.codes import ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+
+class Connections:
+    """Answers are returned whatever their code; only what keeps an answer from coming is raised."""
+
+    def __init__(self, config: ClientConfig, on_requests: OnRequests, sign: Callable[[RemotingCommand], None] | None) -> None:
+        self._connect_timeout_ms = config.connect_timeout
+        self._on_requests = on_requests
+        self._sign = sign
+        self._open: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._is_closed = False
+
+    async def get(self, address: str) -> Connection:
+        """An open connection. Raises ConnectFailed, ClientClosed."""
+        connection = self._open.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        if self._is_closed:
+            raise ClientClosed("the client has been shut down")
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._connect(address), name=f"connect {address}")
+            self._opening[address] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return await asyncio.shield(opening)
+
+    async def request(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """The answer of the server at `address`. Raises ConnectFailed, ConnectionLost, RequestTimeout, ClientClosed.
+
+        A server that is going away is asked once more over a new connection.
+        """
+        if self._sign is not None:
+            self._sign(command)
+        connection = self._open.get(address)
+        if connection is None or not connection.is_open:
+            connection = await self._get_within(address, timeout_ms)
+        answer = await connection.request(command, timeout_ms)
+        if answer.code == ResponseCode.GO_AWAY:
+            self._drop(address, connection)
+            connection = await self._get_within(address, timeout_ms)
+            answer = await connection.request(command, timeout_ms)
+        return answer
+
+    async def send_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        """Write a request that is not answered. Raises ConnectFailed, ClientClosed."""
+        if self._sign is not None:
+            self._sign(command)
+        connection = self._open.get(address)
+        if connection is None or not connection.is_open:
+            connection = await self._get_within(address, timeout_ms)
+        connection.send(command)
+
+    def open_addresses(self) -> list[str]:
+        return [address for address, connection in self._open.items() if connection.is_open]
+
+    async def close(self) -> None:
+        """Close all connections after what was written has left."""
+        self._is_closed = True
+        for opening in list(self._opening.values()):
+            opening.cancel()
+        connections = list(self._open.values())
+        self._open.clear()
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([asyncio.ensure_future(connection.wait_closed()) for connection in connections], timeout=1.0)
+
+    async def _get_within(self, address: str, timeout_ms: int) -> Connection:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.get(address)
+        except TimeoutError:
+            raise ConnectFailed(f"no connection to {address} within {timeout_ms} ms") from None
+
+    async def _connect(self, address: str) -> Connection:
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise ConnectFailed(str(error)) from error
+        connection = await connect(host, port, self._on_requests, timeout_ms=self._connect_timeout_ms)
+        if self._is_closed:
+            connection.close()
+            raise ClientClosed("the client has been shut down")
+        _log.info("connected to %s", address)
+        self._open[address] = connection
+        return connection
+
+    def _drop(self, address: str, connection: Connection) -> None:
+        if self._open.get(address) is connection:
+            del self._open[address]
+        connection.close()

@@ -1,0 +1,141 @@
+"""Batches: what may travel together, how large lists are cut, and how waiting sends are gathered.
+
+Source: MessageBatch.generateFromList, ProduceAccumulator.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from regulus.errors import MessageIllegal
+from regulus.model import message_properties as names
+from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import is_retry_topic
+
+_TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_RECORD_OVERHEAD = 22
+"""Bytes of one message in a batch body beside its body and properties."""
+
+
+def batch_fault(messages: Sequence[Message]) -> str | None:
+    """Why these messages cannot be one batch; None when they can."""
+    if not messages:
+        return "a batch needs at least one message"
+    first = messages[0]
+    for message in messages:
+        if message.topic != first.topic:
+            return f"a batch has one topic, not {first.topic!r} and {message.topic!r}"
+        if waits(message) != waits(first):
+            return "the messages of a batch must all wait for the store, or none of them"
+        fault = _alone_fault(message)
+        if fault:
+            return fault
+    return None
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raises MessageIllegal when these messages cannot be one batch."""
+    fault = batch_fault(messages)
+    if fault:
+        raise MessageIllegal(fault)
+
+
+def split(messages: Sequence[Message], size_max: int) -> Iterator[list[Message]]:
+    """Cut a list into batches whose bodies and properties together stay at or below `size_max` bytes.
+
+    A message that is larger by itself makes a batch of its own: the broker decides about it.
+    """
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        message_size = encoded_size(message)
+        if batch and size + message_size > size_max:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += message_size
+    if batch:
+        yield batch
+
+
+def encoded_size(message: Message) -> int:
+    """Bytes that the message takes in a batch body."""
+    return _RECORD_OVERHEAD + len(message.body) + len(names.format(message.properties).encode())
+
+
+def waits(message: Message) -> bool:
+    """False when the message asks the broker not to wait for flush and replicas."""
+    return message.properties.get(names.WAIT_STORE_MSG_OK, "true") != "false"
+
+
+def may_gather(message: Message) -> bool:
+    """True when the message may wait for others and travel with them."""
+    return _alone_fault(message) is None
+
+
+def _alone_fault(message: Message) -> str | None:
+    properties = message.properties
+    if is_retry_topic(message.topic):
+        return f"a batch cannot go to the retry topic {message.topic!r}"
+    if names.DELAY_TIME_LEVEL in properties or any(name in properties for name in _TIMER_PROPERTIES):
+        return "a message with a delay cannot be in a batch"
+    if properties.get(names.TRANSACTION_PREPARED) == "true" or names.PRODUCER_GROUP in properties:
+        return "a transactional message cannot be in a batch"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKey:
+    """Sends with the same key may be gathered."""
+
+    topic: str
+    queue: MessageQueue | None
+    waits: bool
+    tags: str
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Messages that wait to be sent together."""
+
+    messages: list[Message] = field(default_factory=list)
+    size: int = 0
+
+
+class Gatherer:
+    """Collects sends until their batch is full, or its owner finds that they have waited long enough.
+
+    `held_size_max` bounds the bytes that wait; a message for which there is no room is to be sent directly.
+    """
+
+    def __init__(self, *, batch_size_max: int, held_size_max: int) -> None:
+        self._batch_size_max = batch_size_max
+        self._held_size_max = held_size_max
+        self._gatherings: dict[BatchKey, Gathering] = {}
+        self.held_size = 0
+
+    def add(self, message: Message, queue: MessageQueue | None) -> BatchKey | None:
+        """Take a message in at the end of a batch. None when it must be sent directly."""
+        size = len(message.body)
+        if not may_gather(message) or self.held_size + size > self._held_size_max:
+            return None
+        key = BatchKey(message.topic, queue, waits(message), message.properties.get(names.TAGS, ""))
+        gathering = self._gatherings.get(key)
+        if gathering is None:
+            gathering = self._gatherings[key] = Gathering()
+        gathering.messages.append(message)
+        gathering.size += size
+        self.held_size += size
+        return key
+
+    def is_full(self, key: BatchKey) -> bool:
+        gathering = self._gatherings.get(key)
+        return gathering is not None and gathering.size >= self._batch_size_max
+
+    def take(self, key: BatchKey) -> list[Message]:
+        """Close a batch. Its size counts as held no longer, whatever becomes of the send."""
+        gathering = self._gatherings.pop(key, None)
+        if gathering is None:
+            return []
+        self.held_size -= gathering.size
+        return gathering.messages

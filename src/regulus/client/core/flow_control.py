@@ -1,0 +1,34 @@
+"""When a queue holds so much that it must not pull on. Source: DefaultMQPushConsumerImpl.pullMessage."""
+
+from dataclasses import dataclass
+
+from regulus.client.core.process_queue import ProcessQueue
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLimits:
+    """A queue pauses when it is above a limit, not at it. The size is compared in whole MiB, as RocketMQ does."""
+
+    count_max: int = 1000
+    size_max_mib: int = 100
+    span_max: int = 2000
+
+    def exceeded(self, queue: ProcessQueue) -> str | None:
+        """Which limit the queue is above, None when it may pull."""
+        if queue.count > self.count_max:
+            return "count"
+        if queue.size // MIB > self.size_max_mib:
+            return "size"
+        if queue.span() > self.span_max:
+            return "span"
+        return None
+
+    def shared_by(self, queue_count: int, *, topic_count_max: int, topic_size_max_mib: int) -> "FlowLimits":
+        """The limits of one queue when the topic has limits of its own (-1: it has none)."""
+        owned = max(1, queue_count)
+        return FlowLimits(
+            count_max=self.count_max if topic_count_max < 0 else max(1, topic_count_max // owned),
+            size_max_mib=self.size_max_mib if topic_size_max_mib < 0 else max(1, topic_size_max_mib // owned),
+            span_max=self.span_max)

@@ -1,0 +1,97 @@
+"""The messages of one queue between pull and commit.
+
+A pull `put`s messages in order of their queue offsets; workers finish them in any order and `remove` them. What may be
+committed is always the smallest offset that is not finished, so that no message is lost when the client dies.
+
+    put 5 6 7 8      commit_offset 5
+    remove 6, 8                    5    5 is still being worked on
+    remove 5                       7
+    remove 7                       9    nothing is left: the offset behind the last one put
+
+Source: ProcessQueue.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from regulus.model.message import MessageExt
+
+NOTHING_PUT = -1
+
+
+class ProcessQueue:
+    """`dropped`: the queue belongs to another client now; results that still come in count for nothing."""
+
+    def __init__(self, created_ms: int = 0) -> None:
+        self.dropped = False
+        self.size = 0
+        self.max_offset = NOTHING_PUT
+        self.last_pull_ms = created_ms
+        self.last_consume_ms = created_ms
+        self._messages: dict[int, MessageExt] = {}
+        self._order: deque[int] = deque()
+
+    @property
+    def count(self) -> int:
+        return len(self._messages)
+
+    def put(self, messages: Sequence[MessageExt]) -> list[MessageExt]:
+        """Cache messages; returns those that were not cached yet, in order."""
+        cached = self._messages
+        fresh = []
+        for message in messages:
+            offset = message.queue_offset
+            if offset in cached:
+                continue
+            cached[offset] = message
+            self.size += len(message.body)
+            if offset > self.max_offset:
+                self.max_offset = offset
+                self._order.append(offset)
+            else:
+                self._insert_late(offset)
+            fresh.append(message)
+        return fresh
+
+    def remove(self, messages: Iterable[MessageExt]) -> int:
+        """Finish messages; returns the offset that may be committed, NOTHING_PUT when nothing was ever put."""
+        cached = self._messages
+        for message in messages:
+            gone = cached.pop(message.queue_offset, None)
+            if gone is not None:
+                self.size -= len(gone.body)
+        return self.commit_offset()
+
+    def commit_offset(self) -> int:
+        """The smallest unfinished offset, or the one behind the last put; NOTHING_PUT when nothing was ever put."""
+        order = self._order
+        cached = self._messages
+        while order and order[0] not in cached:
+            order.popleft()
+        if order:
+            return order[0]
+        return self.max_offset + 1 if self.max_offset != NOTHING_PUT else NOTHING_PUT
+
+    def holds(self, message: MessageExt) -> bool:
+        return message.queue_offset in self._messages
+
+    def span(self) -> int:
+        """Distance between the first unfinished and the last offset put; 0 when nothing is cached."""
+        return self.max_offset - self.commit_offset() if self._messages else 0
+
+    def offset_range(self) -> tuple[int, int]:
+        """The smallest and largest cached offset; 0, 0 when nothing is cached."""
+        return (min(self._messages), max(self._messages)) if self._messages else (0, 0)
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._order.clear()
+        self.size = 0
+
+    def _insert_late(self, offset: int) -> None:
+        """Pulls come in order, so this happens only when a queue is read again from an earlier offset."""
+        order = list(self._order)
+        if offset not in self._order:
+            insort(order, offset)
+        self._order = deque(order)

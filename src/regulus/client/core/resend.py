@@ -1,0 +1,88 @@
+"""What to do after one attempt of a send: how long the next may take, where it goes, when it starts, or why not.
+
+All attempts of a call share one time budget. RocketMQ gives the whole rest of it to each attempt, so that one broker
+that does not answer eats the budget and no retry happens. We divide what is left by the attempts that are left, unless
+`attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way.
+
+Only throttling (SYSTEM_BUSY) makes a broker rest: first 1 s from the start of the attempt, then 1.6 times as long each
+time, at most 120 s, give or take a fifth. Every other failure that may be retried is retried at once.
+
+Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
+"""
+
+from dataclasses import dataclass, field
+
+from regulus.wire.codes import ResponseCode
+
+RETRY_CODES: frozenset[int] = frozenset({
+    ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR,
+    ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION, ResponseCode.NO_BUYER_ID,
+    ResponseCode.NOT_IN_CURRENT_UNIT, ResponseCode.GO_AWAY})
+"""Answers after which RocketMQ 5.3.1 and later try another broker."""
+
+RETRY_CODES_4_9: frozenset[int] = RETRY_CODES - {ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY}
+
+BACK_OFF_FIRST_MS = 1000
+BACK_OFF_MULTIPLIER = 1.6
+BACK_OFF_JITTER = 0.2
+BACK_OFF_MAX_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBudget:
+    """`budget_ms` for the whole call, `attempts` at most."""
+
+    budget_ms: int
+    attempts: int
+    attempt_timeout_max_ms: int = -1
+    java_budget: bool = False
+
+    def attempt_timeout_ms(self, attempt: int, elapsed_ms: int) -> int:
+        """What attempt number `attempt` (from 1) may take; 0 or less when the budget is used up."""
+        left = self.budget_ms - elapsed_ms
+        attempts_left = self.attempts - attempt + 1
+        if attempts_left <= 1 or left <= 0:
+            return left
+        if self.attempt_timeout_max_ms >= 0:
+            return min(left, self.attempt_timeout_max_ms)
+        return left if self.java_budget else max(1, left // attempts_left)
+
+
+@dataclass(slots=True)
+class _Rest:
+    step_ms: float = BACK_OFF_FIRST_MS
+    until_ms: float = 0.0
+    jittered: bool = field(default=False)
+
+
+class BackOff:
+    """Which brokers rest after throttling, and until when."""
+
+    def __init__(self) -> None:
+        self._rests: dict[str, _Rest] = {}
+
+    def throttled(self, broker_name: str, started_ms: int, jitter: float) -> None:
+        """A broker answered SYSTEM_BUSY to an attempt that began at `started_ms`. `jitter` is in -1 .. 1.
+
+        Several sends may be under way to the broker: only an attempt begun after the last rest makes it rest longer.
+        """
+        rest = self._rests.get(broker_name)
+        if rest is None:
+            self._rests[broker_name] = _Rest(until_ms=started_ms + BACK_OFF_FIRST_MS)
+        elif started_ms >= rest.until_ms:
+            rest.step_ms = min(rest.step_ms * BACK_OFF_MULTIPLIER, BACK_OFF_MAX_MS)
+            rest.until_ms = started_ms + rest.step_ms * (1 + BACK_OFF_JITTER * jitter)
+
+    def succeeded(self, broker_name: str) -> None:
+        self._rests.pop(broker_name, None)
+
+    def wait_ms(self, broker_name: str, now_ms: int) -> int:
+        """How long the broker still rests; 0 when it may be asked now."""
+        rest = self._rests.get(broker_name)
+        return 0 if rest is None else max(0, round(rest.until_ms - now_ms))
+
+    def resting(self, now_ms: int) -> frozenset[str]:
+        """The brokers that rest now."""
+        if not self._rests:
+            return frozenset()
+        return frozenset(name for name, rest in self._rests.items() if rest.until_ms > now_ms)

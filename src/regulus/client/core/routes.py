@@ -1,0 +1,81 @@
+"""What a topic's route means to producers and consumers.
+
+Source: MQClientInstance.topicRouteData2TopicPublishInfo, MQClientInstance.topicRouteData2TopicSubscribeInfo.
+"""
+
+from dataclasses import dataclass, replace
+
+from regulus.client.core.rebalance import java_string_order
+from regulus.model import permission
+from regulus.model.message_queue import MessageQueue
+from regulus.wire.bodies import TopicRouteData
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A topic's route in the form that clients ask: who takes sends, what can be read, where brokers are."""
+
+    topic: str
+    publish_queues: tuple[MessageQueue, ...]
+    subscribe_queues: tuple[MessageQueue, ...]
+    brokers: dict[str, dict[int, str]]
+    """Broker name -> broker id -> address."""
+    ordered: bool = False
+
+    def master(self, broker_name: str) -> str | None:
+        return self.brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def any_address(self, broker_name: str) -> str | None:
+        """The master's address, or that of the replica with the lowest id."""
+        addresses = self.brokers.get(broker_name)
+        return addresses[min(addresses)] if addresses else None
+
+    def masters(self) -> list[str]:
+        """Addresses of all masters, by broker name."""
+        return [addresses[MASTER_ID] for _, addresses in sorted(self.brokers.items()) if MASTER_ID in addresses]
+
+    def readable_addresses(self) -> list[str]:
+        """One address of each broker set that can answer reads, by broker name."""
+        return [addresses[min(addresses)] for _, addresses in sorted(self.brokers.items()) if addresses]
+
+
+def route_of(topic: str, data: TopicRouteData) -> Route:
+    brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
+    return Route(topic, publish_queues=_publish_queues(topic, data, brokers),
+                 subscribe_queues=_subscribe_queues(topic, data), brokers=brokers, ordered=bool(data.order_topic_conf))
+
+
+def default_topic_route(topic: str, data: TopicRouteData, default_topic_queue_nums: int) -> Route:
+    """The route by which the first message of an unknown topic goes: that of TBW102, with as many queues as the broker
+    will give the new topic."""
+    queues = [replace(row, write_queue_nums=min(default_topic_queue_nums, row.read_queue_nums),
+                      read_queue_nums=min(default_topic_queue_nums, row.read_queue_nums)) for row in data.queue_datas]
+    return route_of(topic, replace(data, queue_datas=queues))
+
+
+def _publish_queues(topic: str, data: TopicRouteData, brokers: dict[str, dict[int, str]]) -> tuple[MessageQueue, ...]:
+    if data.order_topic_conf:
+        return tuple(MessageQueue(topic, broker_name, queue_id)
+                     for broker_name, count in _order_conf(data.order_topic_conf)
+                     for queue_id in range(count))
+    rows = sorted(data.queue_datas, key=lambda row: java_string_order(row.broker_name))
+    return tuple(MessageQueue(topic, row.broker_name, queue_id) for row in rows
+                 if permission.is_writable(row.perm) and MASTER_ID in brokers.get(row.broker_name, {})
+                 for queue_id in range(row.write_queue_nums))
+
+
+def _subscribe_queues(topic: str, data: TopicRouteData) -> tuple[MessageQueue, ...]:
+    return tuple(MessageQueue(topic, row.broker_name, queue_id) for row in data.queue_datas
+                 if permission.is_readable(row.perm) for queue_id in range(row.read_queue_nums))
+
+
+def _order_conf(text: str) -> list[tuple[str, int]]:
+    """`broker-a:4;broker-b:4` -> pairs; a part that is none is left out, as RocketMQ does not refuse it either."""
+    pairs = []
+    for part in text.split(";"):
+        broker_name, _, count = part.rpartition(":")
+        if broker_name and count.isdigit():
+            pairs.append((broker_name, int(count)))
+    return pairs

@@ -1,0 +1,35 @@
+"""What a push consumer and its listener say to each other. Source: MessageListenerConcurrently, ConsumeConcurrentlyContext."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+
+
+class ConsumeStatus(StrEnum):
+    CONSUME_SUCCESS = "CONSUME_SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+
+
+class ConsumeContext:
+    """What a listener may read and set during one call.
+
+    `ack_index`: with CONSUME_SUCCESS, messages up to this index are done and the others count as failed.
+    `delay_level_when_next_consume`: -1 dead letter at once; 0 the broker's growing delay; above 0 this delay level.
+    """
+
+    __slots__ = ("ack_index", "delay_level_when_next_consume", "message_queue")
+
+    def __init__(self, message_queue: MessageQueue) -> None:
+        self.message_queue = message_queue
+        self.delay_level_when_next_consume = 0
+        self.ack_index = 0x7FFFFFFF
+
+
+MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus | None]
+                   | Callable[[list[MessageExt], ConsumeContext], Awaitable[ConsumeStatus | None]])
+"""Called with the messages of one queue. RECONSUME_LATER, None and any exception all mean: try again later.
+
+A coroutine function runs in the event loop; a plain function runs in a pool of `consume_thread_max` threads.
+"""

@@ -1,0 +1,188 @@
+"""Calls a listener for many batches of messages at once, with a fixed number of workers and no task per message.
+
+A coroutine function runs in workers of the event loop. A plain function runs in threads that are started when there is
+work for them; their results come back in handfuls, so that the loop is woken once for many of them.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from regulus.client.client_instance import now_ms
+from regulus.client.core.process_queue import ProcessQueue
+from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
+from regulus.client.tasks import TaskGroup
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+_YIELD_AFTER = 0.005
+"""Seconds that workers may keep the event loop when the listener never waits for anything."""
+
+
+class Work:
+    """One call of the listener. `expired`: it took too long and its messages went back already."""
+
+    __slots__ = ("context", "expired", "messages", "process_queue", "queue", "started_ms")
+
+    def __init__(self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        self.queue = queue
+        self.process_queue = process_queue
+        self.messages = messages
+        self.context = ConsumeContext(queue)
+        self.started_ms = 0
+        self.expired = False
+
+
+OnResult = Callable[[Work, ConsumeStatus | None], None]
+
+
+class ListenerWorkers:
+    """`on_result` is called in the event loop, once for each work that was begun. None: the listener failed."""
+
+    def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
+        self.running: set[Work] = set()
+        self._listener = listener
+        self._count = count
+        self._on_result = on_result
+        self._ready: deque[Work] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks = TaskGroup()
+        self._threads: list[threading.Thread] = []
+        self._handed: SimpleQueue[Work | None] = SimpleQueue()
+        self._finished: deque[tuple[Work, ConsumeStatus | None]] = deque()
+        self._is_drain_due = False
+        self._loop = asyncio.get_running_loop()
+        self.is_async = is_async_listener(listener)
+        if self.is_async:
+            for number in range(count):
+                self._tasks.spawn(self._work(), f"listener worker {number}")
+
+    def submit(self, works: list[Work]) -> None:
+        """Have the listener called for each work, in no particular order."""
+        if self.is_async:
+            self._ready.extend(works)
+            self._wake_one()
+            return
+        for work in works:
+            self._hand_over(work)
+
+    def waiting(self) -> int:
+        """Works that were submitted and not begun."""
+        return len(self._ready) if self.is_async else self._handed.qsize()
+
+    async def close(self, wait_ms: int) -> None:
+        """Begin no more; give what runs `wait_ms` to end."""
+        self._ready.clear()
+        while not self._handed.empty():
+            self._handed.get_nowait()
+        until = self._loop.time() + wait_ms / 1000
+        while self.running and self._loop.time() < until:
+            await asyncio.sleep(0.01)
+        for _ in self._threads:
+            self._handed.put(None)
+        await self._tasks.cancel()
+
+    async def call_directly(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+        """One call outside the workers: what the listener answered, and what it raised."""
+        return await self._call_async(work) if self.is_async else await asyncio.to_thread(self._call, work)
+
+    async def _call_async(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+        try:
+            return await self._listener(work.messages, work.context), None  # type: ignore[misc]
+        except Exception as error:
+            return None, error
+
+    def _call(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+        try:
+            return self._listener(work.messages, work.context), None  # type: ignore[return-value]
+        except Exception as error:
+            return None, error
+
+    # --- in the event loop -------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        ready = self._ready
+        loop = self._loop
+        yield_at = loop.time() + _YIELD_AFTER
+        while True:
+            if not ready:
+                idle = loop.create_future()
+                self._idle.append(idle)
+                await idle
+                yield_at = loop.time() + _YIELD_AFTER
+                continue
+            work = ready.popleft()
+            if work.process_queue.dropped:
+                continue
+            if ready:
+                self._wake_one()
+            work.started_ms = now_ms()
+            self.running.add(work)
+            try:
+                status, error = await self._call_async(work)
+            finally:
+                self.running.discard(work)
+            if error is not None:
+                _log_failure(work, error)
+            self._on_result(work, status)
+            if loop.time() > yield_at:
+                await asyncio.sleep(0)
+                yield_at = loop.time() + _YIELD_AFTER
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
+
+    # --- in threads --------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, work: Work) -> None:
+        self._handed.put(work)
+        busy = len(self.running) + self._handed.qsize()
+        if len(self._threads) < min(busy, self._count):
+            thread = threading.Thread(target=self._run_thread, name=f"listener-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run_thread(self) -> None:
+        while (work := self._handed.get()) is not None:
+            if work.process_queue.dropped:
+                continue
+            work.started_ms = now_ms()
+            self.running.add(work)
+            status, error = self._call(work)
+            if error is not None:
+                _log_failure(work, error)
+            self._finished.append((work, status))
+            if not self._is_drain_due:
+                self._is_drain_due = True
+                try:
+                    self._loop.call_soon_threadsafe(self._drain)
+                except RuntimeError:
+                    return  # the loop was closed while the listener ran: nobody waits for the result
+
+    def _drain(self) -> None:
+        # Cleared first: a result that is appended from now on asks for another drain.
+        self._is_drain_due = False
+        while self._finished:
+            work, status = self._finished.popleft()
+            self.running.discard(work)
+            self._on_result(work, status)
+
+
+def is_async_listener(listener: MessageListener) -> bool:
+    """True for coroutine functions and for objects whose call is one."""
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
+
+
+def _log_failure(work: Work, error: Exception) -> None:
+    _log.warning("the listener failed for %d messages of %s, from offset %d; they are tried again later",
+                 len(work.messages), work.queue, work.messages[0].queue_offset, exc_info=error)

@@ -1,0 +1,100 @@
+"""A message, or a batch, made ready to be sent: what stays the same over all attempts of a send."""
+
+from collections.abc import Sequence
+
+from regulus.client.config import CompressType, ProducerConfig
+from regulus.client.core.batching import waits
+from regulus.client.send_result import STATUS_OF_CODE, SendResult
+from regulus.client.unique_key import UniqueKeys
+from regulus.model import message_properties as names
+from regulus.model import sys_flag as flags
+from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import is_retry_topic
+from regulus.wire import compression, message_batch
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import SendMessageRequest, SendMessageResponse
+from regulus.wire.headers.send_message import MAX_RECONSUME_TIMES_ABSENT
+from regulus.wire.remoting_command import RemotingCommand
+
+_COMPRESSION_BITS = {
+    CompressType.ZLIB: flags.COMPRESSION_ZLIB,
+    CompressType.LZ4: flags.COMPRESSION_LZ4,
+    CompressType.ZSTD: flags.COMPRESSION_ZSTD,
+}
+_BATCH_WAITS_NOT = {names.WAIT_STORE_MSG_OK: "false"}
+_SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
+
+
+class Outgoing:
+    """Made by `single` or `batch`. The command is encoded anew for each attempt, with the queue chosen for it."""
+
+    __slots__ = ("_body", "_code", "_header", "message_id", "topic")
+
+    def __init__(self, code: int, header: SendMessageRequest, body: bytes, message_id: str) -> None:
+        self.topic = header.topic
+        self.message_id = message_id
+        self._code = code
+        self._header = header
+        self._body = body
+
+    @staticmethod
+    def single(message: Message, group: str, config: ProducerConfig, unique_keys: UniqueKeys, now_ms: int) -> "Outgoing":
+        """Gives the message its unique key, unless it has one from an earlier send; the body is left as it is."""
+        properties = message.properties
+        message_id = properties.get(names.UNIQUE_KEY)
+        if message_id is None:
+            message_id = properties[names.UNIQUE_KEY] = unique_keys.make(now_ms)
+        body = message.body
+        sys_flag = 0
+        if len(body) >= config.compress_msg_body_over_howmuch:
+            bits = _COMPRESSION_BITS[config.compress_type]
+            body = compression.compress(body, bits, config.compress_level)
+            sys_flag = flags.COMPRESSED | bits
+        if properties.get(names.TRANSACTION_PREPARED) == "true":
+            sys_flag |= flags.TRANSACTION_PREPARED
+        header = SendMessageRequest(group, message.topic, config.create_topic_key, config.default_topic_queue_nums, -1,
+                                    sys_flag, now_ms, message.flag, properties)
+        if is_retry_topic(message.topic):
+            _carry_retry_count(header)
+        return Outgoing(_SEND_MESSAGE_V2, header, body, message_id)
+
+    @staticmethod
+    def batch(messages: Sequence[Message], group: str, config: ProducerConfig, unique_keys: UniqueKeys,
+              now_ms: int) -> "Outgoing":
+        """Gives each message its unique key. Batches are never compressed."""
+        for message in messages:
+            if names.UNIQUE_KEY not in message.properties:
+                message.properties[names.UNIQUE_KEY] = unique_keys.make(now_ms)
+        properties = {} if waits(messages[0]) else dict(_BATCH_WAITS_NOT)
+        header = SendMessageRequest(group, messages[0].topic, config.create_topic_key, config.default_topic_queue_nums,
+                                    -1, 0, now_ms, 0, properties, batch=True)
+        return Outgoing(_SEND_BATCH_MESSAGE, header, message_batch.encode(messages),
+                        ",".join([message.properties[names.UNIQUE_KEY] for message in messages]))
+
+    def command(self, queue: MessageQueue, oneway: bool = False) -> RemotingCommand:
+        header = self._header
+        header.queue_id = queue.queue_id
+        header.broker_name = queue.broker_name
+        return RemotingCommand.request(self._code, header.ext(), self._body, oneway)
+
+    def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult | None:
+        """What the answer says; None when it is a refusal. Raises HeaderError."""
+        status = STATUS_OF_CODE.get(answer.code)
+        if status is None:
+            return None
+        stored = SendMessageResponse.decode(answer)
+        if stored.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
+        return SendResult(status, self.message_id, queue, stored.queue_offset, stored.msg_id,
+                          stored.transaction_id or "", stored.recall_handle or "")
+
+
+def _carry_retry_count(header: SendMessageRequest) -> None:
+    """The count and limit of a message that a consumer sends to its retry topic travel in the header, not beside the
+    message's own properties."""
+    properties = dict(header.properties)
+    header.reconsume_times = int(properties.pop(names.RECONSUME_TIME, "0"))
+    header.max_reconsume_times = int(properties.pop(names.MAX_RECONSUME_TIMES, str(MAX_RECONSUME_TIMES_ABSENT)))
+    header.properties = properties

@@ -1,0 +1,539 @@
+"""Consumes messages: pulls them, calls a listener, and keeps account of what is done.
+
+The life of a message here: a `QueuePuller` pulls it into its queue's `ProcessQueue`; `ListenerWorkers` call the
+listener; when it succeeds the message leaves the process queue, and the offset that may be committed moves on; when it
+fails the message goes back to the broker, which brings it again later from the group's retry topic. Offsets are stored
+every 5 s, so a message may come twice and must be harmless then.
+
+Source: DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService, RebalancePushImpl.
+"""
+
+import asyncio
+import logging
+import platform
+import time
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from regulus.client import client_instance
+from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms
+from regulus.client.config import ClientConfig, MessageModel, ProducerConfig, PushConsumerConfig
+from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.core.flow_control import MIB, FlowLimits
+from regulus.client.core.message_check import check_group, check_topic
+from regulus.client.core.offset_table import OffsetTable
+from regulus.client.core.process_queue import NOTHING_PUT, ProcessQueue
+from regulus.client.core.send_back import retry_message
+from regulus.client.group_retry_limit import set_group_retry_limit
+from regulus.client.listener import ConsumeStatus, MessageListener
+from regulus.client.listener_workers import ListenerWorkers, Work
+from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
+from regulus.client.producer import Producer
+from regulus.client.rebalancer import Rebalancer
+from regulus.client.tasks import TaskGroup
+from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConfigError, MessageIllegal, NoRoute
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_text
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import retry_topic
+from regulus.record import message_record
+from regulus.wire import bodies
+from regulus.wire.bodies import (
+    CheckClientConfigBody,
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    ProcessQueueInfo,
+    ResetOffsetBody,
+    SubscriptionData,
+)
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import (
+    ConsumeMessageDirectlyRequest,
+    ConsumerSendMsgBackRequest,
+    GetConsumerStatusFromClientRequest,
+    ResetConsumerClientOffsetRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+SEND_BACK_TIMEOUT_MS = 5000
+LOCAL_RETRY_DELAY_MS = 5000
+EXPIRED_DELAY_LEVEL = 3
+EXPIRY_SCAN_INTERVAL_MAX_MS = 30_000
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+TAG = "TAG"
+
+
+class PushConsumer:
+    """A consumer of one group.
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+            ...
+            return ConsumeStatus.CONSUME_SUCCESS
+
+        consumer = PushConsumer("127.0.0.1:9876", "my-group", listen)
+        consumer.subscribe("my-topic", "TagA || TagB")
+        async with consumer:
+            await asyncio.Event().wait()
+    """
+
+    def __init__(self, name_server: str, group: str, listener: MessageListener,
+                 config: PushConsumerConfig | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        check_group(group)
+        self.group = group
+        self.config = config or PushConsumerConfig()
+        self.is_suspended = False
+        self._name_server = name_server
+        self._listener = listener
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._statistics: dict[str, TopicStatistics] = {}
+        self._limits: dict[str, FlowLimits] = {}
+        self._base_limits = FlowLimits(
+            count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
+            span_max=self.config.consume_concurrently_max_span)
+        self._started_ms = 0
+        self._tasks = TaskGroup()
+        self._sends_back = TaskGroup()
+        self._instance: ClientInstance | None = None
+        self._workers: ListenerWorkers | None = None
+        self._offsets: OffsetStore | None = None
+        self._rebalancer: Rebalancer | None = None
+        self._inner_producer: Producer | None = None
+        self._sends_limit = False
+        self._handlers: dict[int, RequestHandler] = {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._answer_notify,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._answer_reset_offset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._answer_consumer_status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._answer_running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._answer_consume_directly,
+        }
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+        """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
+
+        With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
+        of a group must subscribe alike. Raises MessageIllegal, HeaderError.
+        """
+        check_topic(topic)
+        self._subscriptions[topic] = SubscriptionData.compile(topic, expression, now_ms(), expression_type)
+        if self._rebalancer is not None:
+            self._running().heartbeat_soon()
+            self._rebalancer.soon()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume the topic no more. Unknown topics are fine."""
+        self._subscriptions.pop(topic, None)
+        if self._rebalancer is not None:
+            self._running().heartbeat_soon()
+            self._rebalancer.soon()
+
+    async def start(self) -> None:
+        """Join the group; consuming begins. Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression."""
+        if self._instance is not None:
+            return
+        if not self._subscriptions:
+            raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
+        clustering = self._is_clustering()
+        if clustering:
+            own_retry_topic = retry_topic(self.group)
+            self._subscriptions[own_retry_topic] = SubscriptionData.compile(own_retry_topic, "*", now_ms())
+        instance = client_instance.acquire(self._name_server, self.config, self, stable_instance_name=not clustering)
+        self._instance = instance
+        self._started_ms = now_ms()
+        self._offsets = BrokerOffsets(instance, self.group) if clustering else LocalOffsets(
+            Path(self.config.offset_store_path or Path.home() / ".rocketmq_offsets"), instance.client_id, self.group)
+        self._workers = ListenerWorkers(self._listener, self.config.consume_thread_max, self._on_result)
+        self._rebalancer = Rebalancer(self, instance, self._offsets, self._started_ms)
+        try:
+            await self._fetch_routes(instance)
+            await self._check_expressions(instance)
+            self._sends_limit = not await self._share_retry_limit(instance)
+        except BaseException:
+            await self._leave(instance)
+            raise
+        await instance.heartbeat()
+        self._tasks.spawn(self._rebalancer.run(), f"rebalance {self.group}")
+        self._tasks.spawn(self._persist_offsets(), f"persist offsets of {self.group}")
+        self._tasks.spawn(self._watch_for_expired(), f"consume timeout of {self.group}")
+
+    async def shutdown(self) -> None:
+        """Stop pulling, let running listener calls end, store the offsets, leave the group."""
+        instance = self._instance
+        if instance is None:
+            return
+        if self._rebalancer is not None:
+            await self._rebalancer.stop_pulling()
+        if self._workers is not None:
+            await self._workers.close(self.config.await_termination_millis_when_shutdown)
+        await self._sends_back.finish(self.config.await_termination_millis_when_shutdown)
+        if self._offsets is not None:
+            await self._offsets.persist()
+        await self._tasks.cancel()
+        await self._leave(instance)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.shutdown()
+
+    def suspend(self) -> None:
+        """Pull no more until `resume`; what is cached is still consumed."""
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        self.is_suspended = False
+        if self._rebalancer is not None:
+            self._rebalancer.soon()
+
+    @property
+    def client_id(self) -> str:
+        return self._running().client_id
+
+    def assigned_queues(self) -> list[MessageQueue]:
+        """The queues that this instance consumes now."""
+        return [] if self._rebalancer is None else sorted(self._rebalancer.assigned)
+
+    # --- what the client instance asks of its members ----------------------------------------------------------------
+
+    def consumer_data(self) -> ConsumerData | None:
+        return ConsumerData(group_name=self.group, message_model=self.config.message_model,
+                            consume_from_where=self.config.consume_from_where,
+                            subscription_data_set=list(self._subscriptions.values()))
+
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions
+
+    def routes_changed(self) -> None:
+        if self._rebalancer is not None:
+            self._rebalancer.soon()
+
+    def request_handlers(self) -> dict[int, RequestHandler]:
+        return self._handlers
+
+    # --- what the rebalancer and the pullers ask ---------------------------------------------------------------------
+
+    def subscription(self, topic: str) -> SubscriptionData:
+        return self._subscriptions.get(topic) or SubscriptionData.compile(topic, "*")
+
+    def touch_subscription(self, topic: str) -> None:
+        """Give the subscription a new version, after the queues of its topic changed."""
+        known = self._subscriptions.get(topic)
+        if known is not None:
+            self._subscriptions[topic] = SubscriptionData.compile(topic, known.sub_string, now_ms(), known.expression_type)
+
+    def statistics(self, topic: str) -> TopicStatistics:
+        known = self._statistics.get(topic)
+        if known is None:
+            known = self._statistics[topic] = TopicStatistics()
+        return known
+
+    def limits(self, topic: str) -> FlowLimits:
+        return self._limits.get(topic, self._base_limits)
+
+    def set_queue_count(self, topic: str, count: int) -> None:
+        """The limits of a topic are shared by its owned queues."""
+        self._limits[topic] = self._base_limits.shared_by(
+            count, topic_count_max=self.config.pull_threshold_for_topic,
+            topic_size_max_mib=self.config.pull_threshold_size_for_topic)
+
+    def commit_offset_for_pull(self, queue: MessageQueue) -> int:
+        return self._table().get(queue) or 0 if self._is_clustering() else 0
+
+    def received(self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        fresh = process_queue.put(messages)
+        size = self.config.consume_message_batch_max_size
+        assert self._workers is not None
+        self._workers.submit([Work(queue, process_queue, fresh[start:start + size])
+                              for start in range(0, len(fresh), size)])
+
+    def nothing_left(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        """A pull found nothing to consume before `next_offset`."""
+        if process_queue.count == 0:
+            self._table().advance(queue, next_offset)
+
+    async def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        """The broker says that the queue goes on elsewhere: drop it, store that offset, take the queue anew."""
+        process_queue.dropped = True
+        self._table().set(queue, offset)
+        assert self._offsets is not None
+        assert self._rebalancer is not None
+        await self._offsets.persist((queue,))
+        self._rebalancer.forget(queue, process_queue)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _on_result(self, work: Work, status: ConsumeStatus | None) -> None:
+        """A listener call ended. Results of a queue that was lost, or of a call that expired, count for nothing."""
+        if work.process_queue.dropped or work.expired:
+            return
+        messages = work.messages
+        failed: Sequence[MessageExt] = ()
+        if status is not ConsumeStatus.CONSUME_SUCCESS:
+            failed = messages
+        elif work.context.ack_index < len(messages) - 1:
+            failed = messages[max(0, work.context.ack_index + 1):]
+        self.statistics(work.queue.topic).consumed(len(messages) - len(failed), len(failed), now_ms() - work.started_ms)
+        if failed and self._is_clustering():
+            self._sends_back.spawn(self._send_back_all(work, failed), f"send back to {work.queue.broker_name}")
+            return
+        if failed:
+            _log.warning("%d messages of %s failed and are dropped: broadcasting has no retry", len(failed), work.queue)
+        self._finish(work.queue, work.process_queue, messages)
+
+    def _finish(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Iterable[MessageExt]) -> None:
+        commit = process_queue.remove(messages)
+        process_queue.last_consume_ms = now_ms()
+        if commit != NOTHING_PUT and not process_queue.dropped:
+            self._table().advance(queue, commit)
+        if self._rebalancer is not None:
+            self._rebalancer.has_room(queue)
+
+    async def _send_back_all(self, work: Work, failed: Sequence[MessageExt]) -> None:
+        """Send failed messages back; those that no broker takes are tried again here, and hold the offset back."""
+        level = work.context.delay_level_when_next_consume
+        kept = [message for message in failed
+                if work.process_queue.holds(message) and not await self._send_back(message, work.queue, level)]
+        if work.process_queue.dropped:
+            return
+        still = {message.queue_offset for message in kept}
+        self._finish(work.queue, work.process_queue,
+                     [message for message in work.messages if message.queue_offset not in still])
+        if kept:
+            self._tasks.spawn(self._retry_here(work, kept), f"local retry of {work.queue}")
+
+    async def _retry_here(self, work: Work, messages: Sequence[MessageExt]) -> None:
+        await asyncio.sleep(LOCAL_RETRY_DELAY_MS / 1000)
+        for message in messages:
+            message.reconsume_times += 1
+        if not work.process_queue.dropped and self._workers is not None:
+            self._workers.submit([Work(work.queue, work.process_queue, [message]) for message in messages])
+
+    async def _send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+        """True when a broker has the message again."""
+        header = ConsumerSendMsgBackRequest(
+            offset=message.physical_offset, group=self.group, delay_level=delay_level, origin_topic=message.topic,
+            origin_msg_id=message.message_id or None, unit_mode=False, broker_name=queue.broker_name,
+            max_reconsume_times=self.config.max_reconsume_times if self._sends_limit else None)
+        try:
+            route = await self._running().route(queue.topic)
+            address = route.master(queue.broker_name) or host_text(message.store_host)
+            await self._running().request(
+                address, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), SEND_BACK_TIMEOUT_MS)
+            return True
+        except ClientError as error:
+            _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
+                         message.message_id, queue, error)
+        try:
+            producer = await self._retry_producer()
+            await producer.send(retry_message(message, self.group, delay_level, self._fallback_limit()))
+            return True
+        except (ClientError, MessageIllegal) as error:
+            _log.warning("message %s of %s not sent to the retry topic either, trying again here in %d ms: %s",
+                         message.message_id, queue, LOCAL_RETRY_DELAY_MS, error)
+            return False
+
+    def _fallback_limit(self) -> int:
+        return self.config.max_reconsume_times if self._sends_limit else -1
+
+    async def _retry_producer(self) -> Producer:
+        if self._inner_producer is None:
+            shared = {key: getattr(self.config, key) for key in ClientConfig.__dataclass_fields__}
+            producer = Producer(self._name_server, INNER_PRODUCER_GROUP, ProducerConfig(**shared))
+            self._inner_producer = producer
+            await producer.start()
+        return self._inner_producer
+
+    # --- background --------------------------------------------------------------------------------------------------
+
+    async def _persist_offsets(self) -> None:
+        assert self._offsets is not None
+        while True:
+            await asyncio.sleep(self.config.persist_consumer_offset_interval / 1000)
+            await self._offsets.persist()
+            for statistics in self._statistics.values():
+                statistics.sample(now_ms())
+
+    async def _watch_for_expired(self) -> None:
+        """Send back what a listener has held for too long, whatever its place in the queue."""
+        limit = self.config.consume_timeout
+        assert self._workers is not None
+        while True:
+            await asyncio.sleep(min(limit / 4, EXPIRY_SCAN_INTERVAL_MAX_MS) / 1000)
+            now = now_ms()
+            for work in list(self._workers.running):
+                if not work.expired and now - work.started_ms > limit and self._is_clustering():
+                    await self._expire(work)
+
+    async def _expire(self, work: Work) -> None:
+        messages = [message for message in work.messages if work.process_queue.holds(message)]
+        _log.warning("the listener has held %d messages of %s for more than %d ms; they are sent back", len(messages),
+                     work.queue, self.config.consume_timeout)
+        gone = [message for message in messages if await self._send_back(message, work.queue, EXPIRED_DELAY_LEVEL)]
+        if len(gone) == len(messages):
+            work.expired = True
+        if not work.process_queue.dropped:
+            self._finish(work.queue, work.process_queue, gone)
+
+    # --- requests of brokers -----------------------------------------------------------------------------------------
+
+    async def _answer_notify(self, command: RemotingCommand) -> RemotingCommand | None:
+        if self._rebalancer is not None:
+            self._rebalancer.soon()
+        return None
+
+    async def _answer_reset_offset(self, command: RemotingCommand) -> RemotingCommand | None:
+        header = ResetConsumerClientOffsetRequest.decode(command)
+        offsets = ResetOffsetBody.decode(command.body).offset_table
+        await self.reset_offsets({queue: offset for queue, offset in offsets.items() if queue.topic == header.topic})
+        return None
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on at these offsets, whatever has been consumed; what is cached of the queues is dropped."""
+        assert self._offsets is not None
+        assert self._rebalancer is not None
+        for queue in offsets:
+            self._rebalancer.drop(queue)
+        for queue, offset in offsets.items():
+            self._table().set(queue, offset)
+        await self._offsets.persist(offsets)
+        for queue in offsets:
+            self._rebalancer.forget(queue, None)
+
+    async def _answer_consumer_status(self, command: RemotingCommand) -> RemotingCommand | None:
+        header = GetConsumerStatusFromClientRequest.decode(command)
+        table = {queue: offset for queue, offset in self._table().all().items() if queue.topic == header.topic}
+        return command.response(ResponseCode.SUCCESS, body=GetConsumerStatusBody(message_queue_table=table).encode())
+
+    async def _answer_running_info(self, command: RemotingCommand) -> RemotingCommand | None:
+        return command.response(ResponseCode.SUCCESS, body=self.running_info().encode())
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What `consumerStatus` shows of this consumer."""
+        now = now_ms()
+        queues = {} if self._rebalancer is None else self._rebalancer.assigned
+        properties = {
+            "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
+            "PROP_CONSUMEORDERLY": "false",
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_NAMESERVER_ADDR": ";".join(self._running().name_servers.addresses),
+            "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_thread_max),
+        }
+        return ConsumerRunningInfo(
+            properties=properties, subscription_set=list(self._subscriptions.values()),
+            mq_table={queue: self._queue_info(queue, each.process_queue) for queue, each in queues.items()},
+            status_table={topic: _consume_status(statistics, now) for topic, statistics in self._statistics.items()})
+
+    def _queue_info(self, queue: MessageQueue, process_queue: ProcessQueue) -> ProcessQueueInfo:
+        low, high = process_queue.offset_range()
+        return ProcessQueueInfo(
+            commit_offset=self._table().get(queue) or 0, cached_msg_count=process_queue.count,
+            cached_msg_min_offset=low, cached_msg_max_offset=high, cached_msg_size_in_mib=process_queue.size // MIB,
+            droped=process_queue.dropped, last_pull_timestamp=process_queue.last_pull_ms,
+            last_consume_timestamp=process_queue.last_consume_ms)
+
+    async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
+        header = ConsumeMessageDirectlyRequest.decode(command)
+        message = message_record.decode(command.body)
+        queue = MessageQueue(message.topic, header.broker_name or "", message.queue_id)
+        result = await self.consume_directly(message, queue)
+        return command.response(ResponseCode.SUCCESS, body=result.encode())
+
+    async def consume_directly(self, message: MessageExt, queue: MessageQueue) -> ConsumeMessageDirectlyResult:
+        """Call the listener once with this message; offsets and retries are not touched."""
+        assert self._workers is not None
+        work = Work(queue, ProcessQueue(), [message])
+        begun = time.monotonic()
+        status, error = await self._workers.call_directly(work)
+        outcome = _DIRECT_RESULTS.get(status, "CR_RETURN_NULL") if error is None else "CR_THROW_EXCEPTION"
+        remark = None if error is None else f"{type(error).__name__}: {error}"
+        return ConsumeMessageDirectlyResult(consume_result=outcome, remark=remark,
+                                            spent_time_mills=int((time.monotonic() - begun) * 1000))
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _is_clustering(self) -> bool:
+        return self.config.message_model is MessageModel.CLUSTERING
+
+    def _table(self) -> OffsetTable:
+        if self._offsets is None:
+            raise ClientClosed(f"consumer {self.group} is not running; use `async with` or call start() first")
+        return self._offsets.table
+
+    def _running(self) -> ClientInstance:
+        if self._instance is None:
+            raise ClientClosed(f"consumer {self.group} is not running; use `async with` or call start() first")
+        return self._instance
+
+    async def _leave(self, instance: ClientInstance) -> None:
+        producer, self._inner_producer = self._inner_producer, None
+        if producer is not None:
+            await producer.shutdown()
+        self._instance = None
+        self._rebalancer = None
+        await client_instance.release(instance, self)
+
+    async def _fetch_routes(self, instance: ClientInstance) -> None:
+        """Brokers are found by the routes. Unknown topics are fine: they may be created later."""
+        for topic in list(self._subscriptions):
+            try:
+                await instance.fetch_route(topic)
+            except ClientError as error:
+                if error.code not in _MAY_COME_LATER:
+                    raise
+                _log.info("topic %s has no route yet", topic)
+
+    async def _check_expressions(self, instance: ClientInstance) -> None:
+        for topic, subscription in self._subscriptions.items():
+            route = instance.known_route(topic)
+            if subscription.expression_type == TAG or route is None:
+                continue
+            body = CheckClientConfigBody(client_id=instance.client_id, group=self.group, subscription_data=subscription)
+            for address in route.readable_addresses()[:1]:
+                await instance.request(address, RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG,
+                                                                        body=body.encode()))
+
+    async def _share_retry_limit(self, instance: ClientInstance) -> bool:
+        """True when brokers know the group's limit by themselves, and requests need not carry it."""
+        limit = self.config.max_reconsume_times
+        if limit < 0 or not self._is_clustering():
+            return True
+        if not self.config.share_max_reconsume_times:
+            return False
+        try:
+            await set_group_retry_limit(instance, self.group, limit, self._masters(instance))
+        except BrokerRefused as error:
+            _log.warning("the retry limit of group %s could not be set, so each request carries it: %s", self.group, error)
+            return False
+        return True
+
+    def _masters(self, instance: ClientInstance) -> Collection[str]:
+        routes = [route for topic in self._subscriptions if (route := instance.known_route(topic)) is not None]
+        return sorted({address for route in routes for address in route.masters()})
+
+
+_MAY_COME_LATER = (NoRoute.code, ResponseCode.TOPIC_NOT_EXIST)
+
+_DIRECT_RESULTS = {
+    ConsumeStatus.CONSUME_SUCCESS: "CR_SUCCESS",
+    ConsumeStatus.RECONSUME_LATER: "CR_LATER",
+    None: "CR_RETURN_NULL",
+}
+
+
+def _consume_status(statistics: TopicStatistics, now: int) -> bodies.ConsumeStatus:
+    rates = statistics.rates(now)
+    return bodies.ConsumeStatus(
+        pull_rt=rates.pull_rt, pull_tps=rates.pull_tps, consume_rt=rates.consume_rt, consume_ok_tps=rates.consume_ok_tps,
+        consume_failed_tps=rates.consume_failed_tps, consume_failed_msgs=rates.failed)
