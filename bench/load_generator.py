@@ -277,7 +277,7 @@ def run(load: Load) -> dict[str, float | int | str]:
         "latency_p50_ms": round(percentile(tally.latencies, 0.5), 3),
         "latency_p99_ms": round(percentile(tally.latencies, 0.99), 3),
         "latency_max_ms": round(percentile(tally.latencies, 1.0), 3),
-        "server_cpu_seconds_per_million": round(server_cpu / tally.answers * 1e6, 2) if load.server_pid else "not asked",
+        "server_cpu_seconds_per_million": round(server_cpu / tally.answers * 1e6, 2) if load.server_pid else "no pid",
         "generator_cpu_seconds_per_million": round(own_cpu / tally.answers * 1e6, 2),
     }
 

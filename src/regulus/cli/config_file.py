@@ -22,7 +22,7 @@ _TOML_SUFFIXES = frozenset({".toml"})
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfigs:
-    """`configs` in the order in which their defaults were given; `ignored`: keys of RocketMQ that change nothing here."""
+    """`configs` in the order of their defaults; `ignored`: RocketMQ's keys that change nothing here."""
 
     configs: tuple[Any, ...]
     ignored: tuple[str, ...]

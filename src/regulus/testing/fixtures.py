@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def regulus_server(tmp_path: Path) -> "Iterator[ServerThread]":
-    """Broker and name server on free ports, on an event loop in a thread of this process; the store is in `tmp_path`."""
+    """Broker and name server on free ports, on an event loop in a thread of ours; the store is in `tmp_path`."""
     from regulus.testing.running_server import ServerThread
 
     with ServerThread(tmp_path / "store") as server:

@@ -9,6 +9,7 @@ from regulus.errors import ConfigError
 class TransportConfig:
     """Sizes are bytes, times are ms."""
 
+    bind_address: str = "0.0.0.0"
     connections_max: int = 10_000           # of one listener; the next one is closed at once
     idle_time_max_ms: int = 120_000         # neither read nor written: closed; 0 keeps idle connections
     accept_backlog: int = 1024

@@ -36,7 +36,8 @@ class Listener:
         self.host, self.port = self._bound.getsockname()[:2]
 
     async def accept(self) -> None:
-        """Accept connections from now on."""
+        """Accept connections at the bound address from now on."""
+        assert self._bound is not None
         self._server = await self._loop.create_server(self._make_connection, sock=self._bound,
                                                       backlog=self._config.accept_backlog)
         self._bound = None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -22,12 +22,14 @@ class Server:
 
     def __init__(self) -> None:
         self.batches: list[int] = []
+        self.asked = asyncio.Event()
         self.opened: list[Connection] = []
         self.closed: asyncio.Queue[Connection] = asyncio.Queue()
         self.tasks: list[asyncio.Task[None]] = []
 
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
         self.batches.append(len(requests))
+        self.asked.set()
         for request in requests:
             if request.code == ECHO:
                 connection.send(request.response(0, body=request.body, ext=dict(request.ext)))
@@ -181,7 +183,7 @@ async def test_a_peer_that_does_not_read_is_not_read(server: Server) -> None:
     listener = await start(server, write_buffer_high=65536, write_buffer_low=1024)
     reader, writer = await asyncio.open_connection(HOST, listener.port, limit=1 << 16)
     writer.write(RemotingCommand.request(LARGE).encode())
-    await asyncio.wait_for(_until(lambda: server.batches), 5)
+    await asyncio.wait_for(server.asked.wait(), 5)
     for _ in range(9):
         writer.write(RemotingCommand.request(LARGE).encode())
         await writer.drain()
@@ -203,8 +205,3 @@ async def test_a_peer_that_lets_too_much_pile_up_is_cut_off(server: Server, capl
     assert "unread" in caplog.text
     writer.close()
     await listener.close()
-
-
-async def _until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0)

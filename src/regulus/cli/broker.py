@@ -1,0 +1,43 @@
+"""`regulus broker`: a broker that registers with name servers elsewhere."""
+
+import os
+from pathlib import Path
+
+import click
+
+from regulus.broker.config import BrokerConfig
+from regulus.cli.serve import (
+    bind_option,
+    config_option,
+    flush_option,
+    flush_values,
+    load_configs,
+    log_level_option,
+    run_server,
+    store_option,
+)
+from regulus.server.assembly import BrokerServer
+from regulus.store.config import MessageStoreConfig
+from regulus.transport.config import TransportConfig
+
+
+@click.command()
+@config_option
+@click.option("-n", "--namesrv-addr", metavar="HOST:PORT;...", help="Name servers; else namesrvAddr of the file, "
+              "else the environment's NAMESRV_ADDR.")
+@click.option("--port", type=int, help="Port to listen at; 0 takes a free one [10911].")
+@store_option
+@flush_option
+@bind_option
+@log_level_option
+def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
+           flush: str | None, bind_address: str | None, log_level: str) -> None:
+    """Run a broker until SIGTERM or Ctrl-C."""
+    loaded = load_configs(config_path, {
+        "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
+        "flushDiskType": flush_values(flush), "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
+    }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig())
+    broker_config, store_config, transport_config = loaded.configs
+    run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),
+               lambda server: f"regulus broker is ready: {transport_config.bind_address}:{server.port}, "
+                              f"store {store_config.root.resolve()}", log_level, loaded.warning)

@@ -1,0 +1,61 @@
+"""`regulus`: the table of its commands. A command's module is imported when it runs, so that `regulus up` starts fast."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from regulus import __version__
+from regulus.errors import RegulusError
+
+
+class _Entry(NamedTuple):
+    module: str
+    attribute: str
+    help: str
+
+
+_COMMANDS = {
+    "up": _Entry("regulus.cli.up", "up", "Run a broker and a name server in one process."),
+    "broker": _Entry("regulus.cli.broker", "broker", "Run a broker."),
+    "nameserver": _Entry("regulus.cli.nameserver", "nameserver", "Run a name server."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line of help; imports the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), entry.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="regulus")
+def regulus() -> None:
+    """A message system that speaks RocketMQ, and whose log is a Spark table."""
+
+
+def main(arguments: Sequence[str] | None = None, **options: Any) -> None:
+    """Run the command line; what we refuse is one line on standard error and status 1."""
+    try:
+        regulus.main(arguments, prog_name="regulus", **options)
+    except RegulusError as error:
+        sys.exit(f"regulus: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""`regulus nameserver`: a name server by itself."""
+
+from pathlib import Path
+
+import click
+
+from regulus.cli.serve import bind_option, config_option, load_configs, log_level_option, run_server
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server.assembly import NameServer
+
+
+@click.command()
+@config_option
+@click.option("--port", type=int, help="Port to listen at; 0 takes a free one [9876].")
+@click.option("--kv-config", "kv_config_path", metavar="FILE", help="Where the key-value configuration is kept "
+              "[~/namesrv/kvConfig.json].")
+@bind_option
+@log_level_option
+def nameserver(config_path: Path | None, port: int | None, kv_config_path: str | None, bind_address: str | None,
+               log_level: str) -> None:
+    """Run a name server until SIGTERM or Ctrl-C."""
+    loaded = load_configs(config_path, {
+        "listenPort": None if port is None else str(port), "kvConfigPath": kv_config_path, "bindAddress": bind_address,
+    }, NamesrvConfig(kv_config_path="~/namesrv/kvConfig.json"))
+    config = loaded.configs[0]
+    run_server(lambda: NameServer(config), lambda server: f"regulus name server is ready: "
+               f"{config.bind_address}:{server.port}", log_level, loaded.warning)

@@ -1,0 +1,75 @@
+"""What the three server commands have in common: run until a signal, and say one line when ready."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from regulus.cli.config_file import LoadedConfigs, apply, read_values
+from regulus.errors import ConfigError, RegulusError
+from regulus.server import logging_setup
+from regulus.transport import event_loop
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_log = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+config_option = click.option("-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False),
+                             help="RocketMQ .conf (key=value) or TOML file.")
+store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
+flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
+                            help="sync: a send is answered when it is on disk; async: at once [async].")
+bind_option = click.option("--bind", "bind_address", metavar="HOST", help="Address to listen at [0.0.0.0].")
+log_level_option = click.option("--log-level", default="info", show_default=True,
+                                type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
+
+
+def load_configs(config_path: Path | None, options: dict[str, str | None],
+                 *defaults: "DataclassInstance") -> LoadedConfigs:
+    """Defaults, then the file, then the options that were given (keys in RocketMQ's spelling)."""
+    values = read_values(config_path) if config_path is not None else {}
+    given = {key: text for key, text in options.items() if text is not None}
+    try:
+        return apply({**values, **given}, *defaults)
+    except ConfigError as error:
+        raise ConfigError(f"{config_path}: {error}" if config_path is not None else str(error)) from error
+
+
+def flush_values(flush: str | None) -> str | None:
+    return None if flush is None else f"{flush.upper()}_FLUSH"
+
+
+def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
+               warning: str | None) -> None:
+    """Start, print the ready line, serve until SIGTERM or SIGINT, stop. Refusals of the machine end in one line."""
+    logging_setup.set_up(log_level)
+    if warning is not None:
+        _log.warning("%s", warning)
+    event_loop.run(_serve(make_server, ready_line))
+
+
+async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], str]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = make_server()
+    try:
+        await server.start()
+    except OSError as error:
+        raise RegulusError(f"cannot start: {error.strerror or error}") from error
+    click.echo(ready_line(server))
+    await stopping.wait()
+    await server.stop()

@@ -1,0 +1,49 @@
+"""`regulus up`: broker and name server in one process."""
+
+from pathlib import Path
+
+import click
+
+from regulus.broker.config import BrokerConfig
+from regulus.cli.serve import (
+    bind_option,
+    config_option,
+    flush_option,
+    flush_values,
+    load_configs,
+    log_level_option,
+    run_server,
+    store_option,
+)
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server.assembly import Regulus
+from regulus.store.config import MessageStoreConfig
+from regulus.transport.config import TransportConfig
+
+
+@click.command()
+@config_option
+@click.option("--port", type=int, help="Port of the broker; 0 takes a free one [10911].")
+@click.option("--namesrv-port", type=int, default=9876, show_default=True, help="Port of the name server.")
+@store_option
+@flush_option
+@bind_option
+@log_level_option
+def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path: str | None, flush: str | None,
+       bind_address: str | None, log_level: str) -> None:
+    """Run a broker and a name server in one process, until SIGTERM or Ctrl-C."""
+    loaded = load_configs(config_path, {
+        "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
+        "flushDiskType": flush_values(flush), "bindAddress": bind_address,
+    }, BrokerConfig(), MessageStoreConfig(), TransportConfig())
+    broker_config, store_config, transport_config = loaded.configs
+    namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
+                                   kv_config_path=str(store_config.root / "config" / "kvConfig.json"))
+    run_server(lambda: Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config),
+               lambda server: _ready_line(server, transport_config.bind_address, store_config), log_level,
+               loaded.warning)
+
+
+def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig) -> str:
+    return (f"regulus is ready: broker {host}:{server.broker_server.port}, "
+            f"name server {host}:{server.name_server.port}, store {store_config.root.resolve()}")

@@ -1,0 +1,257 @@
+"""Puts the rooms together: store, broker, name server, loops and listeners, from configuration.
+
+The one place where the wings of the house meet. A server is started once and stopped once.
+"""
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from regulus.broker import request_table
+from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError, RegulusError, StoreDamaged
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.nameserver import handlers as name_server_table
+from regulus.nameserver.config import NamesrvConfig
+from regulus.nameserver.state import NameServerState
+from regulus.server.clock import Clock, wall_clock_ms
+from regulus.server.dispatch_loop import DispatchLoop
+from regulus.server.documents import DocumentKeeper
+from regulus.server.flush_loop import FlushLoop
+from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
+from regulus.server.request_server import RequestServer
+from regulus.server.store_care import StoreCare
+from regulus.server.tick_loop import TickLoop
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+from regulus.store.json_file import JsonFiles
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
+from regulus.transport.listener import Listener
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_TRANSPORT = TransportConfig()
+_OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
+_NAME_SERVER_TICK_MAX_MS = 1_000
+
+
+def _never_durable(end: int, connection: Connection, response: RemotingCommand) -> None:
+    raise AssertionError("a name server stores no messages")
+
+
+class NameServer:
+    """A name server on its port."""
+
+    def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
+                 clock: Clock = wall_clock_ms) -> None:
+        self._config = config
+        self._transport_config = transport_config
+        self._clock = clock
+        path = Path(config.kv_config_path).expanduser() if config.kv_config_path else None
+        self._documents = JsonFiles(path.parent) if path is not None else None
+        self._document_name = path.stem if path is not None else ""
+        self.state = NameServerState(config, clock())
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def start(self) -> None:
+        """Raises OSError when the port is taken."""
+        self._load_documents()
+        self._requests = RequestServer(self._handle, self._settle, _never_durable, self.state.channel_closed,
+                                       self._clock)
+        self._listener = Listener(self._requests.on_requests, self._requests.on_opened, self._requests.on_closed,
+                                  self._transport_config, asyncio.get_running_loop())
+        self._listener.bind(self._config.bind_address, self._config.listen_port)
+        await self._listener.accept()
+        self._ticks = TickLoop(self._tick, self._clock, _NAME_SERVER_TICK_MAX_MS)
+        self._ticks.start()
+
+    async def stop(self) -> None:
+        self._ticks.stop()
+        await self._listener.close()
+
+    def ask(self, request: RemotingCommand) -> RemotingCommand | None:
+        """The answer to a request of the broker in this process."""
+        now_ms = self._clock()
+        answer = name_server_table.handle(request, self._own_peer(), self.state, now_ms)
+        self._settle(now_ms)
+        return answer
+
+    def _own_peer(self) -> Peer:
+        own = host_bytes("127.0.0.1", self.port)
+        return Peer(_OWN_CHANNEL, own, own, "this process", "127.0.0.1")
+
+    def _handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
+        answer = name_server_table.handle(request, peer, self.state, now_ms)
+        return NO_REPLY if answer is None else Reply(answer)
+
+    def _tick(self, now_ms: int) -> int | None:
+        wait_ms = self.state.tick(now_ms)
+        self._settle(now_ms)
+        return wait_ms
+
+    def _settle(self, now_ms: int) -> None:
+        if self._documents is not None:
+            for text in self.state.take_changed_documents().values():
+                self._documents.save(self._document_name, text)
+        while self.state.notices:
+            notice = self.state.notices.popleft()
+            self._requests.send_to(notice.channel, notice.command)
+
+    def _load_documents(self) -> None:
+        text = self._documents.load(self._document_name) if self._documents is not None else None
+        if text is not None:
+            self.state.load_documents({"kvConfig": text})
+
+
+class BrokerServer:
+    """A broker on its port, with its store. `name_server` is the one in this process, if there is one."""
+
+    def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
+                 name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._name_server = name_server
+        self._transport_config = transport_config
+        self._clock = clock
+        self._registered_changes = -1
+        self._group_changes = -1
+        self.store = FileMessageStore(store_config)
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def start(self) -> None:
+        """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
+        self._listener = Listener(self._on_requests, self._on_opened, self._on_closed, self._transport_config,
+                                  asyncio.get_running_loop())
+        self._listener.bind(self._transport_config.bind_address, self._config.listen_port)
+        self._open_store()
+        self._make_parts()
+        self._load_documents()
+        self._start_parts()
+        await self._listener.accept()
+
+    async def stop(self) -> None:
+        """Clean: nothing is accepted any more, answers leave, everything is on disk, the store is closed."""
+        self._listener.stop_accepting()
+        await self._door.stop()
+        self._ticks.stop()
+        self._dispatch.stop()
+        self._requests.stop()
+        await self._care.stop()
+        await self._flush.stop()
+        await self._listener.close()
+        await self._keeper.stop()
+        self._worker.shutdown()
+        self.store.close()
+        _log.info("broker stopped; %s is closed", self._store_config.root)
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    def _open_store(self) -> None:
+        report = self.store.open()
+        _log.info("store %s: %s", self._store_config.root, report)
+
+    def _make_parts(self) -> None:
+        config = replace(self._config, listen_port=self._listener.port)
+        seed = int.from_bytes(os.urandom(8), "big")
+        self.broker = BrokerState(config, self.store, now_ms=self._clock(), seed=seed)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
+        self._flush = FlushLoop(self.store, self._store_config, self._worker)
+        self._care = StoreCare(self.store, self._store_config, self._clock)
+        self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
+                                      config.flush_consumer_offset_interval)
+        self._dispatch = DispatchLoop(self.store, self.broker.message_arrived, self._clock)
+        self._ticks = TickLoop(self._tick, self._clock)
+        self._requests = RequestServer(self._handle, self._settle, self._flush.answer_when_durable,
+                                       self.broker.channel_closed, self._clock)
+        self._door = self._make_door()
+
+    def _make_door(self) -> NameServerDoor:
+        if self._name_server is not None:
+            return EmbeddedLink(self.broker, self.port, self._name_server.ask)
+        addresses = [address for address in self._config.namesrv_addr.split(";") if address.strip()]
+        if not addresses:
+            _log.warning("no name server is configured (namesrvAddr): clients will find no route to this broker")
+        return NameserverLink(self.broker, self.port, addresses)
+
+    def _load_documents(self) -> None:
+        documents = {name: self.store.load_config(name) for name in self.broker.documents()}
+        try:
+            self.broker.load_documents({name: text for name, text in documents.items() if text is not None})
+        except HeaderError as error:
+            raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}") from error
+
+    def _start_parts(self) -> None:
+        self._dispatch.run(self._clock())
+        self._flush.start()
+        self._care.start()
+        self._keeper.start()
+        self._ticks.start()
+        self._door.start()
+        self._settle(self._clock())
+
+    # --- while running -----------------------------------------------------------------------------------------------
+
+    def _handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
+        return request_table.handle(request, peer, self.broker, now_ms)
+
+    def _tick(self, now_ms: int) -> int | None:
+        wait_ms = self.broker.tick(now_ms)
+        self._settle(now_ms)
+        return wait_ms
+
+    def _settle(self, now_ms: int) -> None:
+        """After each batch: save and register what changed, make visible what was appended, tell who must hear of it."""
+        broker = self.broker
+        if broker.subscription_groups.changes != self._group_changes or \
+                broker.registration_changed != self._registered_changes:
+            self._settings_changed()
+        self._dispatch.run(now_ms)
+        while broker.notices:
+            notice = broker.notices.popleft()
+            self._requests.send_to(notice.channel, notice.command)
+
+    def _settings_changed(self) -> None:
+        self._keeper.save_settings()
+        self._group_changes = self.broker.subscription_groups.changes
+        if self.broker.registration_changed != self._registered_changes:
+            self._registered_changes = self.broker.registration_changed
+            self._door.topics_changed()
+
+    def _take_changed_documents(self, with_offsets: bool) -> dict[str, str]:
+        return self.broker.take_changed_documents(with_offsets=with_offsets)
+
+
+class Regulus:
+    """Broker and name server in one process."""
+
+    def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
+                 transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms) -> None:
+        self.name_server = NameServer(namesrv_config, transport_config, clock)
+        self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
+                                          transport_config=transport_config, clock=clock)
+
+    async def start(self) -> None:
+        await self.name_server.start()
+        try:
+            await self.broker_server.start()
+        except (RegulusError, OSError):
+            await self.name_server.stop()
+            raise
+
+    async def stop(self) -> None:
+        await self.broker_server.stop()
+        await self.name_server.stop()

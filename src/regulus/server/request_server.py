@@ -1,0 +1,117 @@
+"""Frames in, outcomes carried out.
+
+All requests of one read are decided one after the other, their answers leave in one write, and then what they appended
+is made visible. Nothing here decides; nothing in the rooms below waits, sends or logs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenDurable
+from regulus.errors import ConnectionLost, RequestTimeout
+from regulus.model.peer import Peer
+from regulus.server.clock import Clock
+from regulus.transport.connection import Connection
+from regulus.wire.codes import ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+Handle = Callable[[RemotingCommand, Peer, int], Outcome]
+Settle = Callable[[int], None]
+AnswerWhenDurable = Callable[[int, Connection, RemotingCommand], None]
+
+
+class RequestServer:
+    """`handle` decides one request; `settle` follows each batch: save, register, dispatch, send notices."""
+
+    def __init__(self, handle: Handle, settle: Settle, answer_when_durable: AnswerWhenDurable,
+                 channel_closed: Callable[[int, int], None], clock: Clock) -> None:
+        self._handle = handle
+        self._settle = settle
+        self._answer_when_durable = answer_when_durable
+        self._channel_closed = channel_closed
+        self._clock = clock
+        self._connections: dict[int, Connection] = {}
+        self._relays: set[asyncio.Task[None]] = set()
+
+    def on_opened(self, connection: Connection) -> None:
+        self._connections[connection.peer.channel] = connection
+
+    def on_closed(self, connection: Connection) -> None:
+        if self._connections.pop(connection.peer.channel, None) is not None:
+            now_ms = self._clock()
+            self._channel_closed(connection.peer.channel, now_ms)
+            self._settle(now_ms)
+
+    def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
+        now_ms = self._clock()
+        handle, peer = self._handle, connection.peer
+        parts: list[bytes | memoryview] = []
+        for request in requests:
+            try:
+                outcome = handle(request, peer, now_ms)
+            except Exception:   # one broken handler must not end the connection, let alone the server
+                outcome = _unexpected(request, peer)
+            if type(outcome) is Reply:
+                parts += outcome.response.encode_parts()
+            else:
+                self._carry_out(outcome, connection)
+        self._settle(now_ms)
+        if parts:
+            send_parts(connection, parts)
+
+    def send_to(self, channel: int, command: RemotingCommand) -> None:
+        """Send to a connection by its number; one that is gone needs no answer."""
+        connection = self._connections.get(channel)
+        if connection is not None:
+            connection.send(command)
+
+    def stop(self) -> None:
+        for task in self._relays:
+            task.cancel()
+
+    def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
+        """What is left when it is no plain reply."""
+        if isinstance(outcome, ReplyWhenDurable):
+            self._answer_when_durable(outcome.end, connection, outcome.response)
+        elif isinstance(outcome, Relay):
+            task = asyncio.ensure_future(self._relay(outcome, connection))
+            self._relays.add(task)
+            task.add_done_callback(self._relays.discard)
+
+    async def _relay(self, relay: Relay, requester: Connection) -> None:
+        asked = self._connections.get(relay.channel)
+        answer: RemotingCommand | None = None
+        if asked is not None:
+            try:
+                answer = await asked.request(relay.request, relay.timeout_ms)
+            except (RequestTimeout, ConnectionLost) as error:
+                _log.info("request %d was not answered by %s: %s", relay.request.code, asked.peer.remote_text, error)
+        response = relay.answer(answer)
+        if isinstance(response, Relay):
+            await self._relay(response, requester)
+        else:
+            requester.send(response)
+
+
+def send_parts(connection: Connection, parts: Sequence[bytes | memoryview]) -> None:
+    """One write for frames that have their bodies inside; slices of the log go out as they are."""
+    if all(type(part) is bytes for part in parts):
+        connection.write(b"".join(parts))
+    else:
+        connection.send_many(parts)
+
+
+def send_all(server: RequestServer, notices: Iterable[tuple[int, RemotingCommand]]) -> None:
+    for channel, command in notices:
+        server.send_to(channel, command)
+
+
+def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:
+    _log.exception("request %d of %s failed", request.code, peer.remote_text)
+    if request.is_oneway:
+        return NO_REPLY
+    remark = f"the server failed at request {request.code}; see its log"
+    return Reply(request.response(ResponseCode.SYSTEM_ERROR, remark))

@@ -1,0 +1,100 @@
+"""Files of RocketMQ and TOML, known, unknown and misspelt keys."""
+
+from pathlib import Path
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.cli.config_file import LoadedConfigs, apply, load
+from regulus.errors import ConfigError
+from regulus.store.config import FlushDiskType, MessageStoreConfig
+
+BROKER_CONF = """
+# a broker.conf as it ships with RocketMQ
+brokerClusterName = DefaultCluster
+brokerName = broker-b
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = SYNC_FLUSH
+listenPort=11911
+namesrvAddr=127.0.0.1:9876;127.0.0.1:9877
+brokerIP1=127.0.0.1
+sendMessageThreadPoolNums=16
+storePathRootDir=/tmp/store
+"""
+
+
+def loaded(tmp_path: Path, name: str, text: str) -> LoadedConfigs:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return load(path, BrokerConfig(), MessageStoreConfig())
+
+
+def test_a_conf_of_rocketmq_is_taken_as_it_is(tmp_path: Path) -> None:
+    result = loaded(tmp_path, "broker.conf", BROKER_CONF)
+    broker, store = result.configs
+    assert (broker.broker_name, broker.listen_port, broker.broker_ip1) == ("broker-b", 11911, "127.0.0.1")
+    assert broker.namesrv_addr == "127.0.0.1:9876;127.0.0.1:9877"
+    assert broker.sync_flush
+    assert store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert store.store_path_root_dir == "/tmp/store"
+    assert "sendMessageThreadPoolNums" in result.ignored
+    assert result.warning is not None
+    assert result.warning.count("\n") == 0
+
+
+def test_toml_takes_both_spellings_and_tables(tmp_path: Path) -> None:
+    broker, store = loaded(tmp_path, "regulus.toml", """
+        broker_name = "broker-t"
+        autoCreateTopicEnable = false
+        namesrv_addr = ["a:1", "b:2"]
+        [store]
+        flush_disk_type = "SYNC_FLUSH"
+        mapped_file_size_commit_log = 1048576
+    """).configs
+    assert (broker.broker_name, broker.auto_create_topic_enable, broker.namesrv_addr) == ("broker-t", False, "a:1;b:2")
+    assert (store.flush_disk_type, store.mapped_file_size_commit_log) == (FlushDiskType.SYNC_FLUSH, 1 << 20)
+
+
+def test_nothing_ignored_is_nothing_said() -> None:
+    assert apply({"listenPort": "1"}, BrokerConfig()).warning is None
+
+
+@pytest.mark.parametrize(("key", "nearest"), [
+    ("listenprot", "listenPort"), ("flushDiskTyp", "flushDiskType"), ("brokername", "brokerName"),
+    ("broker_nmae", "brokerName"), ("sendMessageThreadPoolNum", "sendMessageThreadPoolNums"),
+])
+def test_a_misspelt_key_is_refused_with_the_nearest_name(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown key {key}: did you mean {nearest}"):
+        apply({key: "1"}, BrokerConfig(), MessageStoreConfig())
+
+
+def test_a_key_like_no_other_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no known key resembles it"):
+        apply({"zzzz": "1"}, BrokerConfig())
+
+
+@pytest.mark.parametrize(("name", "text", "cause"), [
+    ("a.conf", "listenPort=many", "listenPort has 'many'"),
+    ("a.conf", "listenPort=70000", "listenPort is 70000"),
+    ("a.toml", "listenPort = ", "no TOML"),
+    ("a.toml", "listen_port = 1979-05-27", "write a text"),
+])
+def test_a_wrong_value_is_refused_with_file_and_key(tmp_path: Path, name: str, text: str, cause: str) -> None:
+    with pytest.raises(ConfigError, match=cause) as caught:
+        loaded(tmp_path, name, text)
+    assert name in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.conf"):
+        load(tmp_path / "none.conf", BrokerConfig())
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bin.conf"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load(path, BrokerConfig())

@@ -1,0 +1,73 @@
+"""Who wants the time gets it, as early as asked for, and again after a fault."""
+
+import asyncio
+
+import pytest
+
+from regulus.server.tick_loop import TickLoop
+
+
+async def ticks(answers: list[int | Exception | None], interval_max_ms: int = 100) -> list[int]:
+    """The times told until all answers were used."""
+    told: list[int] = []
+    done = asyncio.Event()
+
+    def tick(now_ms: int) -> int | None:
+        told.append(now_ms)
+        if len(told) == len(answers):
+            done.set()
+        answer = answers[min(len(told), len(answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    loop = TickLoop(tick, lambda: 1_000 + len(told), interval_max_ms)
+    loop.start()
+    await asyncio.wait_for(done.wait(), 5)
+    loop.stop()
+    return told
+
+
+async def test_the_next_tick_comes_when_it_is_wanted() -> None:
+    begin = asyncio.get_running_loop().time()
+    assert await ticks([0, 0, 0, 0]) == [1_000, 1_001, 1_002, 1_003]
+    assert asyncio.get_running_loop().time() - begin < 0.1
+
+
+async def test_a_long_wait_is_cut_to_the_limit() -> None:
+    begin = asyncio.get_running_loop().time()
+    assert len(await ticks([60_000, None, 60_000], interval_max_ms=5)) == 3
+    assert asyncio.get_running_loop().time() - begin < 1
+
+
+async def test_time_goes_on_after_a_fault() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    assert len(await ticks([0, RuntimeError("broken"), 0])) == 3
+    assert len(reported) == 1
+
+
+async def test_a_stopped_loop_is_silent() -> None:
+    told: list[int] = []
+    loop = TickLoop(lambda now_ms: told.append(now_ms), lambda: 0)
+    loop.start()
+    loop.stop()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert told == []
+
+
+@pytest.mark.parametrize("wait_ms", [0, 1])
+async def test_work_due_now_does_not_starve_the_event_loop(wait_ms: int) -> None:
+    told: list[int] = []
+
+    def tick(now_ms: int) -> int:
+        told.append(now_ms)
+        return wait_ms
+
+    loop = TickLoop(tick, lambda: 0)
+    loop.start()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    loop.stop()
+    assert len(told) < 10
