@@ -1,0 +1,350 @@
+"""The commit log: all messages of the broker, one behind the other.
+
+A record never spans two files. The end of a file that is too short for the next record, or would leave less than 8 bytes,
+becomes a blank. Blocks are reserved a window ahead of the writer and the next file is made before it is needed, by
+`allocate_ahead` in another thread; the writer does it itself only when that thread is too slow.
+
+Threads: one thread appends and reads. `flush` and `allocate_ahead` may run beside it in one other thread each. They share no
+lock: each field has one writer, and what two write only grows.
+
+Source: CommitLog.
+"""
+
+from collections.abc import Sequence
+
+from regulus.errors import MessageIllegal, StoreNotWritable
+from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
+from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, decode_all
+from regulus.record.message_record import blank, encode_into, record_size
+from regulus.store import disk
+from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.mapped_file import MappedFile
+from regulus.store.mapped_file_queue import MappedFileQueue
+
+RESERVE_WINDOW = 8 << 20
+"""Blocks are reserved this far ahead at least, and twice as far at most."""
+KEEP_MAPPED = 32 << 20
+"""Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
+
+_BLANK_SIZE_MIN = 8
+_UNIT = UNIT_SIZE
+_FILLER_SIZE = FILLER.size
+_TRANSACTION_MASK = TRANSACTION_MASK
+_TRANSACTION_NOT = TRANSACTION_NOT
+_TRANSACTION_COMMIT = TRANSACTION_COMMIT
+_PUT_OK = PutStatus.PUT_OK
+
+
+class CommitLog:
+    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, message_size_max: int, warms: bool) -> None:
+        """`warms`: whether pages are faulted in ahead, which pays off unless every batch is flushed at once."""
+        self.files = files
+        self.queues = queues
+        self.message_size_max = message_size_max
+        self.warms = warms
+        self.tail: MappedFile | None = None
+        self.end = 0
+        """Physical offset behind the last record."""
+        self.flushed_offset = 0
+        self.last_store_timestamp = 0
+        self.fault = ""
+        """Why the last append failed for the disk's sake; empty while appends succeed."""
+        self._next: MappedFile | None = None
+
+    @property
+    def start(self) -> int:
+        return self.files.start
+
+    # --- appending ---------------------------------------------------------------------------------------------------
+
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        if len(message.body) > self.message_size_max:
+            return _illegal(f"body has {len(message.body)} bytes, more than maxMessageSize {self.message_size_max}")
+        queue = self.queues.have(message.topic, message.queue_id)
+        transaction = message.sys_flag & _TRANSACTION_MASK
+        has_offset = transaction == _TRANSACTION_NOT or transaction == _TRANSACTION_COMMIT
+        message.queue_offset = queue.next_offset if has_offset else 0
+        message.store_timestamp = now_ms
+        try:
+            size = self._write(message)
+        except MessageIllegal as error:
+            return _illegal(str(error))
+        except StoreNotWritable as error:
+            return self._refuse(str(error))
+        if has_offset:
+            queue.next_offset += 1
+        return Appended(_PUT_OK, self.end - size, self.end, message.queue_offset)
+
+    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+        """All records in one file, or none."""
+        fault = self._fault_of_batch(messages)
+        if fault:
+            return _illegal(fault)
+        first = messages[0]
+        queue = self.queues.have(first.topic, first.queue_id)
+        try:
+            self._have_room(sum([record_size(message) for message in messages]))
+        except MessageIllegal as error:
+            return _illegal(str(error))
+        except StoreNotWritable as error:
+            return self._refuse(str(error))
+        starts = []
+        for message in messages:
+            message.queue_offset = queue.next_offset
+            message.store_timestamp = now_ms
+            starts.append(self.end)
+            self._write(message)
+            queue.next_offset += 1
+        return Appended(_PUT_OK, starts[0], self.end, first.queue_offset, "", tuple(starts))
+
+    def _fault_of_batch(self, messages: Sequence[MessageExt]) -> str:
+        if not messages:
+            return "the batch is empty"
+        if sum([len(message.body) for message in messages]) > self.message_size_max:
+            return f"bodies of the batch have more than maxMessageSize {self.message_size_max} bytes"
+        first = messages[0]
+        for message in messages:
+            if message.sys_flag & _TRANSACTION_MASK:
+                return "a batch cannot be part of a transaction"
+            if message.topic != first.topic or message.queue_id != first.queue_id:
+                return "a batch belongs to one queue"
+        return ""
+
+    def _write(self, message: MessageExt) -> int:
+        """Write the record at the end of the log; its size. Raises MessageIllegal, StoreNotWritable."""
+        while True:
+            file = self.tail
+            if file is None:
+                file = self._roll()
+            position = file.wrote_position
+            room = min(file.reserved_position, file.size - _BLANK_SIZE_MIN) - position
+            if file.mapping is None:
+                file.map()
+            file.is_used = True
+            message.physical_offset = file.start + position
+            size = encode_into(file.mapping, position, message, room if room > 0 else 0)
+            if size <= room:
+                file.wrote_position = position + size
+                self.end = file.start + position + size
+                self.last_store_timestamp = message.store_timestamp
+                return size
+            self._have_room(size)
+
+    def _have_room(self, size: int) -> None:
+        """Have a tail with reserved room for `size` bytes and a blank. Raises MessageIllegal, StoreNotWritable."""
+        file = self.tail
+        if file is None:
+            file = self._roll()
+        if size + _BLANK_SIZE_MIN > file.size:
+            raise MessageIllegal(f"record has {size} bytes, more than fit a file of {file.size} "
+                                 "(mappedFileSizeCommitLog)")
+        if file.wrote_position + size + _BLANK_SIZE_MIN > file.size:
+            if file.wrote_position < file.size:
+                file.write(file.wrote_position, blank(file.size - file.wrote_position))
+                file.wrote_position = file.size
+                self.end = file.start + file.size
+            file = self._roll()
+        end = file.wrote_position + size
+        if end > file.reserved_position:
+            try:
+                file.reserve(end + RESERVE_WINDOW)
+            except StoreNotWritable:
+                # A nearly full disk may still have room for this one.
+                file.reserve(end)
+        self.fault = ""
+
+    def _roll(self) -> MappedFile:
+        """Go on with the next file."""
+        made, self._next = self._next, None
+        start = self.tail.start + self.tail.size if self.tail is not None else 0
+        if made is None or made.start != start:
+            made = self.files.make(start)
+        self.files.files.append(made)
+        self.tail = made
+        return made
+
+    def _refuse(self, remark: str) -> Appended:
+        self.fault = remark
+        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=remark)
+
+    def probe(self) -> bool:
+        """Whether an append would find room now; clears `fault` when it would."""
+        if self.fault:
+            try:
+                self._have_room(1)
+            except StoreNotWritable as error:
+                self.fault = str(error)
+        return not self.fault
+
+    # --- ahead of the writer, in another thread ----------------------------------------------------------------------
+
+    @property
+    def wants_allocation(self) -> bool:
+        """Whether `allocate_ahead` has something to do."""
+        tail = self.tail
+        if tail is None:
+            return self._next is None
+        if tail.reserved_position < min(tail.wrote_position + RESERVE_WINDOW, tail.size):
+            return True
+        return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW
+
+    def allocate_ahead(self) -> None:
+        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which the next append will too."""
+        tail = self.tail
+        if tail is not None:
+            self._reserve_window(tail, tail.wrote_position)
+            self._release_behind(tail)
+        start = tail.start + tail.size if tail is not None else 0
+        if self._next is None and (tail is None or tail.size - tail.wrote_position < RESERVE_WINDOW):
+            made = self.files.make(start)
+            self._reserve_window(made, 0)
+            made.map()
+            disk.sync_directory(self.files.directory)
+            made.is_new = False
+            self._next = made
+
+    def _reserve_window(self, file: MappedFile, wrote: int) -> None:
+        begin = file.reserved_position
+        end = min(disk.page_ceiling(wrote + 2 * RESERVE_WINDOW), file.size)
+        if begin >= end:
+            return
+        file.reserve(end)
+        mapping = file.mapping
+        if self.warms and mapping is not None:
+            disk.populate(mapping, begin, end - begin)
+
+    def _release_behind(self, file: MappedFile) -> None:
+        mapping = file.mapping
+        end = disk.page_floor(file.wrote_position - KEEP_MAPPED)
+        if mapping is not None and end - file.released_position >= RESERVE_WINDOW:
+            disk.release(mapping, file.released_position, end - file.released_position)
+            file.released_position = end
+
+    def drop_next(self) -> None:
+        """Remove the file that was made ahead and never used."""
+        made, self._next = self._next, None
+        if made is not None and made.start >= self.end:
+            made.unmap()
+            disk.remove_file(self.files.directory / made.path.rpartition("/")[2])
+
+    # --- flushing, in another thread ---------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Bring everything written up to now to disk; the physical offset up to which it is. Raises StoreNotWritable."""
+        end = self.end
+        if end > self.flushed_offset:
+            for file in self._files_from(self.flushed_offset):
+                file.flush()
+                if file.is_new:
+                    file.is_new = False
+                    disk.sync_directory(self.files.directory)
+            self.flushed_offset = max(end, self.flushed_offset)
+        return self.flushed_offset
+
+    def _files_from(self, offset: int) -> list[MappedFile]:
+        """From the file that holds `offset` on; few, so looked for from the end."""
+        found = []
+        for file in reversed(self.files.files[:]):
+            found.append(file)
+            if file.start <= offset:
+                break
+        return found[::-1]
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def find(self, physical_offset: int) -> MappedFile | None:
+        """The file that holds the written byte at `physical_offset`."""
+        tail = self.tail
+        if tail is None or physical_offset >= self.end:
+            return None
+        return tail if physical_offset >= tail.start else self.files.find(physical_offset)
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None:
+        """`size` written bytes, which lie in one file; None when they do not."""
+        file = self.find(physical_offset) if physical_offset >= 0 else None
+        if file is None:
+            return None
+        position = physical_offset - file.start
+        if position + size > file.wrote_position:
+            return None
+        return file.slice(position, size)
+
+    def read_queue(self, queue: ConsumeQueue, queue_offset: int, count_max: int, bytes_max: int,
+                   tags_codes: frozenset[int] | None, scan_max: int) -> GetResult:
+        """Records of `queue` from `queue_offset` on, passing over at most `scan_max` bytes of the queue.
+
+        Neighbours in the log become one slice. The first record is given whatever its size.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        status, offset = _judge(queue_offset, low, high)
+        if status is not GetStatus.FOUND:
+            return GetResult(status, offset, low, high, [], 0, 0)
+        units = queue.readable(offset * _UNIT, max(scan_max, count_max * _UNIT))
+        if not units:
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, self._next_file_offset(queue, offset), low, high, [], 0, 0)
+        status = GetStatus.NO_MATCHED_MESSAGE
+        buffers: list[memoryview] = []
+        run_start = run_end = -1
+        count = size_sum = 0
+        log_start = self.files.start
+        for physical_offset, size, tags_code in decode_all(units):
+            if size == _FILLER_SIZE:
+                offset += 1
+                continue
+            if tags_codes is not None and tags_code not in tags_codes:
+                offset += 1
+                continue
+            if count and (count >= count_max or size_sum + size > bytes_max):
+                break
+            if physical_offset < log_start or physical_offset + size > self.end:
+                if not count:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                offset += 1
+                continue
+            if physical_offset != run_end or self._begins_file(physical_offset):
+                if run_end > run_start:
+                    self._add_slice(buffers, run_start, run_end)
+                run_start = physical_offset
+            run_end = physical_offset + size
+            size_sum += size
+            count += 1
+            offset += 1
+            if count >= count_max:
+                break
+        if run_end > run_start:
+            self._add_slice(buffers, run_start, run_end)
+        if count:
+            status = GetStatus.FOUND
+        return GetResult(status, offset, low, high, buffers, count, size_sum)
+
+    def _begins_file(self, physical_offset: int) -> bool:
+        tail = self.tail
+        return tail is not None and (physical_offset - tail.start) % tail.size == 0
+
+    def _add_slice(self, buffers: list[memoryview], start: int, end: int) -> None:
+        data = self.slice(start, end - start)
+        if data is not None:
+            buffers.append(data)
+
+    def _next_file_offset(self, queue: ConsumeQueue, offset: int) -> int:
+        per_file = queue.files.file_size // _UNIT
+        return min(offset - offset % per_file + per_file, queue.max_offset)
+
+
+def _judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:
+    """Whether there is something to read at `queue_offset`, and where to read next."""
+    if high == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if queue_offset < low:
+        return GetStatus.OFFSET_TOO_SMALL, low
+    if queue_offset == high:
+        return GetStatus.OFFSET_OVERFLOW_ONE, queue_offset
+    if queue_offset > high:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, high
+    return GetStatus.FOUND, queue_offset
+
+
+def _illegal(remark: str) -> Appended:
+    return Appended(PutStatus.MESSAGE_ILLEGAL, remark=remark)

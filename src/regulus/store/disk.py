@@ -1,0 +1,394 @@
+"""The only door to the operating system.
+
+Two things here are unlike plain file work. Files are written through memory maps, where a full disk would end the process
+with a bus error; so blocks are reserved before any byte is written to them, and a full disk shows up at that point as
+StoreNotWritable. And nothing here keeps a descriptor that another thread could close under a running sync: each deed opens
+the file by its path and closes it again.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from mmap import mmap
+from pathlib import Path
+from struct import Struct
+
+from regulus.errors import StoreError, StoreLocked, StoreNotWritable
+
+PAGE_SIZE = 4096
+
+_FALLOC_KEEP_SIZE_PUNCH_HOLE = 0x03
+_MADV_DONTNEED = 4
+_MADV_POPULATE_WRITE = 23
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FLOCK = Struct("@hhqqi")
+_ZEROS = bytes(1 << 20)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
+
+
+def page_floor(position: int) -> int:
+    return position & -PAGE_SIZE
+
+
+def page_ceiling(position: int) -> int:
+    return (position + PAGE_SIZE - 1) & -PAGE_SIZE
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+def _not_writable(path: Path | str, error: OSError) -> StoreNotWritable:
+    if error.errno in _FULL:
+        return StoreNotWritable(f"the disk of {path} is full ({free_bytes(path)} bytes free): make room there; "
+                                "sends succeed again by themselves")
+    if error.errno in _DENIED:
+        return StoreNotWritable(f"{path} cannot be written ({error.strerror}): let user {os.geteuid()} write there, "
+                                "or set storePathRootDir to another directory")
+    return StoreNotWritable(f"{path} cannot be written: {error.strerror}")
+
+
+@contextmanager
+def _writing(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+# --- directories and whole files -------------------------------------------------------------------------------------
+
+
+def make_directory(path: Path) -> None:
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def names(directory: Path, *, directories: bool = False) -> list[str]:
+    """Sorted names of the files (or of the directories) in `directory`; none when it does not exist."""
+    with _reading(directory):
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir() == directories)
+        except FileNotFoundError:
+            return []
+
+
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
+def file_size(path: Path) -> int:
+    with _reading(path):
+        return path.stat().st_size
+
+
+def read_file(path: Path) -> bytes | None:
+    """The content; None when there is no such file."""
+    with _reading(path):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace the whole file at once: after a crash there is the old content or the new, never a part."""
+    temporary = path.with_name(path.name + ".tmp")
+    with _writing(path):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        sync_directory(path.parent)
+
+
+def touch_file(path: Path, data: bytes) -> None:
+    """Have the file; its content is only for people, so a full disk may leave it empty."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, data)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        finally:
+            os.close(descriptor)
+        sync_directory(path.parent)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
+def remove_file(path: Path) -> None:
+    with _writing(path):
+        path.unlink(missing_ok=True)
+
+
+def remove_tree(path: Path) -> None:
+    with _writing(path):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+
+def sync_directory(path: Path) -> None:
+    """Make created, renamed and removed names durable. A directory that is gone needs none of it."""
+    with _writing(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# --- files of a fixed size -------------------------------------------------------------------------------------------
+
+
+def create_sized(path: Path, size: int) -> None:
+    """Have a file of exactly `size` bytes, without blocks where nothing was written."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(descriptor).st_size != size:
+                os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+
+def reserve(path: Path | str, offset: int, length: int) -> None:
+    """Give the file blocks for these bytes. Raises StoreNotWritable on a full disk, which keeps what it could get."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, offset, length)
+        finally:
+            os.close(descriptor)
+
+
+def map_file(path: Path | str, size: int) -> mmap:
+    """Shared and writable. The mapping lives as long as a view of it, whatever happens to the file's name."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+
+def sync_data(path: Path | str) -> None:
+    """Bring the file's bytes to disk; other threads run on meanwhile. A file that was deleted needs no sync."""
+    with _writing(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def read_at(path: Path | str, offset: int, size: int) -> bytes:
+    """Fewer bytes at the end of the file."""
+    with _reading(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, offset)
+        finally:
+            os.close(descriptor)
+
+
+def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
+    """Fill `buffer` from `offset` on; the number of bytes read, fewer only at the end of the file.
+
+    Recovery reads with this and not through a map: an unreadable block becomes an error then and not a bus error.
+    """
+    with _reading(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            filled = 0
+            while filled < len(buffer):
+                count = os.preadv(descriptor, [buffer[filled:]], offset + filled)
+                if count == 0:
+                    break
+                filled += count
+            return filled
+        finally:
+            os.close(descriptor)
+
+
+def zero(path: Path | str, offset: int, size: int) -> int:
+    """Make all bytes from `offset` to `size`, the file's end, zero; how many of them were not.
+
+    The file never changes its length meanwhile, so a crash in between leaves a file of the right size.
+    """
+    with _writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            stale = _count_stale(descriptor, offset, size)
+            if stale and _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
+                _write_zeros(descriptor, offset, size)
+            return stale
+        finally:
+            os.close(descriptor)
+
+
+def _count_stale(descriptor: int, offset: int, size: int) -> int:
+    """Bytes from the first to the last that is not zero, looking only where the file has blocks."""
+    first = last = -1
+    position = offset
+    while position < size:
+        try:
+            position = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break
+            raise
+        chunk = os.pread(descriptor, min(len(_ZEROS), size - position), position)
+        if not chunk:
+            break
+        if chunk != _ZEROS[:len(chunk)]:
+            head = len(chunk) - len(chunk.lstrip(b"\0"))
+            first = position + head if first < 0 else first
+            last = position + len(chunk.rstrip(b"\0"))
+        position += len(chunk)
+    return last - first if first >= 0 else 0
+
+
+def _write_zeros(descriptor: int, offset: int, size: int) -> None:
+    while offset < size:
+        offset += os.pwrite(descriptor, _ZEROS[:size - offset], offset)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def populate(mapping: mmap, offset: int, length: int) -> None:
+    """Fault the pages in for writing, so that the thread that appends need not. Needs reserved blocks.
+
+    Called through ctypes because that releases the interpreter lock, which `mmap.madvise` does not. A kernel before 5.14
+    does not know the advice; then the pages come in one by one as they are written.
+    """
+    _libc.madvise(_address(mapping) + page_floor(offset), length + offset - page_floor(offset), _MADV_POPULATE_WRITE)
+
+
+def release(mapping: mmap, offset: int, length: int) -> None:
+    """Let go of pages that will hardly be read again; the page cache and the file keep their content."""
+    _libc.madvise(_address(mapping) + offset, length, _MADV_DONTNEED)
+
+
+def _address(mapping: mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+# --- the disk and the process ----------------------------------------------------------------------------------------
+
+
+def free_bytes(path: Path | str) -> int:
+    """-1 when it cannot be told."""
+    for candidate in (Path(path), *Path(path).parents):
+        try:
+            state = os.statvfs(candidate)
+        except OSError:
+            continue
+        return state.f_bavail * state.f_frsize
+    return -1
+
+
+def used_ratio(path: Path) -> float:
+    """Part of the disk that is used, of what the user may use at all; rounded up to whole percents as RocketMQ does."""
+    with _reading(path):
+        state = os.statvfs(path)
+    used = state.f_blocks - state.f_bfree
+    total = used + state.f_bavail
+    return -(-used * 100 // total) / 100 if total else 1.0
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def raise_open_files_limit(wanted: int) -> int:
+    """Lift the soft limit of open files towards `wanted`; the limit that holds now. Each mapped file takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target
+
+
+# --- the lock --------------------------------------------------------------------------------------------------------
+
+_held: set[tuple[int, int]] = set()
+"""Device and inode of each lock file that this process holds."""
+
+
+class FileLock:
+    """An exclusive lock on byte 0 of a file, between processes as RocketMQ takes it, and within this one."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreLocked when it is taken."""
+        # Closing any descriptor of a file drops the process's lock on it; so a second one is never opened.
+        if path.exists() and _identity(path) in _held:
+            raise StoreLocked(f"{path.parent} is open in this process already: close that store first")
+        with _writing(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            holder = _lock_holder(self._descriptor)
+            os.close(self._descriptor)
+            raise StoreLocked(f"{path.parent} is in use by {holder}: stop that broker, or give this one another "
+                              "storePathRootDir") from error
+        self._path = path
+        self._identity = _identity(self._descriptor)
+        _held.add(self._identity)
+
+    def write(self, text: bytes) -> None:
+        if os.fstat(self._descriptor).st_size == 0:
+            with _writing(self._path):
+                os.pwrite(self._descriptor, text, 0)
+
+    def release(self) -> None:
+        if self._identity in _held:
+            _held.discard(self._identity)
+            os.close(self._descriptor)
+
+
+def _identity(file: Path | int) -> tuple[int, int]:
+    state = os.stat(file)
+    return state.st_dev, state.st_ino
+
+
+def _lock_holder(descriptor: int) -> str:
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question)[:_FLOCK.size])
+    return f"process {process}" if kind != fcntl.F_UNLCK and process > 0 else "another process"

@@ -1,0 +1,149 @@
+"""From the log to the queues and the index: what makes a stored message visible.
+
+`position` is the physical offset up to which everything is dispatched. A full disk stops it before the record that found no
+room; the next run goes on there.
+
+Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
+"""
+
+from collections import deque
+from collections.abc import Container
+
+from regulus.errors import CorruptRecord, RecordError, StoreDamaged, StoreNotWritable, TruncatedRecord
+from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
+from regulus.model.store_result import Arrival
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.record.message_record import DispatchRequest, dispatch_view
+from regulus.store.commit_log import CommitLog
+from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.index import Index
+
+_TRANSACTION_MASK = TRANSACTION_MASK
+_TRANSACTION_NOT = TRANSACTION_NOT
+_TRANSACTION_COMMIT = TRANSACTION_COMMIT
+_TRANSACTION_ROLLBACK = TRANSACTION_ROLLBACK
+_SCHEDULE_TOPIC = SCHEDULE_TOPIC
+
+
+class ScanStop:
+    """Where a walk over a piece of the log came to: `position` in the piece, and why it did not go on."""
+
+    def __init__(self, position: int, error: RecordError | None = None, is_blank: bool = False) -> None:
+        self.position = position
+        self.error = error
+        self.is_blank = is_blank
+
+
+class Dispatcher:
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: Index | None, delays_ms: tuple[int, ...]) -> None:
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self.position = 0
+        self.fault = ""
+        """Why the last run stopped early; empty when it did not."""
+        self.last_store_timestamp = 0
+        self.dirty: deque[ConsumeQueue] = deque()
+        """Queues that were written since they were last flushed."""
+        self.record_count = 0
+        """Records seen by `scan`."""
+        self.dispatched_count = 0
+        """Records whose unit was not there yet."""
+        self._delays_ms = delays_ms
+
+    def run(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
+            with_properties: bool = False) -> list[Arrival]:
+        """Dispatch up to `count_max` records; what arrived, of `wanted` queues only if given.
+
+        Raises StoreDamaged when the log has other bytes than were written to it.
+        """
+        arrivals: list[Arrival] = []
+        self.fault = ""
+        while count_max > 0 and self.position < self.log.end:
+            file = self.log.find(self.position)
+            if file is None:
+                # Its file is gone: deleted, or never written in a log with a gap.
+                self.position = self._next_start()
+                continue
+            if file.mapping is None:
+                file.map()
+            position = self.position - file.start
+            try:
+                request = dispatch_view(file.mapping, file.cells, position, file.wrote_position, False)
+            except RecordError as error:
+                raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again, "
+                                   "so that recovery looks at the log") from error
+            count_max -= 1
+            if request.is_blank:
+                self.position = file.start + file.size
+                continue
+            try:
+                is_visible = self.dispatch(request)
+            except StoreNotWritable as error:
+                self.fault = str(error)
+                break
+            self.position += request.size
+            if is_visible and (wanted is None or (request.topic, request.queue_id) in wanted):
+                arrivals.append(Arrival(request.topic, request.queue_id, request.queue_offset, request.tags_code,
+                                        request.store_timestamp, request.properties() if with_properties else None))
+        return arrivals
+
+    def _next_start(self) -> int:
+        for file in self.log.files.files:
+            if file.start > self.position:
+                return file.start
+        return self.log.end
+
+    def dispatch(self, request: DispatchRequest) -> bool:
+        """Build the unit and the index entries of one record, where they are missing; whether it has a unit at all.
+
+        Sets the delivery time of a delayed message as its `tags_code`. Raises StoreNotWritable.
+        """
+        transaction = request.sys_flag & _TRANSACTION_MASK
+        is_visible = transaction == _TRANSACTION_NOT or transaction == _TRANSACTION_COMMIT
+        if is_visible:
+            if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
+                request.tags_code = self._deliver_time(request)
+            queue = self.queues.have(request.topic, request.queue_id)
+            if queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
+                self.dispatched_count += 1
+                if not queue.is_dirty:
+                    queue.is_dirty = True
+                    self.dirty.append(queue)
+        if self.index is not None and transaction != _TRANSACTION_ROLLBACK and (request.uniq_key or request.keys):
+            self.index.put(request.topic, request.uniq_key, request.keys, request.physical_offset,
+                           request.store_timestamp)
+        self.last_store_timestamp = request.store_timestamp
+        return is_visible
+
+    def _deliver_time(self, request: DispatchRequest) -> int:
+        if not self._delays_ms:
+            return request.store_timestamp + UNKNOWN_LEVEL_DELAY_MS
+        return request.store_timestamp + self._delays_ms[min(request.delay_level, len(self._delays_ms)) - 1]
+
+    def scan(self, data: memoryview, view: memoryview, size: int, physical_offset: int, check_crc: bool,
+             dispatch_from: int) -> ScanStop:
+        """Walk the records in the first `size` bytes of `data`, which lie at `physical_offset` of the log.
+
+        Records that begin at `dispatch_from` or later are dispatched. `view` is `data` again. A record that says another
+        place than its own is no record here. Raises StoreNotWritable.
+        """
+        position = 0
+        while position < size:
+            try:
+                request = dispatch_view(data, view, position, size, check_crc)
+            except TruncatedRecord as error:
+                return ScanStop(position, error)
+            except CorruptRecord as error:
+                return ScanStop(position, error)
+            if request.is_blank:
+                return ScanStop(position, None, True)
+            if request.physical_offset != physical_offset + position:
+                return ScanStop(position, CorruptRecord(f"record says it is at {request.physical_offset}", position))
+            self.record_count += 1
+            if request.physical_offset >= dispatch_from:
+                self.dispatch(request)
+            self.last_store_timestamp = request.store_timestamp
+            position += request.size
+        return ScanStop(position)

@@ -1,0 +1,359 @@
+"""The message store in files: the front door of this room, and the one `broker.message_store.MessageStore` of a real broker.
+
+Life
+    store = FileMessageStore(config)
+    report = store.open(time.monotonic)        lock, load, recover; raises StoreError and changes nothing when it must not
+    ...
+    store.close()                              everything dispatched and flushed, `abort` removed, lock released
+
+One thread, the event loop's, calls all of the MessageStore protocol and `dispatch`. These may be called from one worker thread
+at a time while the loop's thread goes on; none of them takes a lock:
+    flush_commit_log(), flush_consume_queues(...), flush_checkpoint(), allocate_ahead(), save_config(...), disk_ratio()
+
+What the server does, and when
+    after each batch of appends     `dispatch(count_max)` until it returns fewer than it may; wake held pulls with the arrivals
+                                    if `wants_allocation`: `allocate_ahead()` in the worker thread
+    SYNC_FLUSH                      `flush_commit_log()` in the worker thread; answer all sends whose `Appended.end` is not above
+                                    the returned offset. ASYNC_FLUSH: each flush_interval_commit_log ms
+    each flush_interval_consume_queue ms            `flush_consume_queues(config.flush_consume_queue_least_pages)`
+    each flush_consume_queue_thorough_interval ms   `flush_consume_queues(0)`, then `flush_checkpoint()`
+    each second while `dispatch_behind_bytes()` > 0 `dispatch(...)`: a full disk stops it, room lets it go on
+
+Faults. An append never raises: what a client sent wrong is MESSAGE_ILLEGAL, a full or read-only disk SERVICE_NOT_AVAILABLE with
+a `remark` that names the disk. Reads go on, and the first append that finds room again succeeds. `is_writable` tries whether
+there is room; `fault` says why not. Slices handed out stay valid as long as they are held, whatever becomes of the files.
+
+`dispatch(count_max, wanted)` makes an Arrival for each record, or only for the (topic, queue_id) in `wanted`: pass the keys of
+the table of held requests, that saves an object for each message nobody waits for.
+
+`get_message` gives at most what lies in one consume queue file; the caller asks again from `next_begin_offset`.
+"""
+
+import re
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+
+from regulus.errors import RecordError, StoreError, StoreNewer, StoreNotWritable
+from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
+from regulus.record import message_record
+from regulus.store import disk
+from regulus.store.checkpoint_file import CheckpointFile
+from regulus.store.commit_log import CommitLog
+from regulus.store.config import MessageStoreConfig
+from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.dispatch import Dispatcher
+from regulus.store.index import Index
+from regulus.store.json_file import JsonFiles
+from regulus.store.mapped_file import MappedFilePool
+from regulus.store.mapped_file_queue import MappedFileQueue
+from regulus.store.recovery import Recovery, RecoveryReport
+
+QUERY_ROUNDS_MAX = 3
+"""An index query whose hits are all gone asks again for older ones, this often in all."""
+DISPATCH_MAX = 1 << 20
+"""Records dispatched in one step while closing."""
+OTHER_OPEN_FILES = 4096
+"""Descriptors left to connections and the rest of the process beside mapped files."""
+
+_ROCKSDB_FILE = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)")
+_BATCH_QUEUE = re.compile(r'"queue\.type"\s*:\s*"BatchCQ"')
+
+
+class FileMessageStore:
+    def __init__(self, config: MessageStoreConfig) -> None:
+        self.config = config
+        self.configs = JsonFiles(config.root / "config")
+        pool = MappedFilePool(config.mapped_files_max)
+        self._pool = pool
+        self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
+        log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
+                                    "mappedFileSizeCommitLog")
+        self._log = CommitLog(log_files, self._queues, config.max_message_size, not config.is_sync_flush)
+        self._index = (Index(config.index_directory, config.max_hash_slot_num, config.max_index_num, pool)
+                       if config.message_index_enable else None)
+        self._dispatcher = Dispatcher(self._log, self._queues, self._index, config.delays_ms)
+        self._checkpoint = CheckpointFile(config.root / "checkpoint")
+        self._lock: disk.FileLock | None = None
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def open(self, clock: Callable[[], float] | None = None) -> RecoveryReport:
+        """Lock, load and recover. `clock` tells seconds, for the report's duration.
+
+        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open.
+        """
+        began = clock() if clock else 0.0
+        disk.make_directory(self.config.root)
+        self._lock = disk.FileLock(self.config.root / "lock")
+        try:
+            report = self._load()
+        except StoreError:
+            self._release()
+            raise
+        return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
+
+    def _load(self) -> RecoveryReport:
+        assert self._lock is not None
+        self._refuse_newer()
+        self._lock.write(b"lock")
+        limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
+        self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
+        abort = self.config.root / "abort"
+        is_clean_stop = not disk.exists(abort)
+        self._log.files.load()
+        self._checkpoint.load()
+        checkpoint = self._checkpoint.checkpoint
+        # From here on files change. Whoever comes after a crash in the midst of it must not trust them.
+        disk.touch_file(abort, str(disk.process_id()).encode())
+        self._queues.load()
+        if self._index is not None:
+            self._index.load(None if is_clean_stop else checkpoint.index_msg_timestamp)
+        recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
+                            check_crc=self.config.check_crc_on_recover)
+        is_index_safe = self.config.message_index_safe and self._index is not None
+        return recovery.run(checkpoint.min_timestamp_index if is_index_safe else checkpoint.min_timestamp)
+
+    def _refuse_newer(self) -> None:
+        """Raises StoreNewer for stores of formats that only RocketMQ 5 knows and that files cannot stand in for."""
+        root = self.config.root
+        mend = "open it with RocketMQ 5, or"
+        for name in disk.names(self.config.consume_queue_directory):
+            if _ROCKSDB_FILE.fullmatch(name):
+                raise StoreNewer(f"{self.config.consume_queue_directory} is a RocksDB database (storeType=defaultRocksDB): {mend} "
+                                 "move it away together with index and checkpoint, then the queues are rebuilt from the log")
+        for name in ("rdb", "topics", "subscriptionGroups", "consumerOffsets"):
+            if name in disk.names(root / "config", directories=True):
+                raise StoreNewer(f"{root / 'config' / name} keeps the configuration in RocksDB: {mend} export it to JSON files "
+                                 "with RocketMQ's mqadmin and move the folder away")
+        topics = self.configs.load("topics")
+        if disk.names(root / "batchconsumequeue", directories=True) or (topics and _BATCH_QUEUE.search(topics)):
+            raise StoreNewer(f"{root} has topics of queue.type BatchCQ, which this version does not know: {mend} delete those "
+                             "topics there")
+
+    def close(self) -> None:
+        """Dispatch and flush everything, and leave the store as after a clean stop. Raises StoreNotWritable.
+
+        `abort` stays when not everything could be dispatched: the next start looks closer then.
+        """
+        if self._lock is None:
+            return
+        try:
+            while self.dispatch_behind_bytes() > 0 and not self._dispatcher.fault:
+                self.dispatch(DISPATCH_MAX, ())
+            self._log.drop_next()
+            self.flush_commit_log()
+            self.flush_consume_queues(0)
+            if self._index is not None:
+                self._index.flush()
+                self._checkpoint.index_flushed(self._index.last_update[0])
+            self._checkpoint.save()
+            if self.dispatch_behind_bytes() == 0:
+                disk.remove_file(self.config.root / "abort")
+                disk.sync_directory(self.config.root)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # --- appending ---------------------------------------------------------------------------------------------------
+
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        if self._dispatcher.fault:
+            return self._refuse()
+        return self._log.append(message, now_ms)
+
+    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+        if self._dispatcher.fault:
+            return self._refuse()
+        return self._log.append_batch(messages, now_ms)
+
+    def _refuse(self) -> Appended:
+        """Messages that cannot become visible are not taken; dispatch tries again by itself."""
+        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._dispatcher.fault)
+
+    def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
+                 with_properties: bool = False) -> list[Arrival]:
+        """Make up to `count_max` appended records visible. Never raises for a full disk: see `fault`."""
+        return self._dispatcher.run(count_max, wanted, with_properties)
+
+    def dispatch_behind_bytes(self) -> int:
+        return self._log.end - self._dispatcher.position
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
+                    tags_codes: frozenset[int] | None) -> GetResult:
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+        return self._log.read_queue(queue, queue_offset, count_max, bytes_max, tags_codes,
+                                    self.config.max_filter_message_size)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.find(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.find(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        first = low
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._store_timestamp(queue, middle)
+            if stored < timestamp or (upper and stored == timestamp):
+                low = middle + 1
+            else:
+                high = middle
+        return low if not upper else max(low - 1, first) if low > first else 0
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        queue = self._queues.find(topic, queue_id)
+        return self._store_timestamp(queue, queue_offset) if queue is not None else -1
+
+    def _store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        unit = queue.unit(queue_offset)
+        message = self._decode(unit.physical_offset, False) if unit is not None else None
+        return message.store_timestamp if message is not None else -1
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        queue = self._queues.find(topic, queue_id)
+        return queue.units(queue_offset, count_max) if queue is not None and queue_offset >= 0 else []
+
+    def queues(self) -> list[tuple[str, int]]:
+        return sorted((queue.topic, queue.queue_id) for queue in self._queues.all() if queue.tail is not None)
+
+    def look_message(self, physical_offset: int) -> MessageExt | None:
+        return self._decode(physical_offset, True)
+
+    def record_bytes(self, physical_offset: int) -> memoryview | None:
+        head = self._log.slice(physical_offset, 8)
+        if head is None or int.from_bytes(head[4:], "big") not in _MAGICS:
+            return None
+        return self._log.slice(physical_offset, int.from_bytes(head[:4], "big"))
+
+    def _decode(self, physical_offset: int, read_body: bool) -> MessageExt | None:
+        data = self.record_bytes(physical_offset)
+        if data is None:
+            return None
+        try:
+            message = message_record.decode(data, 0, read_body)
+        except RecordError:
+            # The offset came from outside and points into the middle of a record.
+            return None
+        return message if message.physical_offset == physical_offset else None
+
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+        buffers: list[memoryview] = []
+        if self._index is None:
+            return QueryResult(buffers, 0, 0)
+        count_max = min(count_max, self.config.max_msgs_num_batch)
+        for _ in range(QUERY_ROUNDS_MAX):
+            offsets = sorted(self._index.query(topic, key, count_max, begin, end))
+            if not offsets:
+                break
+            buffers = [data for data in map(self.record_bytes, offsets) if data is not None]
+            oldest = self._decode(offsets[0], False)
+            if buffers or oldest is None or end < begin:
+                break
+            end = oldest.store_timestamp
+        return QueryResult(buffers, *self._index.last_update)
+
+    def delete_topic(self, topic: str) -> None:
+        self._queues.delete(topic)
+
+    def commit_log_min_offset(self) -> int:
+        return self._log.start
+
+    def commit_log_max_offset(self) -> int:
+        return self._log.end
+
+    def earliest_store_timestamp(self) -> int:
+        message = self._decode(self._log.start, False)
+        return message.store_timestamp if message is not None else -1
+
+    # --- flushing: worker thread -------------------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        """Physical offset up to which the log is on disk."""
+        return self._log.flushed_offset
+
+    def flush_commit_log(self) -> int:
+        """Bring the log to disk as far as it is written now; the offset it is durable to. Raises StoreNotWritable."""
+        store_timestamp = self._log.last_store_timestamp
+        flushed = self._log.flush()
+        self._checkpoint.log_flushed(store_timestamp)
+        return flushed
+
+    def flush_consume_queues(self, least_pages: int = 0) -> None:
+        """Bring queues with at least so many dirty pages to disk, and full index files. Raises StoreNotWritable."""
+        store_timestamp = self._dispatcher.last_store_timestamp
+        dirty = self._dispatcher.dirty
+        for _ in range(len(dirty)):
+            queue = dirty.popleft()
+            if least_pages and queue.dirty_pages() < least_pages:
+                dirty.append(queue)
+                continue
+            # First the mark and then the flush: what is put in between marks the queue anew.
+            queue.is_dirty = False
+            if not queue.is_deleted:
+                queue.flush()
+        if not least_pages:
+            self._checkpoint.queues_flushed(store_timestamp)
+        if self._index is not None:
+            self._checkpoint.index_flushed(self._index.flush_full())
+
+    def flush_checkpoint(self) -> None:
+        """Raises StoreNotWritable."""
+        self._checkpoint.save()
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_allocation(self) -> bool:
+        return self._log.wants_allocation
+
+    def allocate_ahead(self) -> None:
+        """Reserve, make and warm what appends need next. Worker thread. A full disk is left for the append to report."""
+        try:
+            self._log.allocate_ahead()
+        except StoreNotWritable as error:
+            self._log.fault = str(error)
+
+    @property
+    def fault(self) -> str:
+        """Why appends are refused; empty when they are not."""
+        return self._dispatcher.fault or self._log.fault
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether appends find room; tries anew after a fault."""
+        return self._lock is not None and not self._dispatcher.fault and self._log.probe()
+
+    def disk_ratio(self) -> float:
+        """Used part of the commit log's disk, 0 to 1."""
+        directory = self.config.commit_log_directory
+        return disk.used_ratio(directory if disk.exists(directory) else self.config.root)
+
+    # --- documents ---------------------------------------------------------------------------------------------------
+
+    def load_config(self, name: str) -> str | None:
+        """The text of config/<name>.json, or of its .bak when that is missing or damaged; None when there is neither."""
+        return self.configs.load(name)
+
+    def save_config(self, name: str, text: str) -> None:
+        """Replace config/<name>.json; the text before becomes its .bak. Raises StoreNotWritable."""
+        self.configs.save(name, text)
+
+
+_MAGICS = (message_record.MAGIC_V1 & 0xFFFFFFFF, message_record.MAGIC_V2 & 0xFFFFFFFF)

@@ -1,0 +1,263 @@
+"""Which records carry a key: hash files of keys and unique keys, the newest last.
+
+A file has slots, each the head of a chain of entries whose key hashes fall there, newest entry first. A file is named by the
+local time of its first message and is full at `index_num` - 1 entries. Blocks for all slots are reserved when a file is
+made, for the entries in steps.
+
+Source: IndexService, IndexFile.
+"""
+
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+
+from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.record import index_entry
+from regulus.record.index_entry import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    IndexHeader,
+    decode_entry,
+    encode_entry_into,
+    encode_header_into,
+    key_hash,
+    read_slot,
+    write_slot,
+)
+from regulus.record.index_entry import index_key as index_key
+from regulus.store import disk
+from regulus.store.mapped_file import MappedFile, MappedFilePool
+
+RESERVE_STEP = 1 << 20
+"""Bytes of entries for which blocks are reserved at a time."""
+
+_NAME_SIZE = 17
+
+
+class IndexFile:
+    def __init__(self, file: MappedFile, slot_num: int, index_num: int, header: IndexHeader) -> None:
+        self.file = file
+        self.slot_num = slot_num
+        self.index_num = index_num
+        self.begin_timestamp = header.begin_timestamp
+        self.end_timestamp = header.end_timestamp
+        self.begin_physical_offset = header.begin_physical_offset
+        self.end_physical_offset = header.end_physical_offset
+        self.hash_slot_count = header.hash_slot_count
+        self.index_count = header.index_count
+        self.entries_start = index_entry.entry_position(slot_num, 0)
+
+    @property
+    def name(self) -> str:
+        return Path(self.file.path).name
+
+    @property
+    def is_full(self) -> bool:
+        return self.index_count >= self.index_num
+
+    @property
+    def header(self) -> IndexHeader:
+        return IndexHeader(self.begin_timestamp, self.end_timestamp, self.begin_physical_offset,
+                           self.end_physical_offset, self.hash_slot_count, self.index_count)
+
+    def put(self, hash_: int, physical_offset: int, store_timestamp: int) -> None:
+        """Add one entry; the caller has seen that the file is not full. Raises StoreNotWritable."""
+        file = self.file
+        number = self.index_count
+        position = self.entries_start + number * ENTRY_SIZE
+        if position + ENTRY_SIZE > file.reserved_position:
+            file.reserve(position + RESERVE_STEP)
+        if file.mapping is None:
+            file.map()
+        file.is_used = True
+        cells = file.cells
+        assert cells is not None
+        slot = hash_ % self.slot_num
+        previous = read_slot(cells, slot)
+        if previous <= 0 or previous > number:
+            previous = 0
+        difference = 0
+        if self.begin_timestamp > 0 and store_timestamp > self.begin_timestamp:
+            difference = min((store_timestamp - self.begin_timestamp) // 1000, 0x7FFFFFFF)
+        encode_entry_into(cells, position, hash_, physical_offset, difference, previous)
+        write_slot(cells, slot, number)
+        if number <= 1:
+            self.begin_physical_offset = physical_offset
+            self.begin_timestamp = store_timestamp
+        if previous == 0:
+            self.hash_slot_count += 1
+        self.index_count = number + 1
+        self.end_physical_offset = physical_offset
+        self.end_timestamp = store_timestamp
+        encode_header_into(cells, self.begin_timestamp, self.end_timestamp, self.begin_physical_offset,
+                           self.end_physical_offset, self.hash_slot_count, self.index_count)
+        # Only to say that there is something to flush: what matters of this file lies all over it.
+        file.wrote_position += 1
+
+    def matches(self, begin: int, end: int) -> bool:
+        """Whether the file may have entries of messages stored in [begin, end]."""
+        return ((begin < self.begin_timestamp and end > self.end_timestamp)
+                or self.begin_timestamp <= begin <= self.end_timestamp
+                or self.begin_timestamp <= end <= self.end_timestamp)
+
+    def query(self, hash_: int, count_max: int, begin: int, end: int) -> list[int]:
+        """Physical offsets of records under this hash, newest first."""
+        found: list[int] = []
+        if self.index_count <= 1:
+            return found
+        view = self.file.slice(0, self.file.size)
+        number = read_slot(view, hash_ % self.slot_num)
+        while 0 < number <= self.index_count and len(found) < count_max:
+            entry = decode_entry(view, self.entries_start + number * ENTRY_SIZE)
+            if entry.time_difference < 0:
+                break
+            time_read = self.begin_timestamp + entry.time_difference * 1000
+            if entry.key_hash == hash_ and begin <= time_read <= end:
+                found.append(entry.physical_offset)
+            if time_read < begin or entry.previous == number:
+                break
+            number = entry.previous
+        return found
+
+
+class Index:
+    def __init__(self, directory: Path, slot_num: int, index_num: int, pool: MappedFilePool) -> None:
+        self.files: list[IndexFile] = []
+        self.tail: IndexFile | None = None
+        self._directory = directory
+        self._slot_num = slot_num
+        self._index_num = index_num
+        self._file_size = index_entry.file_size(slot_num, index_num)
+        self._pool = pool
+        self._full: deque[IndexFile] = deque()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def put(self, topic: str, uniq_key: str, keys: str, physical_offset: int, store_timestamp: int) -> None:
+        """Index one record, unless that was done before. Raises StoreNotWritable."""
+        tail = self.tail
+        if tail is not None and physical_offset < tail.end_physical_offset:
+            return
+        if uniq_key:
+            self._put_key(topic, uniq_key, physical_offset, store_timestamp)
+        if keys:
+            if " " in keys:
+                for key in keys.split(" "):
+                    if key:
+                        self._put_key(topic, key, physical_offset, store_timestamp)
+            else:
+                self._put_key(topic, keys, physical_offset, store_timestamp)
+
+    def _put_key(self, topic: str, key: str, physical_offset: int, store_timestamp: int) -> None:
+        tail = self.tail
+        if tail is None or tail.index_count >= tail.index_num:
+            tail = self._extend(store_timestamp)
+        tail.put(key_hash(index_key(topic, key)), physical_offset, store_timestamp)
+
+    def _extend(self, store_timestamp: int) -> IndexFile:
+        """A new file. It begins as if with the end of the one before, which shows in its first entry's time difference."""
+        path = self._directory / self._new_name(store_timestamp)
+        disk.make_directory(self._directory)
+        disk.create_sized(path, self._file_size)
+        file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
+        file.is_new = True
+        before = self.tail
+        header = IndexHeader()
+        if before is not None:
+            header = IndexHeader(before.end_timestamp, before.end_timestamp, before.end_physical_offset,
+                                 before.end_physical_offset)
+        made = IndexFile(file, self._slot_num, self._index_num, header)
+        try:
+            file.reserve(min(made.entries_start + RESERVE_STEP, file.size))
+        except StoreNotWritable:
+            disk.remove_file(path)
+            raise
+        if before is not None:
+            self._full.append(before)
+        self.files.append(made)
+        self.tail = made
+        return made
+
+    def _new_name(self, store_timestamp: int) -> str:
+        """The local time, moved on until it sorts behind the newest file."""
+        newest = self.files[-1].name if self.files else ""
+        name = _time_name(store_timestamp)
+        return name if name > newest else f"{int(newest) + 1:0{_NAME_SIZE}d}"
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> list[int]:
+        """Physical offsets of records indexed under `key` with store time in [begin, end], to the second; newest first.
+
+        Hashes decide, so records of other keys may be among them, and one record may come twice.
+        """
+        hash_ = key_hash(index_key(topic, key))
+        found: list[int] = []
+        for file in reversed(self.files):
+            if len(found) >= count_max:
+                break
+            if file.matches(begin, end):
+                found += file.query(hash_, count_max - len(found), begin, end)
+            if file.begin_timestamp < begin:
+                break
+        return found
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and physical offset of the newest entry; zeros when there is none."""
+        return (self.tail.end_timestamp, self.tail.end_physical_offset) if self.tail is not None else (0, 0)
+
+    # --- recovery and flushing ---------------------------------------------------------------------------------------
+
+    def load(self, drop_later_than: int | None) -> list[str]:
+        """Take up the files on disk. Raises StoreDamaged.
+
+        After a crash those that may not be wholly on disk, whose end time is later than `drop_later_than`, are removed;
+        the log holds what is needed to build them anew. Returns their names.
+        """
+        dropped = []
+        self.files = []
+        for name in disk.names(self._directory):
+            if len(name) != _NAME_SIZE or not name.isdigit():
+                continue
+            path = self._directory / name
+            size = disk.file_size(path)
+            if size not in (0, self._file_size):
+                raise StoreDamaged(
+                    f"{path} has {size} bytes where maxHashSlotNum {self._slot_num} and maxIndexNum {self._index_num} make "
+                    f"{self._file_size}: set both to the values the store was written with, or move the index folder away")
+            header = index_entry.decode_header(disk.read_at(path, 0, HEADER_SIZE)) if size else IndexHeader()
+            if not size or (drop_later_than is not None and header.end_timestamp > drop_later_than):
+                disk.remove_file(path)
+                dropped.append(name)
+                continue
+            file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
+            self.files.append(IndexFile(file, self._slot_num, self._index_num, header))
+        self.tail = self.files[-1] if self.files else None
+        return dropped
+
+    def flush_full(self) -> int:
+        """Bring full files that were not flushed yet to disk; the end time of the last of them, 0 when there were none."""
+        flushed_to = 0
+        while self._full:
+            file = self._full[0]
+            self._flush_file(file)
+            flushed_to = file.end_timestamp
+            self._full.popleft()
+        return flushed_to
+
+    def flush(self) -> None:
+        """Bring the newest file to disk, too."""
+        if self.tail is not None:
+            self._flush_file(self.tail)
+
+    def _flush_file(self, index_file: IndexFile) -> None:
+        index_file.file.flush()
+        if index_file.file.is_new:
+            index_file.file.is_new = False
+            disk.sync_directory(self._directory)
+
+
+def _time_name(timestamp: int) -> str:
+    moment = datetime.fromtimestamp(max(timestamp, 0) // 1000)
+    return f"{moment:%Y%m%d%H%M%S}{max(timestamp, 0) % 1000:03d}"

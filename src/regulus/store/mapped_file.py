@@ -1,0 +1,118 @@
+"""One file of a fixed size that is read and written through memory.
+
+Three positions, each behind the one before: `flushed_position` <= `wrote_position` <= `reserved_position`. A byte is written
+only below `reserved_position`, where the file surely has blocks: a write to a hole on a full disk would end the process.
+
+The file is mapped when it is first touched, and may be unmapped again while nobody looks at it. Slices that were given out
+keep their mapping alive by themselves.
+"""
+
+from mmap import mmap
+
+from regulus.store import disk
+
+
+class MappedFilePool:
+    """Bounds how many files are mapped at a time. The one that has not been used for the longest goes first, roughly.
+
+    A store has one consume queue for each topic and queue id, easily thousands, and most of them rest. Mapping costs no
+    memory for what is not touched, but a descriptor and an entry in the kernel's table each, and both are limited.
+    """
+
+    def __init__(self, files_max: int) -> None:
+        self.files_max = files_max
+        self._files: list[MappedFile] = []
+
+    def add(self, file: "MappedFile") -> None:
+        self._files.append(file)
+        if len(self._files) > self.files_max:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Unmap at least an eighth: those not used since the last time, or else the first."""
+        kept = []
+        unmapped = 0
+        wanted = self.files_max // 8 + 1
+        for file in self._files[:-1]:
+            if file.mapping is None:
+                unmapped += 1
+            elif file.is_used or unmapped >= wanted:
+                file.is_used = False
+                kept.append(file)
+            else:
+                file.unmap()
+                unmapped += 1
+        for file in kept[:wanted - unmapped] if unmapped < wanted else ():
+            file.unmap()
+        self._files = [*(file for file in kept if file.mapping is not None), self._files[-1]]
+
+
+class MappedFile:
+    def __init__(self, path: str, start: int, size: int, wrote_position: int, pool: MappedFilePool) -> None:
+        self.path = path
+        self.start = start
+        """Offset of the first byte in the whole of which this file is a part."""
+        self.size = size
+        self.wrote_position = wrote_position
+        self.flushed_position = wrote_position
+        self.reserved_position = wrote_position & -4096
+        self.released_position = 0
+        self.is_new = False
+        """Whether the file's name may not be durable yet."""
+        self.mapping: mmap | None = None
+        self.cells: memoryview | None = None
+        self.view: memoryview | None = None
+        self.is_used = False
+        self._pool = pool
+
+    def map(self) -> None:
+        """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises StoreError."""
+        if self.mapping is None:
+            mapping = disk.map_file(self.path, self.size)
+            self.cells = memoryview(mapping)
+            self.view = memoryview(mapping).toreadonly()
+            self.mapping = mapping
+            self._pool.add(self)
+        self.is_used = True
+
+    def unmap(self) -> None:
+        self.mapping = None
+        self.cells = None
+        self.view = None
+        self.released_position = 0
+
+    def slice(self, position: int, size: int) -> memoryview:
+        """Read-only; valid as long as it is held, even when the file is deleted."""
+        if self.mapping is None:
+            self.map()
+        self.is_used = True
+        view = self.view
+        assert view is not None
+        return view[position:position + size]
+
+    def write(self, position: int, data: bytes) -> None:
+        """Raises StoreNotWritable when the disk has no room."""
+        end = position + len(data)
+        if end > self.reserved_position:
+            self.reserve(end)
+        if self.mapping is None:
+            self.map()
+        self.is_used = True
+        mapping = self.mapping
+        assert mapping is not None
+        mapping[position:end] = data
+
+    def reserve(self, end: int) -> None:
+        """Have blocks for all bytes up to `end`, within the file. Raises StoreNotWritable."""
+        end = min(disk.page_ceiling(end), self.size)
+        if end > self.reserved_position:
+            disk.reserve(self.path, self.reserved_position, end - self.reserved_position)
+            # Another thread may have reserved further meanwhile.
+            self.reserved_position = max(end, self.reserved_position)
+
+    def flush(self) -> None:
+        """Bring what is written now to disk. Safe beside a thread that writes on."""
+        wrote = self.wrote_position
+        if wrote > self.flushed_position:
+            disk.sync_data(self.path)
+            self.flushed_position = wrote

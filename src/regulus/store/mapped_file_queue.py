@@ -1,0 +1,118 @@
+"""Files of one size that lie end to end: each is named by the offset of its first byte, 20 digits.
+
+Only the last may be unfinished. Source: MappedFileQueue.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+
+from regulus.errors import StoreDamaged
+from regulus.store import disk
+from regulus.store.mapped_file import MappedFile, MappedFilePool
+
+NAME_SIZE = 20
+
+
+def file_name(start: int) -> str:
+    return f"{start:020d}"
+
+
+class MappedFileQueue:
+    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool, size_key: str) -> None:
+        """`size_key` is the configuration key behind `file_size`, for error texts."""
+        self.directory = directory
+        self.file_size = file_size
+        self.files: list[MappedFile] = []
+        self._pool = pool
+        self._size_key = size_key
+        self._is_directory_made = False
+
+    def load(self) -> None:
+        """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
+        found = [name for name in disk.names(self.directory) if len(name) == NAME_SIZE and name.isdigit()]
+        self.files = []
+        for name in found:
+            path = self.directory / name
+            size = disk.file_size(path)
+            if size == 0 and name == found[-1]:
+                # A crash between creating the newest file and giving it its size leaves this.
+                disk.remove_file(path)
+                continue
+            if size != self.file_size:
+                raise StoreDamaged(
+                    f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to the value "
+                    "the store was written with, or bring this file back from a backup or replica")
+            start = int(name)
+            if self.files and start < self.files[-1].start + self.file_size:
+                raise StoreDamaged(f"{path} overlaps the file before it, {file_name(self.files[-1].start)}: "
+                                   "one of the two belongs to another store; move it away")
+            self.files.append(MappedFile(str(path), start, self.file_size, self.file_size, self._pool))
+
+    @property
+    def start(self) -> int:
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Behind the last written byte."""
+        return self.files[-1].start + self.files[-1].wrote_position if self.files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file in which the byte at `offset` lies or will lie."""
+        files = self.files
+        if not files or offset < files[0].start:
+            return None
+        index = (offset - files[0].start) // self.file_size
+        if index >= len(files) or files[index].start > offset or offset >= files[index].start + self.file_size:
+            # Only where files are missing in between.
+            index = bisect_right(files, offset, key=_start) - 1
+            if offset >= files[index].start + self.file_size:
+                return None
+        return files[index]
+
+    def make(self, start: int) -> MappedFile:
+        """A new, empty file on disk that is not yet one of `files`. Raises StoreNotWritable."""
+        if not self._is_directory_made:
+            disk.make_directory(self.directory)
+            self._is_directory_made = True
+        path = self.directory / file_name(start)
+        disk.create_sized(path, self.file_size)
+        file = MappedFile(str(path), start, self.file_size, 0, self._pool)
+        file.is_new = True
+        return file
+
+    def extend(self, start: int) -> MappedFile:
+        """A new last file. Raises StoreNotWritable."""
+        file = self.make(start)
+        self.files.append(file)
+        return file
+
+    def truncate(self, offset: int) -> tuple[int, list[str]]:
+        """End at `offset`: remove files that begin there or later, zero the rest of the last one.
+
+        A first file that begins just there stays, for it alone says where an empty log goes on.
+        Returns how many stale bytes were zeroed, and the names of the files removed. Raises StoreNotWritable.
+        """
+        removed = []
+        while self.files and (self.files[-1].start > offset or (self.files[-1].start == offset and len(self.files) > 1)):
+            file = self.files.pop()
+            file.unmap()
+            disk.remove_file(Path(file.path))
+            removed.append(Path(file.path).name)
+        if not self.files:
+            return 0, removed
+        last = self.files[-1]
+        last.wrote_position = min(offset - last.start, last.size)
+        last.flushed_position = last.wrote_position
+        last.reserved_position = disk.page_floor(last.wrote_position)
+        return disk.zero(last.path, last.wrote_position, last.size), removed
+
+    def remove_all(self) -> None:
+        for file in self.files:
+            file.unmap()
+            disk.remove_file(Path(file.path))
+        self.files = []
+
+
+def _start(file: MappedFile) -> int:
+    return file.start
