@@ -1,4 +1,4 @@
-"""What a broker is set to. Names are RocketMQ's keys in snake_case; times are in ms, sizes in bytes unless the name says.
+"""What a broker is set to. Names are RocketMQ's keys in snake_case; times are in ms, sizes in bytes.
 
 Source: BrokerConfig, MessageStoreConfig.
 """

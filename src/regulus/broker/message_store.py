@@ -16,7 +16,7 @@ class MessageStore(Protocol):
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
                     tags_codes: frozenset[int] | None) -> GetResult:
-        """Records from `queue_offset` on as slices of the log; `tags_codes` None takes all. The first is always given."""
+        """Records from `queue_offset` on as slices of the log, at least one; `tags_codes` None takes all."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of the first message kept; 0 for an unknown queue."""
@@ -25,7 +25,7 @@ class MessageStore(Protocol):
         """Queue offset that the next message will get; 0 for an unknown queue."""
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
-        """LOWER: smallest offset with store time >= timestamp, else max. UPPER: largest with store time <= timestamp."""
+        """The smallest offset with store time >= timestamp, else max; upper: the largest with store time <= it."""
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store time in ms of one message; -1 when it is not there."""

@@ -56,6 +56,12 @@ HOLD = Hold()
 NO_REPLY = NoReply()
 
 
+def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str] | None = None) -> Reply:
+    """Answer that the request was not done; `remark` is what the operator or client gets to read."""
+    return Reply(request.response(int(code), remark, ext))
+
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
     """Something others must hear: a one-way request to a client, or the late answer to a held request."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from regulus.broker.handlers.answer import refuse
+from regulus.broker.handlers.admin_table import ADMIN_HANDLERS
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
 from regulus.broker.handlers.consumer_offset import handle_query_consumer_offset, handle_update_consumer_offset
 from regulus.broker.handlers.consumer_send_msg_back import handle_consumer_send_msg_back
@@ -23,7 +23,7 @@ from regulus.broker.handlers.query_message import (
 )
 from regulus.broker.handlers.send_message import handle_send_message, handle_send_reply_message
 from regulus.broker.handlers.transaction import handle_end_transaction
-from regulus.broker.outcome import NO_REPLY, Hold, Outcome
+from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
@@ -58,7 +58,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.GET_EARLIEST_MSG_STORETIME: handle_get_earliest_msg_storetime,
 }
 
-HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()}
+HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS
 
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -162,8 +162,10 @@ class BrokerState:
 
     def load_documents(self, documents: dict[str, str]) -> None:
         """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
-        loaders = {TOPICS_DOCUMENT: self.topics.load, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
-                   CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load, DELAY_OFFSET_DOCUMENT: self.delay_schedule.load}
+        loaders = {TOPICS_DOCUMENT: self.topics.load,
+                   SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
+                   CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load,
+                   DELAY_OFFSET_DOCUMENT: self.delay_schedule.load}
         for name, load in loaders.items():
             text = documents.get(name)
             if text and text.strip():

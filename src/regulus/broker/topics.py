@@ -27,8 +27,8 @@ UNIT_SUB_FLAG = 2
 class TopicFacts:
     """What a send needs to know of its topic. `put_nums` and `put_size` count what was stored in it.
 
-    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic takes
-    them without a further look.
+    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic
+    takes them without a further look.
     """
 
     def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
@@ -129,7 +129,7 @@ class Topics:
     def wrapper(self, perm_mask: int = permission.PRIORITY | permission.READ_WRITE | permission.INHERIT,
                 ) -> TopicConfigSerializeWrapper:
         """The table as it travels and as it is saved; `perm_mask` narrows the permission of every topic."""
-        table = {name: config if config.perm & perm_mask == config.perm else replace(config, perm=config.perm & perm_mask)
+        table = {name: config if config.perm | perm_mask == perm_mask else replace(config, perm=config.perm & perm_mask)
                  for name, config in self.table.items()}
         return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
 

@@ -1,7 +1,7 @@
 """Who consumes in a group: GET_CONSUMER_LIST_BY_GROUP."""
 
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody

@@ -1,8 +1,8 @@
 """What a group has consumed: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
 
 from regulus.broker.consumer_offsets import NOT_FOUND
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
@@ -11,7 +11,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_query_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """A group that is new to a young queue starts at 0, whatever its client would choose: the queue lost nothing yet."""
+    """A group that is new to a young queue starts at 0, whatever its client would choose: nothing is lost yet."""
     header = QueryConsumerOffsetRequest.decode(request)
     offsets = broker.consumer_offsets
     consumer_offset = offsets.pending_reset(header.consumer_group, header.topic, header.queue_id)

@@ -7,8 +7,7 @@ Source: AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
 from regulus.broker import statistics
-from regulus.broker.handlers.answer import refuse
-from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable, refuse
 from regulus.broker.placement import dead_letter_copy, place, retry_copy
 from regulus.broker.state import BrokerState
 from regulus.model import permission
@@ -39,7 +38,8 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
                       f"the group[{header.group}] has no retry queue: its retryQueueNums is {group.retry_queue_nums}")
     retry = broker.topics.create_if_absent(retry_topic(header.group), group.retry_queue_nums, now_ms)
     if not permission.is_writable(retry.perm):
-        return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{retry.topic_name}] sending message is forbidden")
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the topic[{retry.topic_name}] sending message is forbidden")
     failed = broker.store.look_message(header.offset)
     if failed is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")

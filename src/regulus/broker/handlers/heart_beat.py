@@ -1,9 +1,9 @@
 """Clients come and go: HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG."""
 
 from regulus.broker.clients import Client
-from regulus.broker.handlers.answer import refuse, succeed
+from regulus.broker.handlers.answer import succeed
 from regulus.broker.message_filter import is_tag
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_SUB_FLAG
 from regulus.model.peer import Peer

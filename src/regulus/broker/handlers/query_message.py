@@ -4,8 +4,8 @@ QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, G
 GET_EARLIEST_MSG_STORETIME.
 """
 
-from regulus.broker.handlers.answer import refuse, succeed
-from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode

@@ -7,7 +7,7 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
 from regulus.broker.handlers.transaction import NOT_SERVED as TRANSACTIONS_NOT_SERVED
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable, refuse
 from regulus.broker.placement import delay_level, place, place_dead_letter
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG, TopicFacts
@@ -149,7 +149,7 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
     return _refuse(request, broker, ResponseCode.NO_PERMISSION, REPLIES_NOT_SERVED)
 
 
-# --- before storing ----------------------------------------------------------------------------------------------------
+# --- before storing --------------------------------------------------------------------------------------------------
 
 
 def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: BrokerState, now_ms: int) -> Reply | None:
@@ -261,7 +261,7 @@ def _mark_hosts(message: MessageExt) -> None:
     message.sys_flag = flags
 
 
-# --- afterwards --------------------------------------------------------------------------------------------------------
+# --- afterwards ------------------------------------------------------------------------------------------------------
 
 
 def _count(facts: TopicFacts, topic: str, message_count: int, appended: Appended, broker: BrokerState) -> None:
@@ -274,7 +274,7 @@ def _count(facts: TopicFacts, topic: str, message_count: int, appended: Appended
 def _refuse(request: RemotingCommand, broker: BrokerState, code: int, remark: str) -> Reply:
     """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
     ext = {names.MSG_REGION: broker.stamp[names.MSG_REGION], names.TRACE_ON: broker.stamp[names.TRACE_ON]}
-    return Reply(request.response(int(code), remark, ext))
+    return refuse(request, code, remark, ext)
 
 
 def _refuse_size(request: RemotingCommand, broker: BrokerState, size: int) -> Reply:

@@ -1,7 +1,6 @@
 """Transactional messages, which this broker does not serve yet: END_TRANSACTION."""
 
-from regulus.broker.handlers.answer import refuse
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode

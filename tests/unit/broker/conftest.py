@@ -1,0 +1,151 @@
+"""A broker without server or disk, and the requests of a client to it."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from small_store import SmallStore
+
+from regulus.broker import request_table
+from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.state import BrokerState
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.record import message_record
+from regulus.wire import message_batch
+from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import (
+    ConsumerSendMsgBackRequest,
+    PullMessageRequest,
+    QueryConsumerOffsetRequest,
+    SendMessageRequest,
+    UpdateConsumerOffsetRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+START_MS = 1_700_000_000_000
+LOCAL = host_bytes("10.0.0.1", 10911)
+
+
+def peer(channel: int = 1, address: str = "10.0.0.5") -> Peer:
+    return Peer(channel, host_bytes(address, 40000), LOCAL, f"{address}:40000", "10.0.0.1")
+
+
+@dataclass
+class Rig:
+    """`now_ms` moves only when a test moves it."""
+
+    broker: BrokerState
+    store: SmallStore
+    now_ms: int = START_MS
+    peer: Peer = field(default_factory=peer)
+
+    def handle(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False,
+               version: int = 479, peer: Peer | None = None) -> Outcome:
+        request = RemotingCommand.request(int(code), ext, body, oneway=oneway, opaque=7)
+        request.version = version
+        return request_table.handle(request, peer or self.peer, self.broker, self.now_ms)
+
+    def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, version: int = 479,
+            peer: Peer | None = None) -> RemotingCommand:
+        """The answer as a client sees it: written and read again."""
+        outcome = self.handle(code, ext, body, version=version, peer=peer)
+        assert isinstance(outcome, Reply | ReplyWhenDurable)
+        assert outcome.response.opaque == 7
+        return outcome.response
+
+    def send(self, topic: str = "TopicA", body: bytes = b"hello", *, queue_id: int = 0, version: int = 479,
+             peer: Peer | None = None, code: int = RequestCode.SEND_MESSAGE_V2, properties: dict[str, str] | None = None,
+             **fields: object) -> RemotingCommand:
+        if properties is None:
+            properties = {"UNIQ_KEY": "K1"}
+        header = SendMessageRequest("PG", topic, queue_id=queue_id, properties=properties, born_timestamp=self.now_ms,
+                                    **fields)
+        return self.ask(code, header.ext_for(int(code)), body, version=version, peer=peer)
+
+    def send_batch(self, messages: list, topic: str = "TopicA", **fields: object) -> RemotingCommand:
+        header = SendMessageRequest("PG", topic, queue_id=0, properties={"WAIT": "true"}, batch=True, **fields)
+        return self.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode(messages))
+
+    def heartbeat(self, group: str | None = "CG", *topics: str, expression: str = "*", client_id: str = "c1",
+                  channel: int = 1, message_model: str = "CLUSTERING", sub_version: int = 1,
+                  producer_group: str | None = None, **fields: object) -> RemotingCommand:
+        consumers = []
+        if group is not None:
+            subscriptions = [SubscriptionData.compile(topic, expression, sub_version) for topic in topics]
+            consumers.append(ConsumerData(group_name=group, message_model=message_model,
+                                          subscription_data_set=subscriptions))
+        producers = [ProducerData(group_name=producer_group)] if producer_group else []
+        body = HeartbeatData(client_id=client_id, consumer_data_set=consumers, producer_data_set=producers, **fields)
+        return self.ask(RequestCode.HEART_BEAT, body=body.encode(), peer=peer(channel))
+
+    def pull_outcome(self, topic: str = "TopicA", queue_id: int = 0, queue_offset: int = 0, *, group: str = "CG",
+                     sys_flag: int = 2, channel: int = 1, suspend: int = 15_000, **fields: object) -> Outcome:
+        header = PullMessageRequest(group, topic, queue_id, queue_offset, sys_flag=sys_flag,
+                                    suspend_timeout_millis=suspend, **fields)
+        return self.handle(RequestCode.PULL_MESSAGE, header.ext(), peer=peer(channel))
+
+    def pull(self, topic: str = "TopicA", queue_id: int = 0, queue_offset: int = 0, **fields: object) -> RemotingCommand:
+        outcome = self.pull_outcome(topic, queue_id, queue_offset, **fields)
+        assert isinstance(outcome, Reply)
+        return outcome.response
+
+    def send_back(self, offset: int, *, group: str = "CG", delay_level: int = 0, max_reconsume_times: int | None = None,
+                  ) -> RemotingCommand:
+        header = ConsumerSendMsgBackRequest(offset=offset, group=group, delay_level=delay_level,
+                                            max_reconsume_times=max_reconsume_times, origin_topic="TopicA")
+        return self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
+
+    def commit(self, consumer_offset: int, *, group: str = "CG", topic: str = "TopicA",
+               queue_id: int = 0) -> RemotingCommand:
+        return self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest(
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=consumer_offset).ext())
+
+    def offset(self, *, group: str = "CG", topic: str = "TopicA", queue_id: int = 0,
+               set_zero_if_not_found: bool | None = None) -> RemotingCommand:
+        return self.ask(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest(
+            consumer_group=group, topic=topic, queue_id=queue_id,
+            set_zero_if_not_found=set_zero_if_not_found).ext())
+
+    def arrive(self) -> list[RemotingCommand]:
+        """Let what was stored become visible; the answers that this brings to held pulls."""
+        arrivals, self.store.arrivals = self.store.arrivals, []
+        self.broker.message_arrived(arrivals, self.now_ms)
+        return self.notices()
+
+    def notices(self) -> list[RemotingCommand]:
+        commands = [notice.command for notice in self.broker.notices]
+        self.broker.notices.clear()
+        return commands
+
+    def run(self, elapsed_ms: int) -> None:
+        """Let time pass as the server does: tick whenever the broker asks for it."""
+        end_ms = self.now_ms + elapsed_ms
+        while True:
+            wait_ms = self.broker.tick(self.now_ms)
+            if wait_ms is None or self.now_ms + wait_ms > end_ms:
+                break
+            self.now_ms += max(wait_ms, 0)
+        self.now_ms = end_ms
+
+    def stored(self, topic: str, queue_id: int = 0) -> list[MessageExt]:
+        units = self.store.queue_units(topic, queue_id, 0, 1000)
+        return [message_record.decode(bytes(self.store.log), unit.physical_offset) for unit in units]
+
+
+def make_rig(**settings: object) -> Rig:
+    store = SmallStore()
+    return Rig(BrokerState(BrokerConfig(**settings), store, now_ms=START_MS, seed=1), store)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return make_rig()
+
+
+@pytest.fixture(name="make_rig")
+def make_rig_fixture():
+    """Makes brokers with other settings."""
+    return make_rig

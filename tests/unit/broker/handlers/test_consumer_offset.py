@@ -1,0 +1,49 @@
+"""Queries and commits of consumer offsets."""
+
+from regulus.wire.codes import ResponseCode
+
+
+def test_a_committed_offset_is_found(rig):
+    rig.send()
+    assert rig.commit(5).code == ResponseCode.SUCCESS
+    assert rig.offset().ext == {"offset": "5"}
+    assert rig.commit(2).code == ResponseCode.SUCCESS
+    assert rig.offset().ext == {"offset": "2"}
+
+
+def test_a_new_group_starts_a_young_queue_at_its_start(rig):
+    rig.send()
+    assert rig.offset().ext == {"offset": "0"}
+
+
+def test_unless_it_asks_for_the_plain_truth(rig):
+    rig.send()
+    response = rig.offset(set_zero_if_not_found=False)
+    assert response.code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_a_queue_that_lost_messages_is_not_young(rig, monkeypatch):
+    rig.send()
+    monkeypatch.setattr(rig.store, "min_offset", lambda topic, queue_id: 100)
+    response = rig.offset()
+    assert response.code == ResponseCode.QUERY_NOT_FOUND
+    assert response.remark.startswith("Not found, V3_0_6_SNAPSHOT")
+
+
+def test_commits_that_are_refused(make_rig):
+    rig = make_rig(auto_create_subscription_group=False)
+    rig.send()
+    assert rig.commit(1).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert rig.commit(1, group="TOOLS_CONSUMER", topic="Nothing").code == ResponseCode.TOPIC_NOT_EXIST
+    assert rig.commit(1, group="TOOLS_CONSUMER").code == ResponseCode.SUCCESS
+
+
+def test_until_a_reset_was_told_commits_do_nothing(rig):
+    rig.send()
+    rig.broker.consumer_offsets.assign_reset("CG", "TopicA", 0, 3)
+    response = rig.commit(9)
+    assert (response.code, response.remark) == (ResponseCode.SUCCESS, "Offset has been previously reset")
+    assert rig.offset().ext == {"offset": "3"}
+    rig.broker.consumer_offsets.take_reset("CG", "TopicA", 0)
+    rig.commit(9)
+    assert rig.offset().ext == {"offset": "9"}

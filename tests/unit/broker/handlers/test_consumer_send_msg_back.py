@@ -1,0 +1,134 @@
+"""What becomes of a message that a consumer could not use."""
+
+import pytest
+
+from regulus.broker.outcome import ReplyWhenDurable
+from regulus.model.store_result import PutStatus
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import ConsumerSendMsgBackRequest
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+LADDER_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+
+@pytest.fixture
+def rig(rig):
+    """One message that a consumer of CG got."""
+    rig.heartbeat("CG", "TopicA")
+    rig.send(body=b"work", queue_id=1, flag=3, properties={"UNIQ_KEY": "K1", "TAGS": "T", "KEYS": "k"})
+    return rig
+
+
+def first(rig):
+    return rig.stored("TopicA", 1)[0]
+
+
+def test_a_failed_message_waits_ten_seconds_and_comes_back(rig):
+    origin = first(rig)
+    assert rig.send_back(origin.physical_offset).code == ResponseCode.SUCCESS
+    (parked,) = rig.stored(SCHEDULE, 2)
+    assert parked.reconsume_times == 1
+    rig.run(9_900)
+    assert not rig.stored("%RETRY%CG")
+    rig.run(200)
+    (retry,) = rig.stored("%RETRY%CG")
+    assert (retry.body, retry.flag, retry.born_host, retry.born_timestamp) == (
+        b"work", 3, origin.born_host, origin.born_timestamp)
+    assert retry.reconsume_times == 1
+    assert retry.properties == parked.properties
+    expected = {"UNIQ_KEY": "K1", "TAGS": "T", "KEYS": "k", "RETRY_TOPIC": "TopicA", "DELAY": "3",
+                "REAL_TOPIC": "%RETRY%CG", "REAL_QID": "0"}
+    assert expected.items() <= retry.properties.items()
+
+
+def test_a_message_that_always_fails_is_tried_sixteen_more_times_then_buried(rig):
+    failed = first(rig)
+    origin_id = rig.peer.local.hex().upper() + f"{failed.physical_offset:016X}"
+    started_ms = rig.now_ms
+    for retries in range(16):
+        assert rig.send_back(failed.physical_offset).code == ResponseCode.SUCCESS
+        rig.run(LADDER_S[min(retries + 2, 17)] * 1000 + 100)
+        assert len(rig.stored("%RETRY%CG")) == retries + 1
+        failed = rig.stored("%RETRY%CG")[-1]
+        assert failed.reconsume_times == retries + 1
+        assert failed.properties["ORIGIN_MESSAGE_ID"] == origin_id
+    assert (rig.now_ms - started_ms) // 1000 in range(17_140, 17_145)
+    rig.send_back(failed.physical_offset)
+    (letter,) = rig.stored("%DLQ%CG")
+    assert letter.reconsume_times == 17
+    assert letter.body == b"work"
+    expected = {"UNIQ_KEY": "K1", "TAGS": "T", "KEYS": "k", "RETRY_TOPIC": "TopicA", "DLQ_ORIGIN_TOPIC": "TopicA",
+                "ORIGIN_MESSAGE_ID": origin_id, "DLQ_ORIGIN_MESSAGE_ID": origin_id, "DELAY": "0"}
+    assert expected.items() <= letter.properties.items()
+
+
+def test_no_dead_letter_topic_before_the_first_dead_letter(rig):
+    rig.send_back(first(rig).physical_offset)
+    assert "%DLQ%CG" not in rig.broker.topics
+    rig.send_back(first(rig).physical_offset, delay_level=-1)
+    config = rig.broker.topics.get("%DLQ%CG")
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
+
+
+def test_a_chosen_level_takes_the_place_of_the_growing_one(rig):
+    rig.send_back(first(rig).physical_offset, delay_level=5)
+    assert len(rig.stored(SCHEDULE, 4)) == 1
+
+
+@pytest.mark.parametrize(("limit", "dead"), [(0, True), (1, False), (None, False)])
+def test_the_limit_of_the_request_goes_before_the_group_s(rig, limit, dead):
+    rig.send_back(first(rig).physical_offset, max_reconsume_times=limit)
+    assert len(rig.stored("%DLQ%CG")) == dead
+
+
+def test_the_group_s_limit(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG", retry_max_times=0), 0)
+    rig.send_back(first(rig).physical_offset)
+    assert len(rig.stored("%DLQ%CG")) == 1
+
+
+def test_a_group_without_retry_queues_must_keep_its_message(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG", retry_queue_nums=0), 0)
+    response = rig.send_back(first(rig).physical_offset)
+    assert response.code == ResponseCode.NO_PERMISSION
+    assert "retryQueueNums" in response.remark
+
+
+def test_refusals(rig, make_rig):
+    assert rig.send_back(99_999).remark == "look message by offset failed, 99999"
+    assert rig.send_back(99_999).code == ResponseCode.SYSTEM_ERROR
+    strict = make_rig(auto_create_subscription_group=False)
+    assert strict.send_back(0).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert make_rig(broker_permission=4).send_back(0).code == ResponseCode.NO_PERMISSION
+    rig.broker.topics.put(TopicConfig(topic_name="%RETRY%CG", read_queue_nums=1, write_queue_nums=1, perm=4), 0)
+    assert rig.send_back(first(rig).physical_offset).code == ResponseCode.NO_PERMISSION
+
+
+def test_what_the_store_refuses_the_consumer_keeps(rig):
+    offset = first(rig).physical_offset
+    rig.store.refuse = PutStatus.SERVICE_NOT_AVAILABLE
+    assert rig.send_back(offset).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("delay_level", [0, -1])
+def test_copies_are_as_durable_as_sends(make_rig, delay_level):
+    rig = make_rig(flush_disk_type="SYNC_FLUSH")
+    rig.send(queue_id=1)
+    header = ConsumerSendMsgBackRequest(offset=first(rig).physical_offset, group="CG", delay_level=delay_level)
+    outcome = rig.handle(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
+    assert isinstance(outcome, ReplyWhenDurable)
+    assert outcome.end == rig.store.commit_log_max_offset()
+
+
+def test_two_topics_share_the_retry_topic_of_a_group(rig):
+    rig.send("TopicB", properties={"UNIQ_KEY": "KB"})
+    rig.send_back(first(rig).physical_offset)
+    rig.send_back(rig.stored("TopicB")[0].physical_offset)
+    rig.run(10_100)
+    assert [m.properties["RETRY_TOPIC"] for m in rig.stored("%RETRY%CG")] == ["TopicA", "TopicB"]
+
+
+def test_send_backs_are_counted(rig):
+    rig.send_back(first(rig).physical_offset)
+    assert rig.broker.statistics.item("SNDBCK_PUT_NUMS", "TopicA@CG").value == 1

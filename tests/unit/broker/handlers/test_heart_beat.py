@@ -1,0 +1,125 @@
+"""Clients come and go, and the others of their group hear of it."""
+
+import pytest
+
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import UnregisterClientRequest
+
+NOTIFY = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+
+
+def test_the_first_heartbeat_of_a_group_makes_it_and_its_retry_topic(rig):
+    response = rig.heartbeat("CG", "TopicA")
+    assert response.code == ResponseCode.SUCCESS
+    assert response.version >= 401
+    assert "CG" in rig.broker.subscription_groups
+    retry = rig.broker.topics.get("%RETRY%CG")
+    assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
+
+
+def test_a_group_that_does_not_retry_gets_no_retry_topic(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG", retry_queue_nums=0), 0)
+    rig.heartbeat("CG", "TopicA")
+    assert "%RETRY%CG" not in rig.broker.topics
+
+
+def test_the_retry_topic_of_an_ordered_topic_is_ordered(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="Order", order=True), 0)
+    rig.heartbeat("CG", "Order")
+    assert rig.broker.topics.get("%RETRY%CG").order
+
+
+def test_an_unknown_group_that_may_not_be_made_does_not_join(make_rig):
+    rig = make_rig(auto_create_subscription_group=False)
+    assert rig.heartbeat("CG", "TopicA").code == ResponseCode.SUCCESS
+    assert rig.broker.clients.consumer_group("CG") is None
+
+
+def test_who_joins_is_told_to_all_of_the_group_once(rig):
+    rig.heartbeat("CG", "TopicA")
+    (notice,) = rig.notices()
+    assert (notice.code, notice.is_oneway, notice.ext) == (NOTIFY, True, {"consumerGroup": "CG"})
+    rig.heartbeat("CG", "TopicA")
+    assert rig.notices() == []
+    rig.heartbeat("CG", "TopicA", channel=2, client_id="c2")
+    assert [notice.channel for notice in rig.broker.notices] == [1, 2]
+
+
+def test_another_set_of_topics_is_told_another_version_is_not(rig):
+    rig.heartbeat("CG", "TopicA", sub_version=1)
+    rig.notices()
+    rig.heartbeat("CG", "TopicA", sub_version=2)
+    assert rig.notices() == []
+    assert rig.broker.clients.consumer_group("CG").subscriptions["TopicA"].sub_version == 2
+    rig.heartbeat("CG", "TopicA", sub_version=1)
+    assert rig.broker.clients.consumer_group("CG").subscriptions["TopicA"].sub_version == 2
+    rig.heartbeat("CG", "TopicB", sub_version=3)
+    assert len(rig.notices()) == 1
+    assert set(rig.broker.clients.consumer_group("CG").subscriptions) == {"TopicB"}
+
+
+@pytest.mark.parametrize("quiet", ["setting", "broadcasting"])
+def test_some_groups_want_no_word(rig, quiet):
+    if quiet == "setting":
+        rig.broker.subscription_groups.put(
+            SubscriptionGroupConfig(group_name="CG", notify_consumer_ids_changed_enable=False), 0)
+    rig.heartbeat("CG", "TopicA", message_model="BROADCASTING" if quiet == "broadcasting" else "CLUSTERING")
+    assert rig.notices() == []
+
+
+def test_a_client_that_unregisters_leaves_at_once(rig):
+    rig.heartbeat("CG", "TopicA", producer_group="PG")
+    rig.heartbeat("CG", "TopicA", channel=2, client_id="c2")
+    rig.notices()
+    ext = UnregisterClientRequest(client_id="c1", producer_group="PG", consumer_group="CG").ext()
+    assert rig.ask(RequestCode.UNREGISTER_CLIENT, ext).code == ResponseCode.SUCCESS
+    assert rig.broker.clients.producer_group("PG") == []
+    assert rig.broker.clients.consumer_group("CG").client_ids() == ["c2"]
+    assert [notice.channel for notice in rig.broker.notices] == [2]
+
+
+def test_a_closed_connection_leaves_at_once(rig):
+    rig.heartbeat("CG", "TopicA", producer_group="PG")
+    rig.heartbeat("CG", "TopicA", channel=2, client_id="c2")
+    rig.notices()
+    rig.broker.channel_closed(1, rig.now_ms)
+    assert rig.broker.clients.producer_group("PG") == []
+    assert [notice.channel for notice in rig.broker.notices] == [2]
+
+
+def test_a_silent_client_leaves_after_two_minutes_and_a_scan(rig):
+    rig.heartbeat("CG", "TopicA", producer_group="PG")
+    rig.heartbeat("CG", "TopicA", channel=2, client_id="c2")
+    rig.run(60_000)
+    rig.heartbeat("CG", "TopicA", channel=2, client_id="c2")
+    rig.notices()
+    rig.run(60_000)
+    assert len(rig.broker.clients.consumer_group("CG").clients) == 2
+    rig.run(10_100)
+    assert rig.broker.clients.consumer_group("CG").client_ids() == ["c2"]
+    assert rig.broker.clients.producer_group("PG") == []
+    assert len(rig.notices()) == 1
+    rig.run(70_000)
+    assert rig.broker.clients.consumer_group("CG") is None
+
+
+def test_a_heartbeat_without_subscriptions_keeps_those_that_are_known(rig):
+    first = rig.heartbeat("CG", "TopicA", heartbeat_fingerprint=5)
+    assert first.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+    again = rig.heartbeat("CG", heartbeat_fingerprint=5, without_sub=True)
+    assert again.ext["IS_SUB_CHANGE"] == "false"
+    assert set(rig.broker.clients.consumer_group("CG").subscriptions) == {"TopicA"}
+    assert rig.heartbeat("CG", heartbeat_fingerprint=6, without_sub=True).ext["IS_SUB_CHANGE"] == "true"
+
+
+@pytest.mark.parametrize(("expression_type", "code"), [("TAG", 0), ("SQL92", 1)])
+def test_a_consumer_learns_before_it_starts_whether_its_filter_is_served(rig, expression_type, code):
+    subscription = SubscriptionData(topic="TopicA", sub_string="a > 5", expression_type=expression_type)
+    body = CheckClientConfigBody(client_id="c1", group="CG", subscription_data=subscription)
+    assert rig.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode()).code == code
+
+
+def test_a_body_that_is_no_heartbeat_is_an_error(rig):
+    assert rig.ask(RequestCode.HEART_BEAT, body=b"[]").code == ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,342 @@
+"""What a broker answers to sends, and what it stores."""
+
+import pytest
+
+from regulus.broker.outcome import NO_REPLY, Reply, ReplyWhenDurable
+from regulus.model.message import Message
+from regulus.model.message_id import parse_offset_message_id
+from regulus.model.peer import Peer
+from regulus.model.store_result import PutStatus
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import SendMessageRequest, SendMessageResponse
+
+
+def test_a_message_is_stored_as_sent_and_marked_by_the_broker(rig):
+    response = rig.send(body=b"hello", queue_id=2, flag=7, properties={"KEYS": "a b", "UNIQ_KEY": "K1", "WAIT": "true"})
+    assert response.code == ResponseCode.SUCCESS
+    (message,) = rig.stored("TopicA", 2)
+    assert (message.body, message.flag, message.queue_offset) == (b"hello", 7, 0)
+    assert message.born_host == rig.peer.remote
+    assert message.properties == {"KEYS": "a b", "UNIQ_KEY": "K1", "WAIT": "true", "MSG_REGION": "DefaultRegion",
+                                  "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
+
+
+def test_the_answer_leads_back_to_the_message(rig):
+    rig.send()
+    answer = SendMessageResponse.decode(rig.send(queue_id=0, properties={"UNIQ_KEY": "K2"}))
+    host, physical_offset = parse_offset_message_id(answer.msg_id)
+    assert host == rig.peer.local
+    assert rig.store.look_message(physical_offset).properties["UNIQ_KEY"] == "K2"
+    assert (answer.queue_id, answer.queue_offset, answer.transaction_id) == (0, 1, "K2")
+    assert (answer.region, answer.trace_on) == ("DefaultRegion", True)
+
+
+def test_a_configured_address_takes_the_place_of_the_one_that_was_reached(make_rig):
+    rig = make_rig(broker_ip1="192.0.2.1", listen_port=12345)
+    answer = SendMessageResponse.decode(rig.send())
+    assert parse_offset_message_id(answer.msg_id)[0] == bytes((192, 0, 2, 1)) + (12345).to_bytes(4, "big")
+
+
+def test_a_missing_unique_key_is_made_and_told(rig):
+    first, second = (SendMessageResponse.decode(rig.send(properties={})).transaction_id for _ in range(2))
+    assert len(first) == 32
+    assert first != second
+    assert [message.message_id for message in rig.stored("TopicA")] == [first, second]
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+def test_both_spellings_of_a_send_do_the_same(rig, code):
+    assert rig.send(code=code).code == ResponseCode.SUCCESS
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_a_one_way_send_is_stored_and_not_answered(rig):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0)
+    assert rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext(), b"x", oneway=True) is NO_REPLY
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_a_refused_one_way_send_is_not_answered_either(rig):
+    header = SendMessageRequest("PG", "no topic", queue_id=0)
+    assert rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext(), b"x", oneway=True) is NO_REPLY
+
+
+def test_any_queue_is_one_that_can_be_written(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=3), rig.now_ms)
+    used = {SendMessageResponse.decode(rig.send("T", queue_id=-1)).queue_id for _ in range(50)}
+    assert used == {0, 1, 2}
+
+
+def test_a_stale_pop_receipt_is_not_stored(rig):
+    rig.send(properties={"POP_CK": "old", "UNIQ_KEY": "K"})
+    assert "POP_CK" not in rig.stored("TopicA")[0].properties
+
+
+# --- topics that make themselves -------------------------------------------------------------------------------------
+
+
+def test_a_new_topic_is_made_after_the_default_topic(rig):
+    changes = rig.broker.registration_changed
+    assert rig.send("New", default_topic_queue_nums=6).code == ResponseCode.SUCCESS
+    config = rig.broker.topics.get("New")
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (6, 6, 6)
+    assert rig.broker.registration_changed != changes
+    rig.send("Wide", default_topic_queue_nums=100)
+    assert rig.broker.topics.get("Wide").write_queue_nums == 8
+
+
+def test_without_auto_creation_an_unknown_topic_does_not_exist(make_rig):
+    rig = make_rig(auto_create_topic_enable=False)
+    response = rig.send("New")
+    assert response.code == ResponseCode.TOPIC_NOT_EXIST
+    assert response.remark == "topic[New] not exist, apply first please!"
+    assert "New" not in rig.broker.topics
+
+
+def test_a_topic_that_is_not_inherited_cannot_be_a_pattern(rig):
+    rig.send("First")
+    assert rig.send("Second", default_topic="First").code == ResponseCode.TOPIC_NOT_EXIST
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_every_refusal_carries_region_and_trace_switch(rig):
+    response = rig.send("SCHEDULE_TOPIC_XXXX")
+    assert response.code == ResponseCode.NO_PERMISSION
+    assert response.ext == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+
+
+@pytest.mark.parametrize(("topic", "code"), [
+    ("with space", 29), ("", 29), ("a" * 128, 29), ("SCHEDULE_TOPIC_XXXX", 16), ("RMQ_SYS_TRANS_HALF_TOPIC", 16),
+    ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 16), ("TRANS_CHECK_MAX_TIME_TOPIC", 16), ("SELF_TEST_TOPIC", 16),
+    ("OFFSET_MOVED_EVENT", 16)])
+def test_topics_that_take_no_message(rig, topic, code):
+    assert rig.send(topic).code == code
+    assert not rig.store.log
+
+
+def test_a_topic_without_write_permission_takes_no_message(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="Closed", perm=4), rig.now_ms)
+    response = rig.send("Closed")
+    assert response.code == ResponseCode.NO_PERMISSION
+    assert response.remark == "the topic[Closed] sending message is forbidden"
+
+
+def test_a_read_only_broker_refuses_order_topics(make_rig):
+    rig = make_rig(broker_permission=4)
+    rig.broker.topics.put(TopicConfig(topic_name="Order", order=True), rig.now_ms)
+    assert rig.send("Order").code == ResponseCode.NO_PERMISSION
+    assert rig.send("Plain").code == ResponseCode.SUCCESS
+
+
+def test_a_broker_that_does_not_accept_yet_says_until_when(make_rig):
+    rig = make_rig(start_accept_send_request_time_stamp=1_700_000_000_500)
+    assert rig.send().code == ResponseCode.SYSTEM_ERROR
+    rig.now_ms += 500
+    assert rig.send().code == ResponseCode.SUCCESS
+
+
+def test_a_queue_that_the_topic_does_not_have_is_refused(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=3), rig.now_ms)
+    assert rig.send("T", queue_id=2).code == ResponseCode.SUCCESS
+    assert rig.send("T", queue_id=3).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_body_over_the_limit_is_refused(make_rig):
+    rig = make_rig(max_message_size=10)
+    assert rig.send(body=b"x" * 10).code == ResponseCode.SUCCESS
+    assert rig.send(body=b"x" * 11).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_compacted_topic_wants_keys(rig):
+    rig.broker.topics.put(TopicConfig(topic_name="C", attributes={"cleanup.policy": "COMPACTION"}), rig.now_ms)
+    assert rig.send("C").code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.send("C", properties={"KEYS": "k", "UNIQ_KEY": "K"}).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(("status", "code"), [
+    (PutStatus.MESSAGE_ILLEGAL, 13), (PutStatus.SERVICE_NOT_AVAILABLE, 14), (PutStatus.CREATE_MAPPED_FILE_FAILED, 1)])
+def test_a_refusal_of_the_store_is_passed_on(rig, status, code):
+    rig.store.refuse = status
+    response = rig.send()
+    assert (response.code, response.remark) == (code, "refused by the test")
+    assert rig.broker.statistics.put_failed_times == 1
+
+
+@pytest.mark.parametrize("fields", [{"properties": {"TRAN_MSG": "true"}}, {"sys_flag": 4}])
+def test_half_messages_are_refused_and_not_stored_as_normal_ones(rig, fields):
+    response = rig.send(**fields)
+    assert response.code == ResponseCode.NO_PERMISSION
+    assert "not served" in response.remark
+    assert not rig.store.log
+
+
+def test_ending_a_transaction_is_refused_by_name(rig):
+    response = rig.ask(RequestCode.END_TRANSACTION)
+    assert response.code == ResponseCode.NO_PERMISSION
+    assert "transactional" in response.remark
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_timer_messages_are_refused_unless_a_level_takes_precedence(rig, name):
+    assert rig.send(properties={name: "5000"}).code == ResponseCode.MESSAGE_ILLEGAL
+    assert not rig.store.log
+    assert rig.send(properties={name: "5000", "DELAY": "1"}).code == ResponseCode.SUCCESS
+
+
+def test_a_header_that_lacks_a_field_is_an_error_that_names_it(rig):
+    response = rig.ask(RequestCode.SEND_MESSAGE_V2, {"b": "TopicA"}, b"x")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "lacks the field a" in response.remark
+
+
+def test_a_code_that_no_broker_knows_is_not_supported(rig):
+    response = rig.ask(31999)
+    assert (response.code, response.remark) == (3, " request type 31999 not supported")
+
+
+# --- durability ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("flush", "wait", "kind"), [
+    ("ASYNC_FLUSH", "true", Reply), ("SYNC_FLUSH", "true", ReplyWhenDurable), ("SYNC_FLUSH", "false", Reply),
+    ("SYNC_FLUSH", None, ReplyWhenDurable)])
+def test_the_answer_waits_for_the_disk_only_where_both_sides_want_it(make_rig, flush, wait, kind):
+    rig = make_rig(flush_disk_type=flush)
+    properties = {"UNIQ_KEY": "K"} | ({"WAIT": wait} if wait else {})
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties=properties)
+    outcome = rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext(), b"x")
+    assert type(outcome) is kind
+    if kind is ReplyWhenDurable:
+        assert outcome.end == rig.store.commit_log_max_offset()
+
+
+# --- delay -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "queue"), [("1", 0), ("3", 2), ("18", 17), ("99", 17)])
+def test_a_delayed_message_is_parked_at_its_level(rig, level, queue):
+    answer = SendMessageResponse.decode(rig.send(queue_id=3, properties={"DELAY": level, "UNIQ_KEY": "K"}))
+    assert answer.queue_id == 3
+    (message,) = rig.stored("SCHEDULE_TOPIC_XXXX", queue)
+    assert message.properties["REAL_TOPIC"] == "TopicA"
+    assert message.properties["REAL_QID"] == "3"
+    assert message.properties["DELAY"] == level
+    assert not rig.stored("TopicA", 3)
+
+
+@pytest.mark.parametrize("level", ["0", "-1", "x", "99999999999"])
+def test_a_level_that_is_none_delays_nothing(rig, level):
+    rig.send(properties={"DELAY": level, "UNIQ_KEY": "K"})
+    assert len(rig.stored("TopicA")) == 1
+
+
+# --- retry topics ----------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_topic_is_made_with_one_queue(rig):
+    assert rig.send("%RETRY%CG").code == ResponseCode.SUCCESS
+    assert rig.broker.topics.get("%RETRY%CG").write_queue_nums == 1
+
+
+def test_a_retry_for_an_unknown_group_is_refused(make_rig):
+    rig = make_rig(auto_create_subscription_group=False)
+    assert rig.send("%RETRY%CG").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "%RETRY%CG" not in rig.broker.topics
+
+
+@pytest.mark.parametrize(("times", "limit", "version", "dead"), [
+    (16, None, 479, False), (17, None, 479, True), (3, 2, 479, True), (2, 2, 479, False), (3, 2, 100, False)])
+def test_a_retry_over_its_limit_is_a_dead_letter(rig, times, limit, version, dead):
+    fields = {} if limit is None else {"max_reconsume_times": limit}
+    response = rig.send("%RETRY%CG", reconsume_times=times, version=version, **fields,
+                        properties={"RETRY_TOPIC": "TopicA", "ORIGIN_MESSAGE_ID": "ID", "DELAY": "3", "UNIQ_KEY": "K"})
+    assert response.code == ResponseCode.SUCCESS
+    assert len(rig.stored("%DLQ%CG")) == dead
+    assert len(rig.stored("SCHEDULE_TOPIC_XXXX", 2)) == (not dead)
+    if dead:
+        (letter,) = rig.stored("%DLQ%CG")
+        assert letter.reconsume_times == times
+        assert letter.properties["DLQ_ORIGIN_TOPIC"] == "TopicA"
+        assert letter.properties["DLQ_ORIGIN_MESSAGE_ID"] == "ID"
+        assert rig.broker.topics.get("%DLQ%CG").write_queue_nums == 1
+
+
+def test_what_a_group_that_consumes_in_order_retries_is_a_dead_letter(rig):
+    rig.broker.subscription_groups.put(SubscriptionGroupConfig(group_name="CG"), rig.now_ms)
+    rig.broker.queue_locks.lock("CG", "c1", [("TopicA", "broker-a", 0)], rig.now_ms)
+    rig.send("%RETRY%CG", reconsume_times=1, properties={"RETRY_TOPIC": "TopicA", "UNIQ_KEY": "K"})
+    assert len(rig.stored("%DLQ%CG")) == 1
+
+
+def test_a_dead_letter_waits_for_the_disk_whatever_the_client_said(make_rig):
+    rig = make_rig(flush_disk_type="SYNC_FLUSH")
+    header = SendMessageRequest("PG", "%RETRY%CG", queue_id=0, reconsume_times=17, properties={"WAIT": "false"})
+    assert isinstance(rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext(), b"x"), ReplyWhenDurable)
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def batch(*keys: str) -> list[Message]:
+    return [Message("TopicA", key.encode(), properties={"UNIQ_KEY": key}, flag=n) for n, key in enumerate(keys)]
+
+
+def test_a_batch_becomes_one_record_a_message(rig):
+    rig.send()
+    answer = SendMessageResponse.decode(rig.send_batch(batch("a", "b", "c")))
+    stored = rig.stored("TopicA")[1:]
+    assert [(m.body, m.flag, m.message_id) for m in stored] == [(b"a", 0, "a"), (b"b", 1, "b"), (b"c", 2, "c")]
+    assert all(m.properties["WAIT"] == "true" and m.properties["CLUSTER"] == "DefaultCluster" for m in stored)
+    ids = answer.msg_id.split(",")
+    assert [parse_offset_message_id(each)[1] for each in ids] == [m.physical_offset for m in stored]
+    assert answer.queue_offset == 1
+
+
+def test_batches_that_are_refused(rig):
+    rig.send("%RETRY%CG")
+    size = len(rig.store.log)
+    assert rig.send_batch(batch("a"), "%RETRY%CG").code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.send_batch([]).code == ResponseCode.MESSAGE_ILLEGAL
+    for name in ("DELAY", "TRAN_MSG", "TIMER_DELAY_MS"):
+        messages = [*batch("a"), Message("TopicA", b"x", properties={name: "1"})]
+        assert rig.send_batch(messages).code == ResponseCode.MESSAGE_ILLEGAL
+    assert len(rig.store.log) == size
+
+
+def test_a_batch_cut_short_is_refused(rig):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, batch=True)
+    response = rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), b"\0\0\0\x50abc")
+    assert response.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL)
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def test_hosts_of_either_size_are_marked(rig):
+    wide = Peer(2, b"\x20" * 16 + b"\0\0\0\x50", rig.peer.local)
+    rig.send(peer=wide, sys_flag=0x20)
+    (message,) = rig.stored("TopicA")
+    assert message.sys_flag & 0x30 == 0x10
+    assert message.born_host == wide.remote
+
+
+def test_a_client_cannot_claim_a_wide_host(rig):
+    rig.send(sys_flag=0x31)
+    assert rig.stored("TopicA")[0].sys_flag == 1
+
+
+def test_sends_are_counted_by_topic(rig):
+    rig.send()
+    rig.send_batch(batch("a", "b"))
+    facts = rig.broker.topics.facts["TopicA"]
+    assert facts.put_nums == 3
+    assert facts.put_size == len(rig.store.log)
+
+
+def test_replies_are_refused_by_name(rig):
+    header = SendMessageRequest("PG", "DefaultCluster_REPLY_TOPIC", queue_id=0)
+    response = rig.ask(RequestCode.SEND_REPLY_MESSAGE_V2, header.ext(), b"x")
+    assert response.code == ResponseCode.NO_PERMISSION
