@@ -3,7 +3,7 @@
 Two uses:
 
     setup.py                              adds the compiled modules to the wheel; without a C compiler the wheel is pure
-    python build_ext.py OUT [MODULE...]   a full copy of the package under OUT with the modules compiled (tests, benchmarks)
+    python build_ext.py OUT [MODULE...]   a full copy of the package under OUT with the modules compiled
 
 Environment: REGULUS_SKIP_CYTHON=1 leaves everything interpreted, REGULUS_REQUIRE_CYTHON=1 makes a failed build fatal.
 """
@@ -25,6 +25,8 @@ COMPILED_MODULES = (
     "regulus.broker.placement",
     "regulus.model.message",
     "regulus.model.message_properties",
+    "regulus.record.consume_queue_unit",
+    "regulus.record.index_entry",
     "regulus.record.java_hash",
     "regulus.record.message_columns",
     "regulus.record.message_record",
@@ -43,8 +45,15 @@ COMPILED_MODULES = (
     "regulus.wire.remoting_command",
 )
 
-_DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True, "infer_types": True,
-               "annotation_typing": False, "initializedcheck": False}
+_DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "infer_types": True,
+    "annotation_typing": False,
+    "initializedcheck": False,
+}
 
 
 class OptionalBuildExt(build_ext):
@@ -57,9 +66,11 @@ class OptionalBuildExt(build_ext):
             if os.environ.get("REGULUS_REQUIRE_CYTHON"):
                 raise
             self.extensions = []
-            print(f"regulus: no compiled modules ({type(error).__name__}: {str(error).splitlines()[0][:200]}); the package "
-                  "runs interpreted, several times slower. Install a C compiler and reinstall to have them.",
-                  file=sys.stderr)
+            print(
+                f"regulus: no compiled modules ({type(error).__name__}: {str(error).splitlines()[0][:200]}); the "
+                "package runs interpreted, several times slower. Install a C compiler and reinstall to have them.",
+                file=sys.stderr,
+            )
 
 
 def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "build/cython") -> list[Extension]:
@@ -70,10 +81,20 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
 
     # fwrapv: Java's hash wraps around; O3 lets the compiler turn byte loops into word moves.
     compile_args = ["-O3", "-fwrapv", "-g0", "-Wno-unreachable-code-fallthrough"]
-    sources = [Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
-               for name in modules]
-    return list(cythonize(sources, build_dir=build_dir, compiler_directives=_DIRECTIVES, include_path=[str(SOURCE)],
-                          quiet=True, show_all_warnings=False))
+    sources = [
+        Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
+        for name in modules
+    ]
+    return list(
+        cythonize(
+            sources,
+            build_dir=build_dir,
+            compiler_directives=_DIRECTIVES,
+            include_path=[str(SOURCE)],
+            quiet=True,
+            show_all_warnings=False,
+        )
+    )
 
 
 def build(setup_arguments: dict[str, Any]) -> None:
@@ -84,18 +105,27 @@ def build(setup_arguments: dict[str, Any]) -> None:
 
 
 def build_copy(target: Path, modules: tuple[str, ...]) -> None:
-    """A full copy of `src` under `target` with `modules` compiled, and no compiled module of an earlier copy left over."""
+    """A full copy of `src` under `target` with `modules` compiled; nothing of an earlier copy is left over."""
     target = target.resolve()
     os.chdir(SOURCE.parent)
-    wanted = {path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_file()
-              and "__pycache__" not in path.parts and not any(part.endswith(".egg-info") for part in path.parts)}
+    wanted = {
+        path.relative_to(SOURCE)
+        for path in SOURCE.rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not any(part.endswith(".egg-info") for part in path.parts)
+    }
     compiled_stems = {Path(name.replace(".", "/")) for name in modules}
     if target.exists():
         for path in target.rglob("*"):
             if not path.is_file() or "__pycache__" in path.parts:
                 continue
             relative = path.relative_to(target)
-            keep = relative.with_name(relative.name.split(".")[0]) in compiled_stems if path.suffix == ".so" else relative in wanted
+            keep = (
+                relative.with_name(relative.name.split(".")[0]) in compiled_stems
+                if path.suffix == ".so"
+                else relative in wanted
+            )
             if not keep:
                 path.unlink()
     for relative in sorted(wanted):
@@ -114,5 +144,8 @@ def build_copy(target: Path, modules: tuple[str, ...]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    build_copy(Path(sys.argv[1]), tuple(sys.argv[2:]) or tuple(name for name in COMPILED_MODULES
-                                                             if (SOURCE / f"{name.replace('.', '/')}.py").exists()))
+    build_copy(
+        Path(sys.argv[1]),
+        tuple(sys.argv[2:])
+        or tuple(name for name in COMPILED_MODULES if (SOURCE / f"{name.replace('.', '/')}.py").exists()),
+    )

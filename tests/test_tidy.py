@@ -41,13 +41,15 @@ def test_each_module_says_what_it_is(path: Path) -> None:
 
 
 def test_errors_are_caught_by_name() -> None:
-    """`except Exception` stands where an unexpected fault of a handler or listener must not end the server or consumer."""
+    """`except Exception` stands only where a fault of a handler or listener must not end server or consumer."""
     permitted = {"server/request_server.py", "client/push_consumer.py"}
     found = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ExceptHandler) and (
-                    node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))):
+                node.type is None
+                or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
+            ):
                 found.add(str(path.relative_to(ROOT / "src" / "regulus")))
     assert found <= permitted
 

@@ -14,8 +14,17 @@ STOP_TIMEOUT_S = 20
 
 
 class BrokerProcess:
-    def __init__(self, configuration: Path, log: Path) -> None:
-        self._command = [sys.executable, "-m", "regulus.cli.main", "up", "-c", str(configuration)]
+    def __init__(self, configuration: Path, name_server_port: int, log: Path) -> None:
+        self._command = [
+            sys.executable,
+            "-m",
+            "regulus.cli.main",
+            "up",
+            "-c",
+            str(configuration),
+            "--namesrv-port",
+            str(name_server_port),
+        ]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -26,7 +35,9 @@ class BrokerProcess:
         deadline = asyncio.get_running_loop().time() + READY_TIMEOUT_S
         while asyncio.get_running_loop().time() < deadline:
             if self._process.poll() is not None:
-                raise RegulusError(f"the broker ended with status {self._process.returncode}; its words are in {self._log}")
+                raise RegulusError(
+                    f"the broker ended with status {self._process.returncode}; its words are in {self._log}"
+                )
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
@@ -34,7 +45,9 @@ class BrokerProcess:
                 continue
             writer.close()
             return
-        raise RegulusError(f"the broker did not accept a connection within {READY_TIMEOUT_S} s; its words are in {self._log}")
+        raise RegulusError(
+            f"the broker did not accept a connection within {READY_TIMEOUT_S} s; its words are in {self._log}"
+        )
 
     def kill(self) -> None:
         """SIGKILL: no flush, no checkpoint, no goodbye."""
@@ -51,4 +64,6 @@ class BrokerProcess:
             await asyncio.to_thread(self._process.wait, STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RegulusError(f"the broker did not stop within {STOP_TIMEOUT_S} s and was killed; see {self._log}") from None
+            raise RegulusError(
+                f"the broker did not stop within {STOP_TIMEOUT_S} s and was killed; see {self._log}"
+            ) from None

@@ -26,7 +26,7 @@ class DepartureBoard:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute(_SCHEMA)
-        self.applied = self.applied_flights()   # deliveries that were applied, repetitions too
+        self.applied = self.applied_flights()  # deliveries that were applied, repetitions too
 
     def apply(self, flight_id: str, body: bytes, now_ms: int) -> None:
         """Commit one departure. Raises KeyError for a flight that was cancelled: it has no departure time."""

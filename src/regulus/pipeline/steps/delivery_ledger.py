@@ -1,12 +1,12 @@
 """The delivery ledger: what was sent, against what was done, one business key a row and one group a total.
 
-A message's business key is the first of its `keys`. A key ends in exactly one of three places: an effect (the consumer's
-own table), a dead letter, or nowhere, and then it is lost.
+A message's business key is the first of its `keys`. A key ends in exactly one of three places: an effect (the
+consumer's own table), a dead letter, or nowhere, and then it is lost.
 """
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from regulus.model.topics import dlq_topic, retry_topic
@@ -14,8 +14,8 @@ from regulus.model.topics import dlq_topic, retry_topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTotals:
-    """Numbers of business keys; `duplicates` are log records beyond the first of their key, `redelivered` effects refused
-    as repetitions, `both` keys with an effect and a dead letter."""
+    """Numbers of business keys; `duplicates` are log records beyond the first of their key, `redelivered` effects
+    refused as repetitions, `both` keys with an effect and a dead letter."""
 
     sent: int
     applied: int
@@ -42,7 +42,8 @@ def delivery_ledger(messages: DataFrame, effects: DataFrame, topic: str, consume
     Returns `key, tags, sends, retries, dead_letters, deliveries, born_time, applied_time, latency_ms, applied,
     dead_lettered, lost`.
     """
-    def of(topic_name: str) -> F.Column:
+
+    def of(topic_name: str) -> Column:
         return F.sum(F.when(F.col("topic") == topic_name, 1).otherwise(0))
 
     by_key = (
@@ -60,15 +61,23 @@ def delivery_ledger(messages: DataFrame, effects: DataFrame, topic: str, consume
     applied = F.col("applied_time").isNotNull()
     dead = F.col("dead_letters") > 0
     return by_key.join(effects, "key", "left").select(
-        "key", "tags", "sends", "retries", "dead_letters", F.coalesce("deliveries", F.lit(0)).alias("deliveries"),
-        "born_time", "applied_time",
+        "key",
+        "tags",
+        "sends",
+        "retries",
+        "dead_letters",
+        F.coalesce("deliveries", F.lit(0)).alias("deliveries"),
+        "born_time",
+        "applied_time",
         (F.unix_millis("applied_time") - F.unix_millis("born_time")).alias("latency_ms"),
-        applied.alias("applied"), dead.alias("dead_lettered"), (~applied & ~dead).alias("lost"),
+        applied.alias("applied"),
+        dead.alias("dead_lettered"),
+        (~applied & ~dead).alias("lost"),
     )
 
 
 def ledger_by_tag(ledger: DataFrame) -> DataFrame:
-    """One row a tag: `tags, sent, applied, retried, dead_lettered, lost, duplicates, latency_p50_ms, latency_p99_ms`."""
+    """One row a tag: `tags, sent, applied, retried, dead_lettered, lost, duplicates, latency_p50_ms, _p99_ms`."""
     return (
         ledger.groupBy("tags")
         .agg(
