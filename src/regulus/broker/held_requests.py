@@ -6,7 +6,7 @@ way it is run once more and then answered. When its connection closes it is forg
 Source: PullRequestHoldService, ManyPullRequest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from heapq import heappop, heappush
 
 from regulus.broker.message_filter import is_wanted
@@ -49,6 +49,11 @@ class HeldRequests:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def queues(self) -> Container[tuple[str, int]]:
+        """The queues (topic, queue id) in which somebody waits."""
+        return self._queues
 
     @property
     def is_full(self) -> bool:

@@ -1,4 +1,4 @@
-"""`regulus`: the table of its commands. A command's module is imported when it runs, so that `regulus up` starts fast."""
+"""`regulus`: the table of its commands. A command's module is imported when it runs, so that `up` starts fast."""
 
 import sys
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Source: the setters of BrokerConfig, BrokerIdentity, MessageStoreConfig, NettySe
 NamesrvConfig, ControllerConfig and AuthConfig, releases 4.9.8 and 5.3.3.
 """
 
-ROCKETMQ_KEYS = frozenset("""
+_KEYS = """
 accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable accountStatsPrintZeroValues
 ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond
 aclEnable adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity allAckInSyncStateSet
@@ -111,4 +111,6 @@ userCacheMaxNum userCacheRefreshSecond validateSystemTopicWhenUpdateTopic waitSe
 waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
 waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage
 wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
-""".split())
+"""
+
+ROCKETMQ_KEYS = frozenset(_KEYS.split())

@@ -6,15 +6,17 @@ The one place where the wings of the house meet. A server is started once and st
 import asyncio
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from socket import socket
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.state import BrokerState
-from regulus.errors import HeaderError, RegulusError, StoreDamaged
+from regulus.errors import HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
@@ -33,7 +35,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.json_file import JsonFiles
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
-from regulus.transport.listener import Listener
+from regulus.transport.listener import Listener, bind
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,11 @@ _log = logging.getLogger(__name__)
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
+
+
+def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig) -> Listener:
+    return Listener(bound, requests.on_requests, requests.on_opened, requests.on_closed, config,
+                    asyncio.get_running_loop())
 
 
 def _never_durable(end: int, connection: Connection, response: RemotingCommand) -> None:
@@ -69,9 +76,8 @@ class NameServer:
         self._load_documents()
         self._requests = RequestServer(self._handle, self._settle, _never_durable, self.state.channel_closed,
                                        self._clock)
-        self._listener = Listener(self._requests.on_requests, self._requests.on_opened, self._requests.on_closed,
-                                  self._transport_config, asyncio.get_running_loop())
-        self._listener.bind(self._config.bind_address, self._config.listen_port)
+        bound = bind(self._config.bind_address, self._config.listen_port)
+        self._listener = _make_listener(bound, self._requests, self._transport_config)
         await self._listener.accept()
         self._ticks = TickLoop(self._tick, self._clock, _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
@@ -118,7 +124,8 @@ class BrokerServer:
     """A broker on its port, with its store. `name_server` is the one in this process, if there is one."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
-                 name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms) -> None:
+                 name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
+                 clock: Clock = wall_clock_ms) -> None:
         self._config = config
         self._store_config = store_config
         self._name_server = name_server
@@ -134,12 +141,16 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
-        self._listener = Listener(self._on_requests, self._on_opened, self._on_closed, self._transport_config,
-                                  asyncio.get_running_loop())
-        self._listener.bind(self._transport_config.bind_address, self._config.listen_port)
-        self._open_store()
-        self._make_parts()
-        self._load_documents()
+        bound = bind(self._transport_config.bind_address, self._config.listen_port)
+        try:
+            report = self.store.open(time.monotonic)
+            _log.info("store %s: %s", self._store_config.root, report)
+            self._make_parts(bound)
+            self._load_documents()
+        except StoreError:
+            bound.close()
+            self.store.close()
+            raise
         self._start_parts()
         await self._listener.accept()
 
@@ -160,23 +171,21 @@ class BrokerServer:
 
     # --- start -------------------------------------------------------------------------------------------------------
 
-    def _open_store(self) -> None:
-        report = self.store.open()
-        _log.info("store %s: %s", self._store_config.root, report)
-
-    def _make_parts(self) -> None:
-        config = replace(self._config, listen_port=self._listener.port)
+    def _make_parts(self, bound: socket) -> None:
+        config = replace(self._config, listen_port=bound.getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), seed=seed)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
         self._flush = FlushLoop(self.store, self._store_config, self._worker)
-        self._care = StoreCare(self.store, self._store_config, self._clock)
+        self._care = StoreCare(self.store, self._store_config, self._worker, self._clock)
         self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
                                       config.flush_consumer_offset_interval)
-        self._dispatch = DispatchLoop(self.store, self.broker.message_arrived, self._clock)
+        self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
+                                      self._clock)
         self._ticks = TickLoop(self._tick, self._clock)
         self._requests = RequestServer(self._handle, self._settle, self._flush.answer_when_durable,
                                        self.broker.channel_closed, self._clock)
+        self._listener = _make_listener(bound, self._requests, self._transport_config)
         self._door = self._make_door()
 
     def _make_door(self) -> NameServerDoor:
@@ -214,12 +223,13 @@ class BrokerServer:
         return wait_ms
 
     def _settle(self, now_ms: int) -> None:
-        """After each batch: save and register what changed, make visible what was appended, tell who must hear of it."""
+        """After each batch: save and register what changed, make visible what was appended, tell who must hear."""
         broker = self.broker
         if broker.subscription_groups.changes != self._group_changes or \
                 broker.registration_changed != self._registered_changes:
             self._settings_changed()
         self._dispatch.run(now_ms)
+        self._care.make_room()
         while broker.notices:
             notice = broker.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)

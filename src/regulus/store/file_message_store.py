@@ -75,6 +75,7 @@ class FileMessageStore:
         self._dispatcher = Dispatcher(self._log, self._queues, self._index, config.delays_ms)
         self._checkpoint = CheckpointFile(config.root / "checkpoint")
         self._lock: disk.FileLock | None = None
+        self._stopped = ""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -162,18 +163,22 @@ class FileMessageStore:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        if self._dispatcher.fault:
+        if self._dispatcher.fault or self._stopped:
             return self._refuse()
         return self._log.append(message, now_ms)
 
     def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
-        if self._dispatcher.fault:
+        if self._dispatcher.fault or self._stopped:
             return self._refuse()
         return self._log.append_batch(messages, now_ms)
 
     def _refuse(self) -> Appended:
         """Messages that cannot become visible are not taken; dispatch tries again by itself."""
-        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self._dispatcher.fault)
+        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.fault)
+
+    def stop_writes(self, reason: str) -> None:
+        """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk holds."""
+        self._stopped = reason
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
@@ -333,12 +338,12 @@ class FileMessageStore:
     @property
     def fault(self) -> str:
         """Why appends are refused; empty when they are not."""
-        return self._dispatcher.fault or self._log.fault
+        return self._stopped or self._dispatcher.fault or self._log.fault
 
     @property
     def is_writable(self) -> bool:
         """Whether appends find room; tries anew after a fault."""
-        return self._lock is not None and not self._dispatcher.fault and self._log.probe()
+        return self._lock is not None and not self._stopped and not self._dispatcher.fault and self._log.probe()
 
     def disk_ratio(self) -> float:
         """Used part of the commit log's disk, 0 to 1."""

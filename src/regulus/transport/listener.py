@@ -13,31 +13,25 @@ _IDLE_CHECKS_PER_LIMIT = 4      # a connection is closed at the latest after 5/4
 
 
 class Listener:
-    """Made by `listen`."""
+    """Made by `listen`, or of a socket that `bind` gave."""
 
-    def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
+    def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.connections: set[Connection] = set()
-        self.host = ""
-        self.port = 0
+        self.port: int = bound.getsockname()[1]
         self._on_requests = on_requests
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._config = config
         self._loop = loop
-        self._bound: socket.socket | None = None
+        self._bound: socket.socket | None = bound
         self._server: asyncio.Server | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_full = False
 
-    def bind(self, host: str, port: int) -> None:
-        """Take the address, so that `port` is known; nothing is accepted yet. Raises OSError."""
-        self._bound = _bound_socket(host, port)
-        self.host, self.port = self._bound.getsockname()[:2]
-
     async def accept(self) -> None:
-        """Accept connections at the bound address from now on."""
-        assert self._bound is not None
+        """Accept connections from now on."""
+        assert self._bound is not None, "accept is called once"
         self._server = await self._loop.create_server(self._make_connection, sock=self._bound,
                                                       backlog=self._config.accept_backlog)
         self._bound = None
@@ -99,13 +93,13 @@ class Listener:
 async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig) -> Listener:
     """Port 0 takes a free one; `Listener.port` says which. Raises OSError when the address cannot be bound."""
-    listener = Listener(on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
-    listener.bind(host, port)
+    listener = Listener(bind(host, port), on_requests, on_opened, on_closed, config, asyncio.get_running_loop())
     await listener.accept()
     return listener
 
 
-def _bound_socket(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address; nothing is accepted yet. Raises OSError."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,88 @@
+"""What a store needs besides appends and reads: room ahead of the writer, queues and checkpoint on disk.
+
+Room ahead has a worker of its own, because it must not wait behind a flush: a writer that outruns it makes the room
+itself, on the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from regulus.errors import StoreError
+from regulus.server.clock import Clock
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+
+_log = logging.getLogger(__name__)
+
+FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so often
+
+
+class StoreCare:
+    """`worker` is the one that flushes."""
+
+    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, worker: ThreadPoolExecutor,
+                 clock: Clock) -> None:
+        self._store = store
+        self._config = config
+        self._worker = worker
+        self._clock = clock
+        self._allocator = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-room")
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._allocation: asyncio.Future[None] | None = None
+        self._next_thorough_ms = clock() + config.flush_consume_queue_thorough_interval
+        self._fault = ""
+        self._fault_told_ms = 0
+
+    def start(self) -> None:
+        self.make_room()
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._allocation is not None:
+            await asyncio.wait([self._allocation])
+        self._allocator.shutdown()
+
+    def make_room(self) -> None:
+        """Begin to make room when the writer comes near the end of it; returns at once."""
+        if self._store.wants_allocation and (self._allocation is None or self._allocation.done()):
+            self._allocation = self._loop.run_in_executor(self._allocator, self._store.allocate_ahead)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
+            await self._flush_queues()
+            self._tell_fault()
+
+    async def _flush_queues(self) -> None:
+        now_ms = self._clock()
+        is_thorough = now_ms >= self._next_thorough_ms
+        if is_thorough:
+            self._next_thorough_ms = now_ms + self._config.flush_consume_queue_thorough_interval
+        flush: Callable[[], None] = self._flush_thoroughly if is_thorough else self._flush_dirty
+        try:
+            await self._loop.run_in_executor(self._worker, flush)
+        except StoreError as error:
+            _log.error("consume queues were not flushed: %s", error)
+
+    def _flush_dirty(self) -> None:
+        self._store.flush_consume_queues(self._config.flush_consume_queue_least_pages)
+
+    def _flush_thoroughly(self) -> None:
+        self._store.flush_consume_queues(0)
+        self._store.flush_checkpoint()
+
+    def _tell_fault(self) -> None:
+        """Say why messages are refused when it begins, while it lasts, and when it is over."""
+        fault, now_ms = self._store.fault, self._clock()
+        if fault and (fault != self._fault or now_ms >= self._fault_told_ms + FAULT_REPORT_INTERVAL_MS):
+            _log.error("messages are refused: %s", fault)
+            self._fault_told_ms = now_ms
+        elif self._fault and not fault:
+            _log.warning("messages are taken again")
+        self._fault = fault

@@ -1,0 +1,190 @@
+"""Whole servers over raw connections: route, send, pull, hold, offsets, registration, restart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.errors import StoreLocked
+from regulus.nameserver.config import NamesrvConfig
+from regulus.record import message_record
+from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.store.config import FlushDiskType, MessageStoreConfig
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect
+from regulus.wire.bodies import TopicRouteData
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+HOST = "127.0.0.1"
+LOOPBACK = TransportConfig(bind_address=HOST)
+SEND = {"a": "producers", "c": "TBW102", "d": "4", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "TAGS\x01red\x02", "j": "0", "k": "false", "m": "false"}
+
+
+def store_config(path: Path, flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH) -> MessageStoreConfig:
+    return MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=1 << 20,
+                              mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000,
+                              flush_disk_type=flush)
+
+
+def make_regulus(path: Path, flush: str = "ASYNC_FLUSH") -> Regulus:
+    return Regulus(BrokerConfig(listen_port=0, flush_disk_type=flush), store_config(path, FlushDiskType(flush)),
+                   NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK)
+
+
+@pytest.fixture
+async def regulus(tmp_path: Path) -> AsyncIterator[Regulus]:
+    server = make_regulus(tmp_path)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
+    return await connection.request(RemotingCommand.request(code, ext, body), 5000)
+
+
+async def send(connection: Connection, body: bytes, queue_id: int = 0, topic: str = "Orders") -> RemotingCommand:
+    ext = {**SEND, "b": topic, "e": str(queue_id)}
+    return await ask(connection, RequestCode.SEND_MESSAGE_V2, ext, body)
+
+
+async def pull(connection: Connection, queue_offset: int, queue_id: int = 0, hold_ms: int = 0,
+               topic: str = "Orders") -> RemotingCommand:
+    return await ask(connection, RequestCode.PULL_MESSAGE, {
+        "consumerGroup": "readers", "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset),
+        "maxMsgNums": "32", "sysFlag": "6" if hold_ms else "4", "commitOffset": "0",
+        "suspendTimeoutMillis": str(hold_ms), "subscription": "*", "subVersion": "0", "expressionType": "TAG"})
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    return [message.body for message in message_record.decode_all(answer.body)]
+
+
+async def broker_connection(server: Regulus) -> Connection:
+    return await connect(HOST, server.broker_server.port)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_what_is_sent_is_pulled(tmp_path: Path, flush: str) -> None:
+    server = make_regulus(tmp_path, flush)
+    await server.start()
+    connection = await broker_connection(server)
+    answers = await asyncio.gather(*[send(connection, b"m%d" % n) for n in range(40)])
+    assert [answer.code for answer in answers] == [0] * 40
+    assert [answer.ext["queueOffset"] for answer in answers] == [str(n) for n in range(40)]
+    first = await pull(connection, 0)
+    assert bodies(first) == [b"m%d" % n for n in range(32)]
+    assert bodies(await pull(connection, int(first.ext["nextBeginOffset"]))) == [b"m%d" % n for n in range(32, 40)]
+    connection.close()
+    await server.stop()
+
+
+async def test_a_held_pull_is_woken_by_a_send(regulus: Regulus) -> None:
+    connection, other = await broker_connection(regulus), await broker_connection(regulus)
+    await send(other, b"first")
+    waiting = asyncio.create_task(pull(connection, 1, hold_ms=15_000))
+    await ask(connection, RequestCode.GET_MAX_OFFSET, {"topic": "Orders", "queueId": "0"})
+    assert not waiting.done()
+    await send(other, b"second")
+    assert bodies(await waiting) == [b"second"]
+    connection.close()
+    other.close()
+
+
+async def test_a_held_pull_ends_without_a_message_at_its_time(regulus: Regulus) -> None:
+    connection = await broker_connection(regulus)
+    await send(connection, b"first")
+    assert (await pull(connection, 1, hold_ms=10)).code == ResponseCode.PULL_NOT_FOUND
+    connection.close()
+
+
+async def test_a_new_topic_has_a_route_as_soon_as_its_send_is_answered(regulus: Regulus) -> None:
+    connection = await broker_connection(regulus)
+    await send(connection, b"first", topic="Fresh")
+    names = await connect(HOST, regulus.name_server.port)
+    answer = await ask(names, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Fresh"})
+    assert answer.code == 0
+    route = TopicRouteData.decode(answer.body)
+    assert [broker.broker_addrs for broker in route.broker_datas] == [{0: f"{HOST}:{regulus.broker_server.port}"}]
+    names.close()
+    connection.close()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_messages_topics_and_offsets_outlive_a_restart(tmp_path: Path, flush: str) -> None:
+    server = make_regulus(tmp_path, flush)
+    await server.start()
+    connection = await broker_connection(server)
+    for n in range(10):
+        await send(connection, b"m%d" % n)
+    offset = {"consumerGroup": "readers", "topic": "Orders", "queueId": "0"}
+    await ask(connection, RequestCode.UPDATE_CONSUMER_OFFSET, {**offset, "commitOffset": "7"})
+    connection.close()
+    await server.stop()
+    assert not (tmp_path / "abort").exists()
+
+    server = make_regulus(tmp_path, flush)
+    await server.start()
+    connection = await broker_connection(server)
+    assert (await ask(connection, RequestCode.QUERY_CONSUMER_OFFSET, offset)).ext["offset"] == "7"
+    assert bodies(await pull(connection, 7)) == [b"m7", b"m8", b"m9"]
+    assert (await send(connection, b"m10")).ext["queueOffset"] == "10"
+    connection.close()
+    await server.stop()
+
+
+async def test_a_broker_registers_with_the_name_servers_it_is_told(tmp_path: Path) -> None:
+    name_servers = [NameServer(NamesrvConfig(listen_port=0, bind_address=HOST), LOOPBACK) for _ in range(2)]
+    for name_server in name_servers:
+        await name_server.start()
+    addresses = ";".join(f"{HOST}:{name_server.port}" for name_server in name_servers)
+    broker = BrokerServer(BrokerConfig(listen_port=0, namesrv_addr=addresses), store_config(tmp_path),
+                          transport_config=LOOPBACK)
+    await broker.start()
+    connection = await connect(HOST, broker.port)
+    await send(connection, b"first", topic="Fresh")
+    for name_server in name_servers:
+        names = await connect(HOST, name_server.port)
+        route = await route_of(names, "Fresh")
+        assert route.broker_datas[0].broker_addrs == {0: f"{HOST}:{broker.port}"}
+        names.close()
+    connection.close()
+    await broker.stop()
+    for name_server in name_servers:
+        names = await connect(HOST, name_server.port)
+        answer = await ask(names, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Fresh"})
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        names.close()
+        await name_server.stop()
+
+
+async def route_of(names: Connection, topic: str) -> TopicRouteData:
+    """The route, once the registration has come; it is on its way."""
+    async with asyncio.timeout(5):
+        while True:
+            answer = await ask(names, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            if answer.code == 0:
+                return TopicRouteData.decode(answer.body)
+
+
+async def test_a_store_in_use_is_refused_and_the_ports_are_given_back(regulus: Regulus, tmp_path: Path) -> None:
+    second = make_regulus(tmp_path)
+    with pytest.raises(StoreLocked):
+        await second.start()
+    connection = await broker_connection(regulus)
+    assert (await send(connection, b"on")).code == 0
+    connection.close()
+
+
+async def test_a_taken_port_is_refused_before_the_store_is_touched(regulus: Regulus, tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    broker = BrokerServer(BrokerConfig(listen_port=regulus.broker_server.port), store_config(path),
+                          transport_config=LOOPBACK)
+    with pytest.raises(OSError, match="in use"):
+        await broker.start()
+    assert not path.exists()

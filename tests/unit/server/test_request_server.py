@@ -1,0 +1,157 @@
+"""Outcomes carried out over real connections; the decisions are a table in the test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from regulus.broker.outcome import HOLD, NO_REPLY, Outcome, Relay, Reply, ReplyWhenDurable
+from regulus.model.peer import Peer
+from regulus.server.request_server import RequestServer
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect
+from regulus.transport.listener import Listener, listen
+from regulus.wire.codes import ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, NOTHING = range(1, 8)
+
+
+class Desk:
+    """A request server and what its neighbours saw."""
+
+    def __init__(self) -> None:
+        self.settled: list[int] = []
+        self.durable: list[tuple[int, Connection, RemotingCommand]] = []
+        self.closed: asyncio.Queue[int] = asyncio.Queue()
+        self.channels: list[int] = []
+        self.server = RequestServer(self.handle, self.settled.append, self.when_durable,
+                                    lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
+
+    def when_durable(self, end: int, connection: Connection, response: RemotingCommand) -> None:
+        self.durable.append((end, connection, response))
+
+    def handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
+        self.channels.append(peer.channel)
+        match request.code:
+            case 1:
+                return Reply(request.response(0, str(now_ms), body=request.body))
+            case 2:
+                return ReplyWhenDurable(request.response(0), 77)
+            case 3:
+                return HOLD
+            case 4:
+                raise RuntimeError("a broken handler")
+            case 5:
+                return Reply(request.response(0, body=[memoryview(b"ab"), memoryview(b"cd")]))
+            case 6:
+                return Relay(channel=int(request.ext["channel"]), request=RemotingCommand.request(307), timeout_ms=20,
+                             answer=lambda answer: request.response(
+                                 207 if answer is None else 0, body=b"" if answer is None else answer.body))
+            case _:
+                return NO_REPLY
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def listener(desk: Desk) -> AsyncIterator[Listener]:
+    listener = await listen("127.0.0.1", 0, desk.server.on_requests, desk.server.on_opened, desk.server.on_closed,
+                            TransportConfig())
+    yield listener
+    desk.server.stop()
+    await listener.close()
+
+
+async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
+    return await connection.request(RemotingCommand.request(code, ext, body), 5000)
+
+
+async def test_a_reply_goes_out_and_the_batch_is_settled(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    answer = await ask(connection, ECHO, body=b"x")
+    assert (answer.remark, answer.body) == ("1234", b"x")
+    assert desk.settled == [1234]
+    connection.close()
+
+
+async def test_slices_are_sent_between_other_answers(listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    answers = await asyncio.gather(*[ask(connection, code, body=b"x") for code in (ECHO, SLICES, ECHO, SLICES)])
+    assert [answer.body for answer in answers] == [b"x", b"abcd", b"x", b"abcd"]
+    connection.close()
+
+
+async def test_a_broken_handler_is_logged_once_and_answered(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    answer = await ask(connection, BROKEN)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    assert (await ask(connection, ECHO, body=b"on")).body == b"on"
+    connection.close()
+
+
+async def test_a_one_way_request_is_not_answered_even_when_its_handler_breaks(listener: Listener) -> None:
+    answers: list[RemotingCommand] = []
+    connection = await connect("127.0.0.1", listener.port, lambda _, requests: answers.extend(requests))
+    connection.send(RemotingCommand.request(BROKEN, oneway=True, opaque=1))
+    assert (await ask(connection, ECHO)).code == 0
+    assert answers == []
+    connection.close()
+
+
+async def test_a_durable_reply_is_left_to_the_flush(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = asyncio.create_task(ask(connection, DURABLE))
+    await ask(connection, ECHO)
+    (end, server_side, response), = desk.durable
+    assert end == 77
+    server_side.send(response)
+    assert (await waiting).code == 0
+    connection.close()
+
+
+async def test_a_held_request_is_answered_by_its_channel(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    request = RemotingCommand.request(HELD)
+    waiting = asyncio.create_task(connection.request(request, 5000))
+    await ask(connection, ECHO)
+    desk.server.send_to(desk.channels[0], request.response(0, body=b"late"))
+    desk.server.send_to(999_999, request.response(0))
+    assert (await waiting).body == b"late"
+    connection.close()
+
+
+async def test_a_relay_asks_the_client_and_answers_the_requester(desk: Desk, listener: Listener) -> None:
+    def answer_307(connection: Connection, requests: list[RemotingCommand]) -> None:
+        for request in requests:
+            connection.send(request.response(0, body=b"running"))
+
+    client = await connect("127.0.0.1", listener.port, answer_307)
+    await ask(client, ECHO)
+    admin = await connect("127.0.0.1", listener.port)
+    answer = await ask(admin, RELAY, {"channel": str(desk.channels[0])})
+    assert answer.body == b"running"
+    client.close()
+    admin.close()
+
+
+async def test_a_relay_to_one_who_is_silent_or_gone_is_answered_too(desk: Desk, listener: Listener) -> None:
+    silent = await connect("127.0.0.1", listener.port)
+    await ask(silent, ECHO)
+    admin = await connect("127.0.0.1", listener.port)
+    assert (await ask(admin, RELAY, {"channel": str(desk.channels[0])})).code == 207
+    assert (await ask(admin, RELAY, {"channel": "999999"})).code == 207
+    silent.close()
+    admin.close()
+
+
+async def test_the_end_of_a_connection_is_told(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    await ask(connection, ECHO)
+    connection.close()
+    assert await desk.closed.get() == desk.channels[0]
