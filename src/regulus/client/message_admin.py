@@ -1,0 +1,149 @@
+"""Finding messages: by offset id, unique key, key, or place in a queue."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from regulus.client.client_instance import now_ms
+from regulus.client.core.routes import Route
+from regulus.client.core.unique_key_time import search_from_ms
+from regulus.client.group_admin import GroupAdmin
+from regulus.errors import BrokerRefused, ClientError, NoRoute
+from regulus.model import sys_flag as flags
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_text, parse_offset_message_id
+from regulus.model.message_queue import MessageQueue
+from regulus.record import message_record
+from regulus.wire import compression
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import (
+    PullMessageRequest,
+    PullMessageResponse,
+    QueryMessageRequest,
+    ViewMessageByIdRequest,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+QUERY_TIMEOUT_FACTOR = 3
+LONG_MAX = (1 << 63) - 1
+
+
+class Pulled(NamedTuple):
+    """One pull: the messages, and where to pull next. `min_offset` and `max_offset` are of the queue."""
+
+    messages: list[MessageExt]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class MessageAdmin(GroupAdmin):
+    """Found messages have their bodies unpacked."""
+
+    async def view_message(self, message_id: str, topic: str | None = None) -> MessageExt:
+        """The message of an offset id or, with its topic, of a unique key. Raises ClientError when there is none."""
+        failure: ClientError | None = None
+        if topic is None or len(message_id) in (32, 56):
+            try:
+                return await self.message_by_offset_id(message_id)
+            except ClientError as error:
+                failure = error
+        if topic is not None:
+            found = await self.messages_by_unique_key(topic, message_id)
+            if found:
+                return found[0]
+        raise failure or ClientError(f"no message {message_id}", ResponseCode.NO_MESSAGE)
+
+    async def message_by_offset_id(self, offset_message_id: str) -> MessageExt:
+        """The message at the place that its id names: a broker's address and a physical offset."""
+        try:
+            host, physical_offset = parse_offset_message_id(offset_message_id)
+        except ValueError as error:
+            raise ClientError(str(error), ResponseCode.NO_MESSAGE) from error
+        header = ViewMessageByIdRequest(offset=physical_offset)
+        answer = await self._request(host_text(host), RequestCode.VIEW_MESSAGE_BY_ID, header.ext())
+        return _unpacked(message_record.decode(answer.body))
+
+    async def messages_by_unique_key(self, topic: str, unique_key: str) -> list[MessageExt]:
+        """All copies with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
+        begin = search_from_ms(unique_key, now_ms())
+
+        def matches(message: MessageExt) -> bool:
+            return message.message_id == unique_key
+        found = await self._query(topic, unique_key, 32, begin, LONG_MAX, matches, unique=True)
+        if not found and begin > 0:
+            found = await self._query(topic, unique_key, 32, 0, LONG_MAX, matches, unique=True)
+        return found
+
+    async def messages_by_key(self, topic: str, key: str, *, max_num: int = 64, begin_ms: int = 0,
+                              end_ms: int = LONG_MAX) -> list[MessageExt]:
+        """Messages that have this key among their KEYS, stored between two times, oldest first. Raises NoRoute."""
+        return await self._query(topic, key, max_num, begin_ms, end_ms,
+                                 lambda message: message.topic == topic and key in message.keys.split(" "))
+
+    async def message_at(self, queue: MessageQueue, queue_offset: int) -> MessageExt:
+        """The message at a place in a queue. Raises ClientError when there is none."""
+        pulled = await self.pull(queue, queue_offset, 1)
+        for message in pulled.messages:
+            if message.queue_offset == queue_offset:
+                return message
+        raise ClientError(f"no message at offset {queue_offset} of {queue}: it has {pulled.min_offset} to "
+                          f"{pulled.max_offset - 1}", ResponseCode.NO_MESSAGE)
+
+    async def pull(self, queue: MessageQueue, queue_offset: int, max_num: int = 32, *, expression: str = "*",
+                   suspend_ms: int = 0) -> Pulled:
+        """Messages from an offset on, without a group's offset being touched; with `suspend_ms` the broker may wait that
+        long for a new one. An offset out of range gives no messages and a corrected `next_offset`."""
+        sys_flag = flags.PULL_SUBSCRIPTION | (flags.PULL_SUSPEND if suspend_ms else 0)
+        header = PullMessageRequest(TOOLS_GROUP, queue.topic, queue.queue_id, queue_offset, max_num, sys_flag, 0,
+                                    suspend_ms, expression, 0, "TAG", broker_name=queue.broker_name)
+        address = await self._queue_address(queue)
+        answer = await self._running().connections.request(
+            address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header.ext()),
+            suspend_ms + self.config.mq_client_api_timeout)
+        if answer.code not in _PULLED:
+            raise BrokerRefused(answer.code, answer.remark, address)
+        place = PullMessageResponse.decode(answer)
+        messages = [_unpacked(message) for message in message_record.decode_all(answer.body)] if answer.body else []
+        return Pulled(messages, place.next_begin_offset, place.min_offset, place.max_offset)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    async def _query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int,
+                     matches: Callable[[MessageExt], bool], *, unique: bool = False) -> list[MessageExt]:
+        route: Route = await self._fresh_route(topic)
+        addresses = route.readable_addresses()
+        if not addresses:
+            raise NoRoute(f"no broker of topic {topic!r} can be read")
+        header = QueryMessageRequest(topic=topic, key=key, max_num=max_num, begin_timestamp=begin_ms,
+                                     end_timestamp=end_ms, unique_key_query=unique)
+        found: list[MessageExt] = []
+        failure: ClientError | None = None
+        answered = False
+        for address in addresses:
+            try:
+                answer = await self._request(address, RequestCode.QUERY_MESSAGE, header.ext(),
+                                             timeout_ms=QUERY_TIMEOUT_FACTOR * self.config.mq_client_api_timeout)
+            except BrokerRefused as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    failure = error
+                    continue
+            except ClientError as error:
+                failure = error
+                continue
+            else:
+                found += [_unpacked(each) for each in message_record.decode_all(answer.body) if matches(each)]
+            answered = True
+        if failure is not None and not answered:
+            raise failure
+        return sorted(found, key=lambda message: (message.store_timestamp, message.queue_offset))[:max_num]
+
+
+_PULLED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
+           ResponseCode.PULL_OFFSET_MOVED)
+
+
+def _unpacked(message: MessageExt) -> MessageExt:
+    if message.sys_flag & flags.COMPRESSED:
+        message.body = compression.decompress(message.body, message.sys_flag)
+    return message
