@@ -1,0 +1,25 @@
+"""All requests of operators have a handler."""
+
+import pytest
+
+from regulus.broker.handlers.admin_table import ADMIN_HANDLERS
+from regulus.broker.request_table import HANDLERS
+
+CODES = {17, 18, 21, 25, 26, 28, 43, 45, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 225, 300, 303, 305, 306, 307,
+         308, 309, 314, 315, 316, 317, 321, 328, 329, 343, 345, 351, 352, 353}
+
+
+def test_each_code_is_answered():
+    assert set(ADMIN_HANDLERS) == CODES
+    assert set(HANDLERS) >= CODES
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_no_request_without_fields_breaks_a_handler(rig, code):
+    assert rig.handle(code).response.is_response
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"groupName":5}', b'{"topicConfigList":[{}]}'])
+def test_no_body_breaks_a_handler(rig, code, body):
+    assert rig.handle(code, body=body).response.is_response

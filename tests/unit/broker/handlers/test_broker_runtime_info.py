@@ -1,0 +1,76 @@
+"""The table that tools and the metrics exporter read."""
+
+import json
+
+import pytest
+
+from regulus.broker.handlers.broker_runtime_info import runtime_text, size_text
+from regulus.broker.runtime_facts import RuntimeFacts
+from regulus.wire.codes import RequestCode
+
+NUMBERS = (
+    "bootTimestamp", "brokerVersion", "putMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes",
+    "putMessageSizeTotal", "putMessageAverageSize", "dispatchMaxBuffer", "getMessageEntireTimeMax", "putLatency99",
+    "putLatency999", "commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset",
+    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "dispatchBehindBytes", "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp", "startAcceptSendRequestTimeStamp", "timerReadBehind", "timerOffsetBehind",
+    "timerCongestNum", "timerEnqueueTps", "timerDequeueTps", "remainTransientStoreBufferNumbs",
+    "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
+    *(f"{pool}ThreadPoolQueue{what}" for pool in ("send", "pull", "query", "litePull", "ack")
+      for what in ("Size", "Capacity", "HeadWaitTimeMills")))
+RATES = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps")
+
+
+def table_of(rig):
+    return json.loads(rig.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+
+
+def test_what_is_read_as_a_number_is_one(rig):
+    table = table_of(rig)
+    for key in NUMBERS:
+        assert float(table[key]) is not None
+    for key in RATES:
+        assert len([float(word) for word in table[key].split(" ")]) == 3
+    assert all(isinstance(value, str) for value in table.values())
+
+
+def test_counts_follow_the_messages(rig):
+    for body in (b"one", b"two"):
+        rig.send(body=body)
+    rig.heartbeat("CG", "TopicA")
+    rig.pull()
+    rig.now_ms += 93_784_000
+    table = table_of(rig)
+    assert table["putMessageTimesTotal"] == "2"
+    assert table["msgPutTotalTodayNow"] == "2"
+    assert table["msgGetTotalTodayNow"] == "2"
+    assert table["runtime"] == "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"
+    assert int(table["commitLogMaxOffset"]) == rig.store.commit_log_max_offset()
+
+
+def test_each_level_of_delay_in_use_has_its_progress(rig):
+    rig.send(properties={"DELAY": "3", "UNIQ_KEY": "K"})
+    assert {key: value for key, value in table_of(rig).items() if key.startswith("scheduleMessageOffset")} == {
+        "scheduleMessageOffset_3": "0,1"}
+
+
+def test_the_disk_is_told_as_the_server_saw_it(rig):
+    rig.broker.runtime_facts = RuntimeFacts(
+        commit_log_path="/data/commitlog", disk_size=252 << 30, disk_free=72 << 30, commit_log_disk_ratio=0.714,
+        consume_queue_disk_ratio=0.5, unflushed_size=1536)
+    table = table_of(rig)
+    assert table["commitLogDirCapacity"] == "Total : 252.0 GiB, Free : 72.0 GiB."
+    assert table["commitLogDiskRatio"] == table["commitLogDiskRatio_/data/commitlog"] == "0.71"
+    assert table["consumeQueueDiskRatio"] == "0.50"
+    assert table["remainHowManyDataToFlush"] == "1.5 KiB"
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"),
+                                            (5 << 40, "5.0 TiB"), (1 << 60, "1.0 EiB")])
+def test_sizes_have_units(size, text):
+    assert size_text(size) == text
+
+
+def test_a_clock_that_went_back_shows_no_nonsense():
+    assert runtime_text(0) == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"

@@ -1,0 +1,34 @@
+"""Counted things over a minute, an hour and a day."""
+
+import json
+
+from regulus.wire.codes import RequestCode, ResponseCode
+
+
+def item(rig, name, key):
+    return rig.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+
+
+def test_a_sent_message_is_counted(rig):
+    rig.run(10)
+    rig.send()
+    rig.run(30_000)
+    for name, key in (("TOPIC_PUT_NUMS", "TopicA"), ("BROKER_PUT_NUMS", "DefaultCluster")):
+        body = json.loads(item(rig, name, key).body)
+        assert set(body) == {"statsMinute", "statsHour", "statsDay"}
+        assert body["statsMinute"]["sum"] == 1
+        assert body["statsMinute"]["tps"] > 0
+        assert body["statsMinute"]["avgpt"] == 1.0
+
+
+def test_a_pulled_message_is_counted(rig):
+    rig.send()
+    rig.heartbeat("CG", "TopicA")
+    rig.pull()
+    assert item(rig, "GROUP_GET_NUMS", "TopicA@CG").code == ResponseCode.SUCCESS
+    assert item(rig, "GROUP_GET_SIZE", "TopicA@CG").code == ResponseCode.SUCCESS
+
+
+def test_what_was_never_counted_does_not_exist(rig):
+    response = item(rig, "TOPIC_PUT_NUMS", "None")
+    assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <None> not exist")

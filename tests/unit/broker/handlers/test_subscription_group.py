@@ -1,0 +1,85 @@
+"""Consumer groups made, changed, shown and deleted by operators."""
+
+import json
+
+import pytest
+
+from regulus.model.topics import SubscriptionGroupConfig
+from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
+from regulus.wire.codes import RequestCode, ResponseCode
+
+
+def update(rig, config):
+    return rig.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_subscription_group_config(config))
+
+
+def test_a_group_is_made_as_wanted(rig):
+    config = SubscriptionGroupConfig(group_name="CG", retry_max_times=5, consume_enable=False)
+    assert update(rig, config).code == ResponseCode.SUCCESS
+    assert rig.broker.subscription_groups.get("CG") == config
+
+
+def test_a_group_of_an_old_tool_has_the_defaults_of_what_it_does_not_know(rig):
+    body = b'{"brokerId":0,"consumeEnable":true,"groupName":"Old","retryMaxTimes":3}'
+    rig.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    assert rig.broker.subscription_groups.get("Old") == SubscriptionGroupConfig(group_name="Old", retry_max_times=3)
+
+
+def test_an_unchanged_group_is_not_saved_again(rig):
+    config = SubscriptionGroupConfig(group_name="CG")
+    update(rig, config)
+    changes = rig.broker.subscription_groups.changes
+    update(rig, config)
+    assert rig.broker.subscription_groups.changes == changes
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 121])
+def test_a_bad_name_is_refused(rig, name):
+    assert update(rig, SubscriptionGroupConfig(group_name=name)).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_list_of_groups_is_made_or_refused_as_a_whole(rig):
+    configs = [SubscriptionGroupConfig(group_name="One"), SubscriptionGroupConfig(group_name="not good")]
+    body = SubscriptionGroupList(group_config_list=configs).encode()
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    assert rig.ask(code, body=body).code == ResponseCode.INVALID_PARAMETER
+    assert "One" not in rig.broker.subscription_groups
+    assert rig.ask(code, body=SubscriptionGroupList(group_config_list=configs[:1]).encode()).code == 0
+    assert "One" in rig.broker.subscription_groups
+
+
+@pytest.mark.parametrize(("field", "kept"), [({}, True), ({"cleanOffset": "false"}, True),
+                                             ({"cleanOffset": "true"}, False), ({"removeOffset": "true"}, False)])
+def test_a_deleted_group_keeps_its_offsets_unless_told_otherwise(rig, field, kept):
+    rig.send()
+    rig.heartbeat("CG", "TopicA")
+    rig.commit(1)
+    response = rig.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", **field})
+    assert response.code == ResponseCode.SUCCESS
+    assert "CG" not in rig.broker.subscription_groups
+    assert (rig.broker.consumer_offsets.query("CG", "TopicA", 0) == 1) is kept
+
+
+def test_all_groups_in_one_page(rig):
+    update(rig, SubscriptionGroupConfig(group_name="CG"))
+    body = json.loads(rig.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "0"}).body)
+    assert set(body["subscriptionGroupTable"]) == set(rig.broker.subscription_groups.names())
+    assert body["subscriptionGroupTable"]["CG"]["retryMaxTimes"] == 16
+    assert body["forbiddenTable"] == {}
+
+
+def test_one_group_is_shown_and_made_where_groups_make_themselves(rig, make_rig):
+    ask = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+    assert json.loads(rig.ask(ask, {"group": "New"}).body)["groupName"] == "New"
+    strict = make_rig(auto_create_subscription_group=False)
+    assert strict.ask(ask, {"group": "New"}).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_reading_is_forbidden_and_allowed_again(rig):
+    ext = {"group": "CG", "topic": "TopicA"}
+    for readable in (None, False, None, True, None):
+        answer = rig.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+                         ext if readable is None else {**ext, "readable": str(readable).lower()})
+        assert json.loads(answer.body) == {**ext, "readable": rig.broker.subscription_groups.is_readable("CG", "TopicA")}
+        if readable is not None:
+            assert rig.broker.subscription_groups.is_readable("CG", "TopicA") is readable

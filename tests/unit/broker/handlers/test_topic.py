@@ -1,0 +1,129 @@
+"""Topics made, changed, shown and deleted by operators."""
+
+import json
+
+import pytest
+
+from regulus.model.topics import TopicConfig
+from regulus.wire.bodies import CreateTopicListRequestBody
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import UpdateAndCreateTopicRequest
+
+
+def update(rig, topic="TopicA", **fields):
+    values = {"default_topic": "TBW102", "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6, **fields}
+    return rig.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, UpdateAndCreateTopicRequest(topic=topic, **values).ext())
+
+
+def test_a_topic_is_made_as_wanted(rig):
+    assert update(rig, read_queue_nums=3, write_queue_nums=2, perm=4, order=True, topic_sys_flag=1,
+                  attributes="+message.type=FIFO").code == ResponseCode.SUCCESS
+    assert rig.broker.topics.get("TopicA") == TopicConfig(
+        topic_name="TopicA", read_queue_nums=3, write_queue_nums=2, perm=4, order=True, topic_sys_flag=1,
+        attributes={"message.type": "FIFO"})
+
+
+def test_the_name_servers_hear_of_a_change_and_only_of_a_change(rig):
+    before = rig.broker.registration_changed
+    update(rig)
+    made = rig.broker.registration_changed
+    assert made != before
+    update(rig)
+    assert rig.broker.registration_changed == made
+    update(rig, perm=2)
+    assert rig.broker.registration_changed != made
+
+
+@pytest.mark.parametrize(("topic", "fields", "remark"), [
+    ("", {}, "blank"), ("a b", {}, "illegal characters"), ("x" * 128, {}, "longer than"),
+    ("TBW102", {}, "conflict with system topic"), ("DefaultCluster", {}, "conflict with system topic"),
+    ("rmq_sys_mine", {}, "conflict with system topic"), ("T", {"read_queue_nums": -1}, "readQueueNums"),
+    ("T", {"write_queue_nums": 1_000_000}, "writeQueueNums"), ("T", {"perm": 16}, "perm"),
+    ("T", {"topic_filter_type": "NONE"}, "topicFilterType")])
+def test_a_topic_that_cannot_be_is_refused_with_the_reason(rig, topic, fields, remark):
+    response = update(rig, topic, **fields)
+    assert response.code == ResponseCode.INVALID_PARAMETER
+    assert remark in response.remark
+    assert topic not in rig.broker.topics or rig.broker.topics.is_system(topic)
+
+
+def test_a_bad_attribute_is_named(rig):
+    response = update(rig, attributes="+colour=blue")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "colour" in response.remark
+    assert "TopicA" not in rig.broker.topics
+
+
+def test_a_list_of_topics_is_made_or_refused_as_a_whole(rig):
+    good, bad = TopicConfig(topic_name="Good"), TopicConfig(topic_name="not good")
+    body = CreateTopicListRequestBody(topic_config_list=[good, bad]).encode()
+    assert rig.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == ResponseCode.INVALID_PARAMETER
+    assert "Good" not in rig.broker.topics
+    body = CreateTopicListRequestBody(topic_config_list=[good, TopicConfig(topic_name="Two")]).encode()
+    before = rig.broker.registration_changed
+    assert rig.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == ResponseCode.SUCCESS
+    assert rig.broker.topics.get("Good") == good
+    assert "Two" in rig.broker.topics
+    assert rig.broker.registration_changed == before + 1
+
+
+def test_a_deleted_topic_takes_queues_offsets_and_counts_along(rig):
+    rig.send()
+    rig.heartbeat("CG", "TopicA")
+    rig.commit(1)
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}).code == ResponseCode.SUCCESS
+    assert "TopicA" not in rig.broker.topics
+    assert rig.broker.consumer_offsets.topics_of("CG") == []
+    assert ("TopicA", 0) not in rig.store.queues()
+    assert rig.broker.statistics.put_message_nums == 1
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("topic", ["", " ", "TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster"])
+def test_a_system_topic_stays(rig, topic):
+    assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_retry_topics_may_be_deleted(rig):
+    rig.heartbeat("CG", "TopicA")
+    assert "%RETRY%CG" in rig.broker.topics
+    rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "%RETRY%CG"})
+    assert "%RETRY%CG" not in rig.broker.topics
+
+
+def test_all_topics_in_one_page(rig):
+    update(rig)
+    response = rig.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {"topicSeq": "0", "maxTopicNum": "1"})
+    body = json.loads(response.body)
+    assert set(body["topicConfigTable"]) == set(rig.broker.topics.names())
+    assert body["topicConfigTable"]["TopicA"]["topicName"] == "TopicA"
+    assert body["dataVersion"]["counter"] == rig.broker.topics.data_version.counter
+    assert "totalTopicNum" not in response.ext
+
+
+def test_one_topic_as_it_is_set(rig):
+    update(rig, perm=4)
+    assert json.loads(rig.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "TopicA"}).body) == {
+        "attributes": {}, "order": False, "perm": 4, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG",
+        "topicName": "TopicA", "topicSysFlag": 0, "writeQueueNums": 4}
+    assert rig.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "None"}).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_system_topics(rig):
+    topics = json.loads(rig.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)["topicList"]
+    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a"} <= set(topics)
+
+
+def test_queues_without_a_topic_are_cleaned(rig):
+    rig.send()
+    rig.send(topic="TopicB")
+    rig.broker.topics.delete("TopicA", rig.now_ms)
+    assert rig.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == ResponseCode.SUCCESS
+    assert {topic for topic, _ in rig.store.queues()} == {"TopicB"}
+
+
+@pytest.mark.parametrize("code", [RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG])
+def test_expired_files_are_ordered_to_go(rig, code):
+    assert rig.broker.is_retention_wanted is False
+    assert rig.ask(code).code == ResponseCode.SUCCESS
+    assert rig.broker.is_retention_wanted is True
