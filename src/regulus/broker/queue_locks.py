@@ -23,6 +23,7 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._next_scan_ms = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
         """The queues that the client holds now, granted or renewed; the others belong to another client."""
@@ -54,6 +55,9 @@ class QueueLocks:
 
     def tick(self, now_ms: int) -> int:
         """Forget lapsed locks; ms until the next look."""
+        if now_ms < self._next_scan_ms:
+            return self._next_scan_ms - now_ms
+        self._next_scan_ms = now_ms + LOCK_EXPIRY_MS
         for group in list(self._groups):
             locks = self._groups[group]
             for queue in [q for q, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_EXPIRY_MS]:

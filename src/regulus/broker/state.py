@@ -18,12 +18,12 @@ from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.runtime_facts import RuntimeFacts
+from regulus.broker.send_facts import SendFacts
 from regulus.broker.statistics import Statistics
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
-from regulus.model import message_properties as names
 from regulus.model import permission
-from regulus.model.message_id import UniqueKeySource, host_bytes
+from regulus.model.message_id import UniqueKeySource
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire.bodies import RegisterBrokerBody
@@ -66,18 +66,9 @@ class BrokerState:
     def set_config(self, config: BrokerConfig) -> None:
         """Take over settings, now or while running; works out what the send path wants ready."""
         self.config = config
-        self.sync_flush = config.sync_flush
-        self.max_message_size = config.max_message_size
-        self.delay_level_max = len(config.delay_ladder_ms)
-        self.region_id = config.region_id
-        self.trace_on = config.trace_on
-        self.is_writable = permission.is_writable(config.broker_permission)
-        self.is_sending_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
-        self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
-                      names.CLUSTER: config.broker_cluster_name}
-        self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
+        self.send_facts = SendFacts(config, self.store, self.topics.facts)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
-        self._unique_keys = UniqueKeySource(self.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
+        self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
     def make_unique_key(self, now_ms: int) -> str:

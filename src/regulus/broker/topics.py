@@ -1,7 +1,7 @@
 """The topics of a broker, and what the send path needs to know of each.
 
-`facts` is a second table beside the settings: everything that a send must check is worked out once, when the topic
-changes, so that a send pays for one dictionary look-up.
+`facts` is a second table beside the settings: what a send must check, worked out when the topic changes, so that a send
+pays for one dictionary look-up.
 
 Source: TopicConfigManager.
 """
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from regulus.broker.config import BrokerConfig
-from regulus.model import permission, sys_flag, topics
+from regulus.broker.send_facts import TopicFacts
+from regulus.model import permission, topics
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.wire import fastjson
 from regulus.wire.bodies import TopicConfigSerializeWrapper
-from regulus.wire.codes import ResponseCode
 from regulus.wire.json_fields import to_value
 
 BENCHMARK_QUEUE_NUMS = 1024
@@ -22,34 +22,6 @@ CLUSTER_TOPIC_QUEUE_NUMS = 16
 REVIVE_QUEUE_NUMS = 8
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
-
-
-class TopicFacts:
-    """What a send needs to know of its topic. `put_nums` and `put_size` count what was stored in it.
-
-    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic
-    takes them without a further look.
-    """
-
-    def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
-        name = config.topic_name
-        self.topic = name
-        self.write_queue_nums = config.write_queue_nums
-        self.queue_nums_max = max(config.read_queue_nums, config.write_queue_nums)
-        self.sys_flag = sys_flag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
-        self.is_retry = topics.is_retry_topic(name)
-        self.needs_keys = config.attributes.get("cleanup.policy") == "COMPACTION"
-        self.put_nums = put_nums
-        self.put_size = put_size
-        self.refusal_code = 0
-        self.refusal_remark = ""
-        if name in topics.NOT_SENDABLE_TOPICS:
-            self.refusal_code = int(ResponseCode.NO_PERMISSION)
-            self.refusal_remark = f"Sending message to topic[{name}] is forbidden."
-        elif not permission.is_writable(config.perm):
-            self.refusal_code = int(ResponseCode.NO_PERMISSION)
-            self.refusal_remark = f"the topic[{name}] sending message is forbidden"
-        self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
 
 
 class Topics:

@@ -57,8 +57,8 @@ class Rig:
         return outcome.response
 
     def send(self, topic: str = "TopicA", body: bytes = b"hello", *, queue_id: int = 0, version: int = 479,
-             peer: Peer | None = None, code: int = RequestCode.SEND_MESSAGE_V2, properties: dict[str, str] | None = None,
-             **fields: object) -> RemotingCommand:
+             peer: Peer | None = None, code: int = RequestCode.SEND_MESSAGE_V2,
+             properties: dict[str, str] | None = None, **fields: object) -> RemotingCommand:
         if properties is None:
             properties = {"UNIQ_KEY": "K1"}
         header = SendMessageRequest("PG", topic, queue_id=queue_id, properties=properties, born_timestamp=self.now_ms,
@@ -87,7 +87,8 @@ class Rig:
                                     suspend_timeout_millis=suspend, **fields)
         return self.handle(RequestCode.PULL_MESSAGE, header.ext(), peer=peer(channel))
 
-    def pull(self, topic: str = "TopicA", queue_id: int = 0, queue_offset: int = 0, **fields: object) -> RemotingCommand:
+    def pull(self, topic: str = "TopicA", queue_id: int = 0, queue_offset: int = 0,
+             **fields: object) -> RemotingCommand:
         outcome = self.pull_outcome(topic, queue_id, queue_offset, **fields)
         assert isinstance(outcome, Reply)
         return outcome.response

@@ -29,7 +29,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     if group is None:
         return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                       f"subscription group not exist, {header.group}")
-    if not broker.is_writable:
+    if not broker.send_facts.is_writable:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the broker[{broker.config.broker_name}] sending message is forbidden")
     if group.retry_queue_nums <= 0:
@@ -43,14 +43,14 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     failed = broker.store.look_message(header.offset)
     if failed is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-    message = _next_copy(header, group, failed, broker.store_host or peer.local, broker, now_ms)
+    message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
     appended = broker.store.append(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
     original_topic = header.origin_topic or failed.topic
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     response = request.response(ResponseCode.SUCCESS)
-    return ReplyWhenDurable(response, appended.end) if broker.sync_flush else Reply(response)
+    return ReplyWhenDurable(response, appended.end) if broker.send_facts.sync_flush else Reply(response)
 
 
 def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig, failed: MessageExt,
@@ -62,5 +62,5 @@ def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfi
     level = header.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
     queue_id = broker.chance.below(group.retry_queue_nums)
     message = retry_copy(failed, header.group, queue_id, level, store_host)
-    place(message, broker.delay_level_max)
+    place(message, broker.send_facts.delay_level_max)
     return message

@@ -9,8 +9,9 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 from regulus.broker.handlers.transaction import NOT_SERVED as TRANSACTIONS_NOT_SERVED
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable, refuse
 from regulus.broker.placement import delay_level, place, place_dead_letter
+from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
-from regulus.broker.topics import UNIT_FLAG, TopicFacts
+from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt
@@ -52,101 +53,106 @@ _CODES = {
 
 def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     header = SendMessageRequest.decode(request)
-    facts = broker.topics.facts.get(header.topic)
-    if facts is None or not facts.is_plain or broker.is_sending_restricted:
+    facts = broker.send_facts
+    topic = facts.topics.get(header.topic)
+    if topic is None or not topic.is_plain or facts.is_restricted:
         refusal = _refusal(request, header, broker, now_ms)
         if refusal is not None:
             return refusal
-        facts = broker.topics.facts[header.topic]
+        topic = facts.topics[header.topic]
     queue_id = header.queue_id
     if queue_id < 0:
-        queue_id = broker.chance.below(facts.write_queue_nums)
-    elif queue_id >= facts.queue_nums_max:
-        return _refuse(request, broker, ResponseCode.INVALID_PARAMETER,
+        queue_id = broker.chance.below(topic.write_queue_nums)
+    elif queue_id >= topic.queue_nums_max:
+        return _refuse(request, facts, ResponseCode.INVALID_PARAMETER,
                        f"request queueId[{queue_id}] is illegal, topic [{header.topic}] has "
-                       f"{facts.queue_nums_max} queues")
+                       f"{topic.queue_nums_max} queues")
     if header.batch:
-        return _send_batch(request, header, queue_id, facts, peer, broker, now_ms)
-    return _send(request, header, queue_id, facts, peer, broker, now_ms)
+        return _send_batch(request, header, queue_id, topic, facts, peer, broker, now_ms)
+    return _send(request, header, queue_id, topic, facts, peer, broker, now_ms)
 
 
-def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, facts: TopicFacts, peer: Peer,
-          broker: BrokerState, now_ms: int) -> Outcome:
+def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts, facts: SendFacts,
+          peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     body = request.body
-    if len(body) > broker.max_message_size:
-        return _refuse_size(request, broker, len(body))
+    if len(body) > facts.max_message_size:
+        return _refuse_size(request, facts, len(body))
     properties = header.properties
+    is_unusual = not _UNUSUAL_PROPERTIES.isdisjoint(properties)
     unique_key = properties.get(_UNIQUE_KEY)
     if unique_key is None:
         unique_key = properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
-    properties.update(broker.stamp)
-    store_host = broker.store_host or peer.local
-    message = MessageExt(header.topic, body, properties, queue_id, header.flag, header.sys_flag | facts.sys_flag,
-                         header.born_timestamp, peer.remote, store_host, header.reconsume_times)
-    if not _UNUSUAL_PROPERTIES.isdisjoint(properties) or message.sys_flag & _UNUSUAL_FLAGS:
-        refusal = _refuse_unusual(request, message, broker)
+    properties.update(facts.stamp)
+    born_host = peer.remote
+    store_host = facts.store_host or peer.local
+    message = MessageExt(header.topic, body, properties, queue_id, header.flag, header.sys_flag | topic.sys_flag,
+                         header.born_timestamp, born_host, store_host, header.reconsume_times)
+    if is_unusual or message.sys_flag & _UNUSUAL_FLAGS or len(store_host) > 8 or len(born_host) > 8:
+        refusal = _refuse_unusual(request, message, facts)
         if refusal is not None:
             return refusal
-    if len(store_host) > 8 or len(peer.remote) > 8:
         _mark_hosts(message)
-    is_dead_letter = facts.is_retry and _is_exhausted(request, header, broker, now_ms)
+    is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
-    else:
-        place(message, broker.delay_level_max)
-    appended = broker.store.append(message, now_ms)
+    elif is_unusual:
+        place(message, facts.delay_level_max)
+    appended = facts.store.append(message, now_ms)
     if appended.status != _PUT_OK:
         return _refuse_put(request, broker, appended)
-    _count(facts, message.topic, 1, appended, broker)
+    if message.topic != topic.topic:
+        topic = facts.topics[message.topic]
+    topic.put_nums += 1
+    topic.put_size += appended.end - appended.start
     if request.flag & _ONEWAY:
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, offset_message_id(store_host, appended.start), queue_id,
-                                     appended.queue_offset, unique_key, broker.region_id, broker.trace_on)
-    if broker.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
+                                     appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
+    if facts.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
         return ReplyWhenDurable(response, appended.end)
     return Reply(response)
 
 
-def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, facts: TopicFacts, peer: Peer,
-                broker: BrokerState, now_ms: int) -> Outcome:
+def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
+                facts: SendFacts, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """All messages of a batch are stored one behind the other, or none is."""
     fault = _batch_fault(header)
     if fault is not None:
-        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, fault)
-    body = request.body
-    if len(body) > broker.max_message_size:
-        return _refuse_size(request, broker, len(body))
-    store_host = broker.store_host or peer.local
+        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
+    if len(request.body) > facts.max_message_size:
+        return _refuse_size(request, facts, len(request.body))
+    store_host = facts.store_host or peer.local
     messages = []
-    for flag, inner_body, properties in message_batch.decode(body):
+    for flag, body, properties in message_batch.decode(request.body):
         if not _UNUSUAL_PROPERTIES.isdisjoint(properties):
-            return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
+            return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                            "a message of a batch can be neither delayed nor transactional")
         if _UNIQUE_KEY not in properties:
             properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
         properties.update(header.properties)
-        properties.update(broker.stamp)
-        message = MessageExt(header.topic, inner_body, properties, queue_id, flag, header.sys_flag | facts.sys_flag,
+        properties.update(facts.stamp)
+        message = MessageExt(header.topic, body, properties, queue_id, flag, header.sys_flag | topic.sys_flag,
                              header.born_timestamp, peer.remote, store_host, header.reconsume_times)
         _mark_hosts(message)
         messages.append(message)
     if not messages:
-        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
-    appended = broker.store.append_batch(messages, now_ms)
+        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    appended = facts.store.append_batch(messages, now_ms)
     if appended.status != _PUT_OK:
         return _refuse_put(request, broker, appended)
-    _count(facts, header.topic, len(messages), appended, broker)
+    topic.put_nums += len(messages)
+    topic.put_size += appended.end - appended.start
     message_ids = ",".join([offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, _SUCCESS, message_ids, queue_id, appended.queue_offset, None,
-                                     broker.region_id, broker.trace_on)
-    if broker.sync_flush and header.properties.get(_WAIT) != "false":
+                                     facts.region_id, facts.trace_on)
+    if facts.sync_flush and header.properties.get(_WAIT) != "false":
         return ReplyWhenDurable(response, appended.end)
     return Reply(response)
 
 
 def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2: named here so that a consumer that replies learns why it fails."""
-    return _refuse(request, broker, ResponseCode.NO_PERMISSION, REPLIES_NOT_SERVED)
+    return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION, REPLIES_NOT_SERVED)
 
 
 # --- before storing --------------------------------------------------------------------------------------------------
@@ -156,29 +162,29 @@ def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: Broke
     """Why the topic takes no message now; None when it does, after it was created if that was needed."""
     name = header.topic
     if now_ms < broker.config.start_accept_send_request_time_stamp:
-        return _refuse(request, broker, ResponseCode.SYSTEM_ERROR,
+        return _refuse(request, broker.send_facts, ResponseCode.SYSTEM_ERROR,
                        f"broker unable to service, until {broker.config.start_accept_send_request_time_stamp}")
-    if not broker.is_writable and broker.topics.is_order(name):
-        return _refuse(request, broker, ResponseCode.NO_PERMISSION,
+    if not broker.send_facts.is_writable and broker.topics.is_order(name):
+        return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION,
                        f"the broker[{broker.config.broker_name}] sending message is forbidden")
     fault = topics.name_fault(name)
     if fault is not None:
-        return _refuse(request, broker, ResponseCode.INVALID_PARAMETER, fault)
+        return _refuse(request, broker.send_facts, ResponseCode.INVALID_PARAMETER, fault)
     if name in topics.NOT_SENDABLE_TOPICS:
-        return _refuse(request, broker, ResponseCode.NO_PERMISSION,
+        return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION,
                        f"Sending message to topic[{name}] is forbidden.")
-    facts = broker.topics.facts.get(name)
-    if facts is None:
+    topic = broker.send_facts.topics.get(name)
+    if topic is None:
         refusal = _create_topic(request, header, broker, now_ms)
         if refusal is not None:
             return refusal
-        facts = broker.topics.facts[name]
-    if facts.refusal_code:
-        return _refuse(request, broker, facts.refusal_code, facts.refusal_remark)
-    if facts.is_retry and not header.batch:
+        topic = broker.send_facts.topics[name]
+    if topic.refusal_code:
+        return _refuse(request, broker.send_facts, topic.refusal_code, topic.refusal_remark)
+    if topic.is_retry and not header.batch:
         return _refuse_unknown_group(request, name, broker, now_ms)
-    if facts.needs_keys and not header.batch and not header.properties.get(names.KEYS):
-        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
+    if topic.needs_keys and not header.batch and not header.properties.get(names.KEYS):
+        return _refuse(request, broker.send_facts, ResponseCode.MESSAGE_ILLEGAL,
                        f"the topic[{name}] is compacted, so its messages need a key (property KEYS)")
     return None
 
@@ -196,29 +202,29 @@ def _create_topic(request: RemotingCommand, header: SendMessageRequest, broker: 
         created = broker.topics.create_for_send(name, header.default_topic, header.default_topic_queue_nums,
                                                 header.unit_mode, now_ms)
     if created is None:
-        return _refuse(request, broker, ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        return _refuse(request, broker.send_facts, ResponseCode.TOPIC_NOT_EXIST,
+                       f"topic[{name}] not exist, apply first please!")
     return None
 
 
 def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerState, now_ms: int) -> Reply | None:
     group = name[len(topics.RETRY_PREFIX):]
     if broker.subscription_groups.find(group, now_ms) is None:
-        return _refuse(request, broker, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        return _refuse(request, broker.send_facts, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                        f"subscription group not exist, {group}")
     return None
 
 
-def _refuse_unusual(request: RemotingCommand, message: MessageExt, broker: BrokerState) -> Reply | None:
+def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
     """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt."""
     properties = message.properties
     properties.pop(names.POP_CK, None)
     is_retry = message.reconsume_times > 0 and delay_level(properties) > 0
     if message.sys_flag & sys_flag.TRANSACTION_MASK or (
             properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retry):
-        return _refuse(request, broker, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
+        return _refuse(request, facts, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
     if names.DELAY_TIME_LEVEL not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
-        return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
-    _mark_hosts(message)
+        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
     return None
 
 
@@ -264,25 +270,19 @@ def _mark_hosts(message: MessageExt) -> None:
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def _count(facts: TopicFacts, topic: str, message_count: int, appended: Appended, broker: BrokerState) -> None:
-    if topic != facts.topic:
-        facts = broker.topics.facts[topic]
-    facts.put_nums += message_count
-    facts.put_size += appended.end - appended.start
-
-
-def _refuse(request: RemotingCommand, broker: BrokerState, code: int, remark: str) -> Reply:
+def _refuse(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
     """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
-    ext = {names.MSG_REGION: broker.stamp[names.MSG_REGION], names.TRACE_ON: broker.stamp[names.TRACE_ON]}
+    ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
     return refuse(request, code, remark, ext)
 
 
-def _refuse_size(request: RemotingCommand, broker: BrokerState, size: int) -> Reply:
-    return _refuse(request, broker, ResponseCode.MESSAGE_ILLEGAL,
-                   f"the message is illegal: its body has {size} bytes, maxMessageSize is {broker.max_message_size}")
+def _refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:
+    return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                   f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
 
 
 def _refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
     broker.statistics.put_failed_times += 1
     code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
-    return _refuse(request, broker, code, appended.remark or f"the store answers {PutStatus(appended.status).name}")
+    remark = appended.remark or f"the store answers {PutStatus(appended.status).name}"
+    return _refuse(request, broker.send_facts, code, remark)

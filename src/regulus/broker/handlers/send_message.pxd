@@ -1,0 +1,33 @@
+cimport cython
+
+from regulus.broker.outcome cimport NoReply, Reply, ReplyWhenDurable
+from regulus.broker.placement cimport delay_level, place, place_dead_letter
+from regulus.broker.send_facts cimport SendFacts, TopicFacts
+from regulus.model.message cimport MessageExt
+from regulus.wire.headers.send_message cimport SendMessageRequest, send_message_response
+from regulus.wire.remoting_command cimport RemotingCommand
+
+cdef str _UNIQUE_KEY
+cdef str _WAIT
+cdef int _ONEWAY
+cdef int _SUCCESS
+cdef int _PUT_OK
+cdef int _UNUSUAL_FLAGS
+cdef int _HOST_FLAGS
+cdef frozenset _UNUSUAL_PROPERTIES
+
+
+@cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
+cpdef handle_send_message(RemotingCommand request, object peer, object broker, long long now_ms)
+
+@cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, born_host=bytes, store_host=bytes,
+               message=MessageExt, is_dead_letter=cython.bint, start=cython.longlong, end=cython.longlong)
+cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
+           object peer, object broker, long long now_ms)
+
+@cython.locals(properties=dict, store_host=bytes, message=MessageExt)
+cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
+                 object peer, object broker, long long now_ms)
+
+@cython.locals(flags=cython.int)
+cdef _mark_hosts(MessageExt message)

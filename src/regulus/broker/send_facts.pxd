@@ -1,0 +1,26 @@
+cdef class TopicFacts:
+    cdef public str topic
+    cdef public int write_queue_nums
+    cdef public int queue_nums_max
+    cdef public int sys_flag
+    cdef public bint is_retry
+    cdef public bint needs_keys
+    cdef public bint is_plain
+    cdef public long long put_nums
+    cdef public long long put_size
+    cdef public int refusal_code
+    cdef public str refusal_remark
+
+
+cdef class SendFacts:
+    cdef public object store
+    cdef public dict topics
+    cdef public str region_id
+    cdef public bint trace_on
+    cdef public dict stamp
+    cdef public bytes store_host
+    cdef public int max_message_size
+    cdef public int delay_level_max
+    cdef public bint sync_flush
+    cdef public bint is_writable
+    cdef public bint is_restricted

@@ -1,0 +1,58 @@
+"""What a send needs to know of its topic and of its broker, worked out once, when a setting changes."""
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.message_store import MessageStore
+from regulus.model import message_properties as names
+from regulus.model import permission, sys_flag, topics
+from regulus.model.message_id import host_bytes
+from regulus.model.topics import TopicConfig
+from regulus.wire.codes import ResponseCode
+
+
+class TopicFacts:
+    """`put_nums` and `put_size` count what was stored in the topic.
+
+    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic
+    takes them without a further look.
+    """
+
+    def __init__(self, config: TopicConfig, put_nums: int = 0, put_size: int = 0) -> None:
+        name = config.topic_name
+        self.topic = name
+        self.write_queue_nums = config.write_queue_nums
+        self.queue_nums_max = max(config.read_queue_nums, config.write_queue_nums)
+        self.sys_flag = sys_flag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
+        self.is_retry = topics.is_retry_topic(name)
+        self.needs_keys = config.attributes.get("cleanup.policy") == "COMPACTION"
+        self.put_nums = put_nums
+        self.put_size = put_size
+        self.refusal_code = 0
+        self.refusal_remark = ""
+        if name in topics.NOT_SENDABLE_TOPICS:
+            self.refusal_code = int(ResponseCode.NO_PERMISSION)
+            self.refusal_remark = f"Sending message to topic[{name}] is forbidden."
+        elif not permission.is_writable(config.perm):
+            self.refusal_code = int(ResponseCode.NO_PERMISSION)
+            self.refusal_remark = f"the topic[{name}] sending message is forbidden"
+        self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
+
+
+class SendFacts:
+    """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
+
+    `store_host` is empty when each client gets the address at which it reached us.
+    """
+
+    def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts]) -> None:
+        self.store = store
+        self.topics = topic_facts
+        self.region_id = config.region_id
+        self.trace_on = config.trace_on
+        self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
+                      names.CLUSTER: config.broker_cluster_name}
+        self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
+        self.max_message_size = config.max_message_size
+        self.delay_level_max = len(config.delay_ladder_ms)
+        self.sync_flush = config.sync_flush
+        self.is_writable = permission.is_writable(config.broker_permission)
+        self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
