@@ -148,7 +148,7 @@ def _number_of(data: Buffer, start: int, end: int, names: tuple[bytes, ...]) -> 
 
 
 def _is_name(data: Buffer, start: int, name: bytes, size: int) -> bool:
-    for index in range(size):
+    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
         if data[start + index] != name[index]:
             return False
     return True
@@ -220,7 +220,7 @@ def _same_name(data: Buffer, start: int, end: int, places: memoryview, room: int
 
 
 def _is_same(data: Buffer, left: int, right: int, size: int) -> bool:
-    for index in range(size):
+    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
         if data[left + index] != data[right + index]:
             return False
     return True

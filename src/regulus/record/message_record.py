@@ -42,6 +42,7 @@ from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
 from regulus.record.java_hash import java_hash
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
+WritableBuffer: TypeAlias = bytearray | memoryview | mmap
 
 MAGIC_V1 = 0xDAA320A7 - 0x100000000
 MAGIC_V2 = 0xDAA320AB - 0x100000000
@@ -116,7 +117,7 @@ def encode(message: MessageExt) -> bytes:
     return bytes(record)
 
 
-def encode_into(buffer: Buffer, position: int, message: MessageExt, room: int = -1) -> int:
+def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room: int = -1) -> int:
     """Write the record of `message` at `position` and return its size; fill in `body_crc`, `store_size`, `sys_flag`.
 
     With a `room` the size is returned but nothing written when the record is longer than that, so that a store need
@@ -295,7 +296,7 @@ def _take_property(request: DispatchRequest, tail: bytes, start: int, separator:
 
 
 def _is_name(tail: bytes, start: int, name: bytes, size: int) -> bool:
-    for index in range(size):
+    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
         if tail[start + index] != name[index]:
             return False
     return True

@@ -1,0 +1,78 @@
+"""`regulus spark`: what the Spark table needs, and a look into a store's messages through it."""
+
+import os
+from pathlib import Path
+
+import click
+
+from regulus.errors import RegulusError
+from regulus.spark.doctor import examine
+from regulus.spark.java import JavaPlaces, find_java
+
+_READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
+
+
+@click.group()
+def spark() -> None:
+    """Read messages as a Spark table."""
+
+
+@spark.command()
+def doctor() -> None:
+    """Say which Spark, Java and decoder are there and what is missing."""
+    findings = examine(_java_places())
+    for finding in findings:
+        click.echo(f"{'ok     ' if not finding.mend else 'missing'}  {finding.what}: {finding.found}")
+        if finding.mend:
+            click.echo(f"         {finding.mend}")
+    if any(finding.mend for finding in findings if finding.what != "decoder"):
+        raise SystemExit(1)
+
+
+@spark.command()
+@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Directory of a broker's store.")
+@click.option("--topic", required=True, help="Topic, or several with commas between.")
+@click.option("--tags", default="*", show_default=True, help="`TagA || TagB`.")
+@click.option("--from", "starting", help="First store time: ISO 8601 or ms since 1970.")
+@click.option("--until", "ending", help="Store time to stop before.")
+@click.option("--columns", default=_READ_COLUMNS, show_default=True)
+@click.option("--where", help="A condition in SQL over the columns.")
+@click.option("--limit", default=20, show_default=True)
+@click.option("--count", is_flag=True, help="Only count.")
+@click.option("--cores", default=os.cpu_count() or 1, show_default=True)
+def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: str | None, columns: str,
+         where: str | None, limit: int, count: bool, cores: int) -> None:
+    """Print messages of a store's directory, running or not."""
+    from regulus.spark.session import local_session
+
+    options = {"storePath": str(store_path.resolve()), "subscribe": topic, "tags": tags, "columns": columns,
+               "startingTimestamp": starting, "endingTimestamp": ending}
+    try:
+        session = local_session(find_java(_java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
+    except RegulusError as error:
+        raise click.ClickException(str(error)) from error
+    table = session.read.format("rocketmq").options(**{key: value for key, value in options.items() if value}).load()
+    if where:
+        table = table.where(where)
+    if count:
+        click.echo(table.count())
+        return
+    for row in table.limit(limit).toLocalIterator():
+        click.echo("  ".join(f"{name}={_shown(value)}" for name, value in row.asDict().items() if value is not None))
+
+
+def _shown(value: object) -> str:
+    """A body that is text as text, else its size."""
+    if not isinstance(value, bytes | bytearray):
+        return str(value)
+    try:
+        return repr(value.decode("utf-8"))
+    except UnicodeDecodeError:
+        return f"<{len(value)} bytes>"
+
+
+def _java_places() -> JavaPlaces:
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                      cache=Path(home) / "regulus")

@@ -1,0 +1,50 @@
+"""The batch reader that Spark calls: plans on the driver, scans in the tasks."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from regulus.errors import OptionError
+from regulus.spark.options import ReadOptions
+from regulus.spark.read_plan import ReadRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RangePartition(InputPartition):
+    """One task's share; empty when there is nothing to read."""
+
+    def __init__(self, part: ReadRange) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class BatchReader(DataSourceReader):
+    """Reads the columns of `schema`. Raises OptionError when the table has no such column or it has another type."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        from regulus.spark.columns import ddl
+
+        self._options = options
+        self._columns = tuple(schema.fieldNames())
+        for field, wanted in zip(schema.fields, ddl(self._columns).split(", "), strict=True):
+            if f"{field.name} {field.dataType.simpleString()}" != wanted:
+                raise OptionError(f"the schema has {field.name} {field.dataType.simpleString()}, not {wanted}")
+
+    def partitions(self) -> list[InputPartition]:
+        from regulus.spark.store_scan import plan
+
+        parts = plan(self._options, os.cpu_count() or 1)
+        return [RangePartition(part) for part in parts or [ReadRange(())]]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        from regulus.spark.store_scan import scan
+
+        assert isinstance(partition, RangePartition)
+        if not partition.part.units:
+            return iter(())
+        return scan(self._options, self._columns, partition.part)

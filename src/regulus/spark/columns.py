@@ -1,0 +1,368 @@
+"""Stored records -> Arrow batches of the asked columns.
+
+The bytes are taken apart by record.message_columns, compiled. Where that module runs interpreted the fixed fields are
+read with numpy instead, which is nearly as fast; numpy and pyarrow are here, and not in `record`, because a broker
+needs neither. Only what a column asks for is computed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from regulus.errors import CorruptRecord, OptionError, RecordError
+from regulus.model import message_properties as names
+from regulus.model import sys_flag, topics
+from regulus.model.message_id import host_text
+from regulus.record import message_columns
+from regulus.record.message_columns import FIELDS
+from regulus.record.message_record import Buffer
+from regulus.spark import numpy_fields
+from regulus.spark.numpy_fields import Bytes, Int64s
+from regulus.wire import compression
+
+Booleans: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+COLUMNS: dict[str, str] = {
+    "topic": "string",
+    "broker_name": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "physical_offset": "bigint",
+    "store_size": "int",
+    "message_id": "string",
+    "offset_message_id": "string",
+    "message_type": "string",
+    "keys": "string",
+    "tags": "string",
+    "properties": "map<string,string>",
+    "body": "binary",
+    "body_crc": "int",
+    "flag": "int",
+    "sys_flag": "int",
+    "born_time": "timestamp",
+    "store_time": "timestamp",
+    "born_host": "string",
+    "store_host": "string",
+    "reconsume_times": "int",
+    "prepared_transaction_offset": "bigint",
+    "deliver_time": "timestamp",
+    "sharding_key": "string",
+    "origin_topic": "string",
+    "origin_message_id": "string",
+}
+"""The table: column names in order, with their types in Spark's words."""
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"), "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+_PROPERTIES = tuple(name.encode() for name in (
+    names.TAGS, names.KEYS, names.UNIQUE_KEY, names.SHARDING_KEY, names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED,
+    names.REAL_TOPIC, names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC, names.ORIGIN_MESSAGE_ID,
+    names.DLQ_ORIGIN_MESSAGE_ID, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS))
+_MESSAGE_TYPES = pa.array(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
+_HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
+_FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
+_IS_COMPILED = not str(message_columns.__file__).endswith(".py")
+
+
+def ddl(columns: Sequence[str]) -> str:
+    """The columns' schema in Spark's words. Raises OptionError for a column that the table does not have."""
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise OptionError(f"the table has no column {unknown[0]!r}; it has {', '.join(COLUMNS)}")
+    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, _ARROW_TYPES[COLUMNS[name]]) for name in columns])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Where records lie in `data`, in ascending order, and what their consume queues say of them."""
+
+    data: Buffer
+    base: int                       # physical offset of data's first byte
+    positions: Int64s               # in data
+    sizes: Int64s
+    queue_offsets: Int64s
+    tags_codes: Int64s
+    queue_numbers: Int64s           # index into topics and queue_ids
+    topics: Sequence[str]
+    queue_ids: Sequence[int]
+
+    def take(self, rows: Any) -> "Records":
+        """Some of the rows: a slice, a mask, or row numbers."""
+        return Records(data=self.data, base=self.base, positions=self.positions[rows], sizes=self.sizes[rows],
+                       queue_offsets=self.queue_offsets[rows], tags_codes=self.tags_codes[rows],
+                       queue_numbers=self.queue_numbers[rows], topics=self.topics, queue_ids=self.queue_ids)
+
+    def place(self, row: int) -> str:
+        """Which message that is, for an error."""
+        queue = int(self.queue_numbers[row])
+        return f"{self.topics[queue]}/{self.queue_ids[queue]}: message {self.queue_offsets[row]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOptions:
+    columns: tuple[str, ...]
+    broker_name: str
+    tags: frozenset[str] | None = None
+    decompress: bool = False
+    verify_bodies: bool = False
+
+
+class BadRecord(CorruptRecord):
+    """A record is not what its consume queue says. `row` is its number in the Records."""
+
+    def __init__(self, text: str, position: int, row: int) -> None:
+        super().__init__(text, position)
+        self.row = row
+
+
+def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
+    """One batch of the asked columns. Raises BadRecord for the first record that is not what it should be."""
+    table = RecordTable(records, options)
+    if options.tags is not None:
+        matches = np.asarray(pc.fill_null(pc.is_in(table.column("tags"), pa.array(sorted(options.tags))), False))
+        if not matches.all():
+            table = RecordTable(records.take(matches), options)
+    schema = arrow_schema(options.columns)
+    return pa.RecordBatch.from_arrays([table.column(name) for name in options.columns], schema=schema)
+
+
+class RecordTable:
+    """Records, taken apart; each column is a method of its name or a fixed field."""
+
+    def __init__(self, records: Records, options: ColumnOptions) -> None:
+        self._records = records
+        self._options = options
+        self._rows = len(records.positions)
+        self._data = records.data
+        self._table = self._checked_fields()
+        if options.verify_bodies:
+            self._verify_bodies()
+
+    def column(self, name: str) -> pa.Array:
+        maker: Callable[[], pa.Array] | None = getattr(self, f"_{name}_column", None)
+        if maker is not None:
+            return maker()
+        values = self._field(name)
+        return pa.array(values.astype(np.int32) if COLUMNS[name] == "int" else values)
+
+    # --- taking apart -------------------------------------------------------------------------------------------------
+
+    def _field(self, name: str) -> Int64s:
+        values: Int64s = self._table[_FIELD_NUMBER[name]]
+        return values
+
+    def _checked_fields(self) -> Int64s:
+        """One row of numbers per field. Raises BadRecord."""
+        records = self._records
+        table = np.empty((len(FIELDS), self._rows), dtype=np.int64)
+        try:
+            if _IS_COMPILED:
+                message_columns.read_fields(self._data, records.positions.data, table.reshape(-1).data)
+            else:
+                numpy_fields.read_fields(self._data, records.positions, table)
+        except RecordError as error:
+            row = int(np.searchsorted(records.positions, error.position))
+            raise BadRecord(f"{records.place(row)}: {error}", records.base + error.position, row) from error
+        matches = (table[_FIELD_NUMBER["queue_offset"]] == records.queue_offsets)
+        matches &= table[_FIELD_NUMBER["store_size"]] == records.sizes
+        matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
+        if not matches.all():
+            row = int(np.argmin(matches))
+            raise BadRecord(f"{records.place(row)}: another record lies where its consume queue points",
+                            int(records.positions[row]) + records.base, row)
+        return table
+
+    def _verify_bodies(self) -> None:
+        pieces = zip(self._field("body_start").tolist(), self._field("body_end").tolist(), strict=True)
+        for row, (start, end) in enumerate(pieces):
+            if crc32(self._data[start:end]) & 0x7FFFFFFF != self._table[_FIELD_NUMBER["body_crc"], row]:
+                raise BadRecord(f"{self._records.place(row)}: body and its checksum differ",
+                                int(self._records.positions[row]) + self._records.base, row)
+
+    @cached_property
+    def _places(self) -> Int64s:
+        """Starts (even rows) and ends (odd rows) of the properties that have columns; -1 where there is none."""
+        places = np.empty((2 * len(_PROPERTIES), self._rows), dtype=np.int64)
+        message_columns.locate_properties(
+            self._data, self._field("properties_start").data, self._field("properties_end").data,
+            _PROPERTIES, places.reshape(-1).data)
+        return places
+
+    def _has(self, name: str) -> Booleans:
+        has: Booleans = self._places[2 * _PROPERTIES.index(name.encode())] >= 0
+        return has
+
+    def _property(self, name: str) -> pa.Array:
+        number = 2 * _PROPERTIES.index(name.encode())
+        return self._text(self._places[number], self._places[number + 1])
+
+    def _gathered(self, starts: Int64s, ends: Int64s) -> tuple[Any, Bytes]:
+        """32-bit offsets and bytes of the pieces, as Arrow keeps variable columns."""
+        offsets = np.zeros(len(starts) + 1, dtype=np.int32)
+        np.cumsum(ends - starts, out=offsets[1:])
+        target = np.empty(int(offsets[-1]), dtype=np.uint8)
+        message_columns.gather(self._data, starts.data, ends.data, offsets.data, target.data)
+        return offsets, target
+
+    def _text(self, starts: Int64s, ends: Int64s) -> pa.Array:
+        """A string column; null where start is -1."""
+        present = starts >= 0
+        if not present.any():
+            return pa.nulls(len(starts), pa.string())
+        offsets, target = self._gathered(starts, ends)
+        validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(target)]
+        if target.size == 0 or target.max() < 0x80:
+            return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+        binary = pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+        try:
+            return binary.cast(pa.string())
+        except pa.ArrowInvalid:
+            # Not UTF-8: as Java does, replace what cannot be read.
+            return pa.array([None if item is None else item.decode("utf-8", "replace") for item in binary.to_pylist()],
+                            pa.string())
+
+    # --- columns ------------------------------------------------------------------------------------------------------
+
+    def _topic_column(self) -> pa.Array:
+        return pa.array(self._records.topics, pa.string()).take(pa.array(self._records.queue_numbers))
+
+    def _broker_name_column(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._options.broker_name, pa.string()), self._rows)
+
+    def _message_id_column(self) -> pa.Array:
+        return self._property(names.UNIQUE_KEY)
+
+    def _keys_column(self) -> pa.Array:
+        return self._property(names.KEYS)
+
+    def _tags_column(self) -> pa.Array:
+        return self._property(names.TAGS)
+
+    def _sharding_key_column(self) -> pa.Array:
+        return self._property(names.SHARDING_KEY)
+
+    def _origin_topic_column(self) -> pa.Array:
+        return pc.coalesce(self._property(names.DLQ_ORIGIN_TOPIC), self._property(names.RETRY_TOPIC),
+                           self._property(names.REAL_TOPIC))
+
+    def _origin_message_id_column(self) -> pa.Array:
+        return pc.coalesce(self._property(names.DLQ_ORIGIN_MESSAGE_ID), self._property(names.ORIGIN_MESSAGE_ID))
+
+    def _offset_message_id_column(self) -> pa.Array:
+        is_v6 = (self._field("sys_flag") & sys_flag.STORE_HOST_V6) != 0
+        if not is_v6.any():
+            return self._offset_ids(8)
+        if is_v6.all():
+            return self._offset_ids(20)
+        return pc.if_else(pa.array(is_v6), self._offset_ids(20), self._offset_ids(8))
+
+    def _offset_ids(self, host_size: int) -> pa.Array:
+        """Upper-case hex of the store host and the physical offset."""
+        raw = np.empty((self._rows, host_size + 8), dtype=np.uint8)
+        raw[:, :host_size] = self._pieces(self._field("store_host_start"), host_size)
+        raw[:, host_size:] = self._field("physical_offset").astype(">i8").view(np.uint8).reshape(-1, 8)
+        digits = _HEX[raw]
+        offsets = np.arange(self._rows + 1, dtype=np.int32) * (2 * (host_size + 8))
+        return pa.Array.from_buffers(pa.string(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(digits)])
+
+    def _pieces(self, starts: Int64s, size: int) -> Bytes:
+        """A matrix with `size` bytes from each start on."""
+        whole = np.frombuffer(self._data, dtype=np.uint8)
+        pieces: Bytes = whole[np.minimum(starts[:, None] + np.arange(size), len(whole) - 1)]
+        return pieces
+
+    def _born_host_column(self) -> pa.Array:
+        return self._host_column("born_host_start", sys_flag.BORN_HOST_V6)
+
+    def _store_host_column(self) -> pa.Array:
+        return self._host_column("store_host_start", sys_flag.STORE_HOST_V6)
+
+    def _host_column(self, field: str, v6_bit: int) -> pa.Array:
+        """Host and port as text; each different host is formatted once."""
+        starts = self._field(field)
+        sizes = np.where((self._field("sys_flag") & v6_bit) != 0, 20, 8)
+        texts: dict[bytes, int] = {}
+        data = self._data
+        numbers = [texts.setdefault(bytes(data[start:start + size]), len(texts))
+                   for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        return pa.array([host_text(host) for host in texts], pa.string()).take(pa.array(numbers, pa.int32()))
+
+    def _body_column(self) -> pa.Array:
+        if self._options.decompress and (self._field("sys_flag") & sys_flag.COMPRESSED).any():
+            return self._decompressed_bodies()
+        offsets, target = self._gathered(self._field("body_start"), self._field("body_end"))
+        return pa.Array.from_buffers(pa.binary(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(target)])
+
+    def _decompressed_bodies(self) -> pa.Array:
+        bodies = []
+        pieces = zip(self._field("body_start").tolist(), self._field("body_end").tolist(),
+                     self._field("sys_flag").tolist(), strict=True)
+        for start, end, flags in pieces:
+            body = bytes(self._data[start:end])
+            bodies.append(compression.decompress(body, flags) if flags & sys_flag.COMPRESSED else body)
+        return pa.array(bodies, pa.binary())
+
+    def _properties_column(self) -> pa.Array:
+        starts, ends = self._field("properties_start").data, self._field("properties_end").data
+        room = message_columns.count_properties(self._data, starts, ends)
+        offsets = np.empty(self._rows + 1, dtype=np.int32)
+        places = np.empty((4, room), dtype=np.int64)
+        total = message_columns.list_properties(self._data, starts, ends, offsets.data,
+                                                places.reshape(-1).data, room)
+        keys = self._text(places[0, :total], places[1, :total])
+        values = self._text(places[2, :total], places[3, :total])
+        return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+
+    def _born_time_column(self) -> pa.Array:
+        return _times(self._field("born_timestamp"))
+
+    def _store_time_column(self) -> pa.Array:
+        return _times(self._field("store_timestamp"))
+
+    def _deliver_time_column(self) -> pa.Array:
+        """From the consume queue in the schedule topic, from a property for a timer message; else null."""
+        is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
+        if is_scheduled.any():
+            return _times(self._records.tags_codes, is_scheduled)
+        if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
+            return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])
+        texts = pc.coalesce(self._property(names.TIMER_OUT_MS), self._property(names.TIMER_DELIVER_MS)).to_pylist()
+        times = [int(text) * 1000 if text is not None and text.isdecimal() else None for text in texts]
+        return pa.array(times, pa.int64()).cast(_ARROW_TYPES["timestamp"])
+
+    def _message_type_column(self) -> pa.Array:
+        """The topic says most; a later line beats an earlier one."""
+        types = np.zeros(self._rows, dtype=np.int8)
+        types[self._has(names.SHARDING_KEY)] = 1
+        types[self._has(names.DELAY_TIME_LEVEL) | self._has(names.TIMER_OUT_MS)] = 2
+        types[(self._field("sys_flag") & sys_flag.TRANSACTION_MASK) == sys_flag.TRANSACTION_COMMIT] = 3
+        types[self._has(names.TRANSACTION_PREPARED)] = 3
+        types[self._is_topic(topics.is_retry_topic)] = 5
+        types[self._is_topic(topics.is_dlq_topic)] = 6
+        types[self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)] = 2
+        types[self._is_topic(lambda topic: topic == topics.TRANS_HALF_TOPIC)] = 4
+        return _MESSAGE_TYPES.take(pa.array(types))
+
+    def _is_topic(self, test: Callable[[str], bool]) -> Booleans:
+        """For each row whether its topic passes the test."""
+        passes = np.array([test(topic) for topic in self._records.topics], dtype=np.bool_)
+        rows: Booleans = passes[self._records.queue_numbers]
+        return rows
+
+
+def _times(milliseconds: Int64s, present: Any = None) -> pa.Array:
+    mask = None if present is None else ~present
+    return pa.array(milliseconds * 1000, pa.int64(), mask=mask).cast(_ARROW_TYPES["timestamp"])

@@ -1,0 +1,86 @@
+"""How a read is split: pure arithmetic over queues, offsets and bytes.
+
+A partition is a range of the commit log, not a range of one queue: its task walks the log forwards, whatever the number
+of queues, so that a disk reads once and in order. What the task takes of its range is told by the consume queues, hence
+a message is read exactly when a consumer could see it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SMALL_READ_BYTES = 16 << 20
+"""Below this a second task costs more than it brings."""
+
+
+class UnitRange(NamedTuple):
+    """Messages [start, end) of one queue."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
+
+
+class Sample(NamedTuple):
+    """Where one unit lies in the log, and how many bytes of records it speaks for."""
+
+    physical_offset: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """What one task reads: all records of `units`, which lie in one range of the log."""
+
+    units: tuple[UnitRange, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(unit.end - unit.start for unit in self.units)
+
+
+def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: int | None, cores: int) -> int:
+    """How many tasks; a multiple of `cores` for a read worth dividing, so that no core waits for the last task."""
+    count = max(1, -(-bytes_total // partition_bytes_max))
+    if partitions_min is not None:
+        return max(count, partitions_min)
+    return count if bytes_total < SMALL_READ_BYTES else -(-count // cores) * cores
+
+
+def cut_points(samples: Sequence[Sample], count: int) -> list[int]:
+    """The physical offsets, ascending, at which the log is cut into at most `count` ranges of about equal weight."""
+    total = sum(sample.weight for sample in samples)
+    cuts: list[int] = []
+    passed = 0
+    for sample in sorted(samples):
+        wanted = total * (len(cuts) + 1) / count
+        if passed >= wanted and len(cuts) < count - 1:
+            cuts.append(sample.physical_offset)
+        passed += sample.weight
+    return sorted(set(cuts))
+
+
+def sample_offsets(start: int, end: int, samples_max: int) -> list[int]:
+    """At most `samples_max` queue offsets, evenly spaced over [start, end)."""
+    count = min(samples_max, end - start)
+    return [start + (end - start) * number // count for number in range(count)]
+
+
+def split(ranges: Sequence[UnitRange], cut_units: Sequence[Sequence[int]]) -> list[ReadRange]:
+    """`cut_units[k]` has for each of `ranges` the first queue offset behind cut k. Empty ranges are left out."""
+    partitions = []
+    starts = [unit.start for unit in ranges]
+    for ends in [*cut_units, [unit.end for unit in ranges]]:
+        units = tuple(UnitRange(unit.topic, unit.queue_id, start, end)
+                      for unit, start, end in zip(ranges, starts, ends, strict=True) if start < end)
+        if units:
+            partitions.append(ReadRange(units))
+        starts = [max(start, end) for start, end in zip(starts, ends, strict=True)]
+    return partitions
+
+
+def first_at_or_behind(physical_offsets: Sequence[int], cut: int, low: int, high: int) -> int:
+    """The first of [low, high) whose record lies at or behind `cut`; `high` when none does."""
+    return bisect_left(physical_offsets, cut, low, high)

@@ -1,0 +1,212 @@
+"""The files of a store, read only: the commit log and the consume queues of a running, stopped or copied broker.
+
+    <store>/commitlog/<20 digits>                       the name is the physical offset of the file's first byte
+    <store>/consumequeue/<topic>/<queue>/<20 digits>    the name is the position of its first byte in the queue
+
+Nothing is locked and nothing repaired. What counts as the end of a queue is the last unit whose record lies in the log:
+behind it a file holds zeros, or what a broker truncated without clearing it.
+
+Source: DefaultMessageStore, ConsumeQueue.
+"""
+
+import mmap
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from regulus.errors import DataLoss, HeaderError, OptionError, RecordError, StoreDamaged
+from regulus.record import consume_queue_unit, message_record
+from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, ConsumeQueueUnit
+from regulus.wire import fastjson
+
+NAME_DIGITS = 20
+
+UnitTest: TypeAlias = Callable[[ConsumeQueueUnit], bool]
+
+
+class FilePiece(NamedTuple):
+    """One file of a sequence. `start` is the position of its first byte in the whole."""
+
+    start: int
+    size: int
+    path: Path
+
+
+class MappedFiles:
+    """A sequence of files that together are one long string of bytes; each is mapped when it is first needed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.pieces = _pieces(directory)
+        self._starts = [piece.start for piece in self.pieces]
+        self._maps: dict[int, mmap.mmap] = {}
+
+    @property
+    def start(self) -> int:
+        return self.pieces[0].start if self.pieces else 0
+
+    @property
+    def end(self) -> int:
+        """Behind the last byte of the last file, used or not."""
+        return self.pieces[-1].start + self.pieces[-1].size if self.pieces else 0
+
+    def piece_at(self, position: int) -> FilePiece:
+        """The file that holds byte `position`. Raises DataLoss when none does."""
+        index = bisect_left(self._starts, position + 1) - 1
+        if index < 0 or position >= self.pieces[index].start + self.pieces[index].size:
+            raise DataLoss(f"{self.directory} has no file with byte {position}, only from {self.start} to {self.end}")
+        return self.pieces[index]
+
+    def map(self, piece: FilePiece) -> mmap.mmap:
+        """Raises DataLoss when the file is gone, because the broker's retention removed it."""
+        mapped = self._maps.get(piece.start)
+        if mapped is None:
+            try:
+                with piece.path.open("rb") as file:
+                    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except FileNotFoundError as error:
+                raise DataLoss(f"{piece.path} was removed while it was to be read") from error
+            self._maps[piece.start] = mapped
+        return mapped
+
+    def release_before(self, start: int) -> None:
+        """Unmap the files before the one that starts there; who still holds a view of one keeps it mapped."""
+        for key in [key for key in self._maps if key < start]:
+            del self._maps[key]
+
+
+class ConsumeQueueFiles:
+    """The units of one queue."""
+
+    def __init__(self, topic: str, queue_id: int, directory: Path) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._files = MappedFiles(directory)
+
+    def unit(self, queue_offset: int) -> ConsumeQueueUnit:
+        position = queue_offset * UNIT_SIZE
+        piece = self._files.piece_at(position)
+        return consume_queue_unit.decode(memoryview(self._files.map(piece)), position - piece.start)
+
+    def units(self, start: int, end: int) -> bytes:
+        """The bytes of the units [start, end)."""
+        pieces = []
+        while start < end:
+            position = start * UNIT_SIZE
+            piece = self._files.piece_at(position)
+            stop = min(end * UNIT_SIZE, piece.start + piece.size)
+            pieces.append(self._files.map(piece)[position - piece.start:stop - piece.start])
+            start = stop // UNIT_SIZE
+        return b"".join(pieces)
+
+    def bounds(self, log: "CommitLogFiles") -> tuple[int, int]:
+        """Queue offsets [first, end) of the messages that the log holds and a consumer can see."""
+        low = self._files.start // UNIT_SIZE
+        high = self._files.end // UNIT_SIZE
+        end = self._first(low, high, lambda unit: unit.size <= 0)
+        while end > low and not self._is_in_log(end - 1, log):
+            end -= 1
+        start = self._first(low, end, lambda unit: unit != FILLER and unit.physical_offset >= log.start)
+        return start, end
+
+    def first_at_or_behind(self, physical_offset: int, low: int, high: int) -> int:
+        """The first of [low, high) whose record starts at or behind `physical_offset`."""
+        return self._first(low, high, lambda unit: unit.physical_offset >= physical_offset)
+
+    def first_stored_at_or_after(self, timestamp: int, low: int, high: int, log: "CommitLogFiles") -> int:
+        """The first of [low, high) with store time >= `timestamp`; `high` when there is none."""
+        return self._first(low, high, lambda unit: log.store_timestamp(unit.physical_offset) >= timestamp)
+
+    def _first(self, low: int, high: int, holds: UnitTest) -> int:
+        """The first unit of [low, high) for which `holds`, which then holds for all later ones."""
+        while low < high:
+            middle = (low + high) // 2
+            if holds(self.unit(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _is_in_log(self, queue_offset: int, log: "CommitLogFiles") -> bool:
+        unit = self.unit(queue_offset)
+        return unit == FILLER or log.holds(unit, self.topic, self.queue_id, queue_offset)
+
+
+class CommitLogFiles(MappedFiles):
+    """The commit log."""
+
+    def store_timestamp(self, physical_offset: int) -> int:
+        """Store time of the record that starts there, 0 for one that was removed."""
+        if physical_offset < self.start:
+            return 0
+        return self._request(physical_offset).store_timestamp
+
+    def holds(self, unit: ConsumeQueueUnit, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the unit's record is there. A removed one counts as there: it was, and its unit is no leftover."""
+        if unit.physical_offset < self.start:
+            return True
+        try:
+            request = self._request(unit.physical_offset)
+        except (RecordError, DataLoss):
+            return False
+        return (request.topic, request.queue_id, request.queue_offset, request.size) == (
+            topic, queue_id, queue_offset, unit.size)
+
+    def _request(self, physical_offset: int) -> message_record.DispatchRequest:
+        piece = self.piece_at(physical_offset)
+        mapped = self.map(piece)
+        return message_record.dispatch_request(mapped, physical_offset - piece.start, len(mapped), False)
+
+
+class StoreFiles:
+    """A store's directory. Raises OptionError when it is none."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._queues = self.path / "consumequeue"
+        for directory in (self.path / "commitlog", self._queues):
+            if not directory.is_dir():
+                raise OptionError(f"option 'storePath' is {path!r}, which has no directory {directory.name!r}: it must "
+                                  "be the root of a broker's store, on the machine where Spark's tasks run")
+        self.log = CommitLogFiles(self.path / "commitlog")
+
+    def topics(self) -> set[str]:
+        """The topics that have queues, and those that the broker knows but that never had a message."""
+        with_queues = {path.name for path in self._queues.iterdir() if path.is_dir() and any(path.iterdir())}
+        return with_queues | self._configured_topics()
+
+    def _configured_topics(self) -> set[str]:
+        try:
+            text = (self.path / "config" / "topics.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return set()
+        try:
+            return set(fastjson.loads(text).get("topicConfigTable") or ())
+        except (ValueError, HeaderError, AttributeError) as error:
+            raise StoreDamaged(f"{self.path}/config/topics.json is no JSON: {error}") from error
+
+    def queues(self, topic: str) -> list[ConsumeQueueFiles]:
+        """The queues of a topic, by number."""
+        directory = self._queues / topic
+        if not directory.is_dir():
+            return []
+        numbers = sorted(int(path.name) for path in directory.iterdir() if path.is_dir() and path.name.isdecimal())
+        return [ConsumeQueueFiles(topic, number, directory / str(number)) for number in numbers]
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueueFiles:
+        return ConsumeQueueFiles(topic, queue_id, self._queues / topic / str(queue_id))
+
+
+def _pieces(directory: Path) -> list[FilePiece]:
+    """The files of a sequence in order. Raises StoreDamaged when they do not join up."""
+    if not directory.is_dir():
+        return []
+    pieces = sorted(FilePiece(int(path.name), path.stat().st_size, path) for path in directory.iterdir()
+                    if len(path.name) == NAME_DIGITS and path.name.isdecimal())
+    pieces = [piece for piece in pieces if piece.size > 0]
+    for left, right in pairwise(pieces):
+        if left.start + left.size != right.start:
+            raise StoreDamaged(f"{directory}: file {right.path.name} does not begin where {left.path.name} ends")
+    return pieces
