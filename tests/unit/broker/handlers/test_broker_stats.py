@@ -31,4 +31,5 @@ def test_a_pulled_message_is_counted(rig):
 
 def test_what_was_never_counted_does_not_exist(rig):
     response = item(rig, "TOPIC_PUT_NUMS", "None")
-    assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <None> not exist")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark == "The stats <TOPIC_PUT_NUMS> <None> not exist"
