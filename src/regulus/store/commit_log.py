@@ -123,8 +123,10 @@ class CommitLog:
             if file.mapping is None:
                 file.map()
             file.is_used = True
+            mapping = file.mapping
+            assert mapping is not None
             message.physical_offset = file.start + position
-            size = encode_into(file.mapping, position, message, room if room > 0 else 0)
+            size = encode_into(mapping, position, message, room if room > 0 else 0)
             if size <= room:
                 file.wrote_position = position + size
                 self.end = file.start + position + size

@@ -154,7 +154,7 @@ class ConsumeQueue:
         self.start = files[0].start if files else 0
         self.end = self.start
         self.max_physical_offset = -1
-        for file in files[-RECOVERED_FILES:]:
+        for file in files[max(0, len(files) - RECOVERED_FILES):]:
             if self.end not in (self.start, file.start):
                 raise StoreDamaged(f"{file.path}: the file before it is missing; move consumequeue, index and checkpoint away, "
                                    "all are rebuilt from the log")
@@ -208,7 +208,7 @@ class ConsumeQueue:
         self.files.truncate(end)
         self.end = end
         self.start = min(self.start, end)
-        self.tail = self.files.files[-1] if self.files.files else None
+        self.tail = self.files.last
         self.next_offset = end // _UNIT
 
     def correct_start(self, physical_offset_min: int) -> None:

@@ -68,9 +68,12 @@ class Dispatcher:
                 continue
             if file.mapping is None:
                 file.map()
+            mapping = file.mapping
+            assert mapping is not None
+            assert file.cells is not None
             position = self.position - file.start
             try:
-                request = dispatch_view(file.mapping, file.cells, position, file.wrote_position, False)
+                request = dispatch_view(mapping, file.cells, position, file.wrote_position, False)
             except RecordError as error:
                 raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again, "
                                    "so that recovery looks at the log") from error

@@ -180,7 +180,7 @@ class Index:
 
     def _new_name(self, store_timestamp: int) -> str:
         """The local time, moved on until it sorts behind the newest file."""
-        newest = self.files[-1].name if self.files else ""
+        newest = self.tail.name if self.tail is not None else ""
         name = _time_name(store_timestamp)
         return name if name > newest else f"{int(newest) + 1:0{_NAME_SIZE}d}"
 
@@ -205,7 +205,9 @@ class Index:
     @property
     def last_update(self) -> tuple[int, int]:
         """Store time and physical offset of the newest entry; zeros when there is none."""
-        return (self.tail.end_timestamp, self.tail.end_physical_offset) if self.tail is not None else (0, 0)
+        if self.tail is None:
+            return 0, 0
+        return self.tail.end_timestamp, self.tail.end_physical_offset
 
     # --- recovery and flushing ---------------------------------------------------------------------------------------
 
@@ -233,7 +235,7 @@ class Index:
                 continue
             file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
             self.files.append(IndexFile(file, self._slot_num, self._index_num, header))
-        self.tail = self.files[-1] if self.files else None
+        self.tail = self.files[len(self.files) - 1] if self.files else None
         return dropped
 
     def flush_full(self) -> int:

@@ -49,6 +49,10 @@ class MappedFileQueue:
             self.files.append(MappedFile(str(path), start, self.file_size, self.file_size, self._pool))
 
     @property
+    def last(self) -> MappedFile | None:
+        return self.files[-1] if self.files else None
+
+    @property
     def start(self) -> int:
         return self.files[0].start if self.files else 0
 

@@ -1,0 +1,45 @@
+cimport cython
+
+from regulus.model.message cimport MessageExt
+from regulus.record.message_record cimport encode_into, record_size
+from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
+from regulus.store.mapped_file cimport MappedFile
+
+cdef Py_ssize_t _BLANK_SIZE_MIN
+cdef Py_ssize_t _UNIT
+cdef long long _FILLER_SIZE
+cdef int _TRANSACTION_MASK
+cdef int _TRANSACTION_NOT
+cdef int _TRANSACTION_COMMIT
+cdef object _PUT_OK
+
+
+cdef class CommitLog:
+    cdef public object files
+    cdef public ConsumeQueues queues
+    cdef public long long message_size_max
+    cdef public bint warms
+    cdef public MappedFile tail
+    cdef public long long end
+    cdef public long long flushed_offset
+    cdef public long long last_store_timestamp
+    cdef public str fault
+    cdef MappedFile _next
+
+    @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)
+    cpdef append(self, MessageExt message, long long now_ms)
+
+    @cython.locals(queue=ConsumeQueue, message=MessageExt, first=MessageExt)
+    cpdef append_batch(self, object messages, long long now_ms)
+
+    @cython.locals(file=MappedFile, position="long long", room="long long", size=Py_ssize_t)
+    cdef Py_ssize_t _write(self, MessageExt message) except -1
+
+    @cython.locals(file=MappedFile, end="long long")
+    cdef int _have_room(self, long long size) except -1
+
+    @cython.locals(tail=MappedFile)
+    cpdef MappedFile find(self, long long physical_offset)
+
+    @cython.locals(file=MappedFile, position="long long")
+    cpdef slice(self, long long physical_offset, long long size)

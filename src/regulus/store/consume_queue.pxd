@@ -1,0 +1,38 @@
+cimport cython
+
+from regulus.record.consume_queue_unit cimport encode_into
+from regulus.store.mapped_file cimport MappedFile, MappedFilePool
+
+cdef long long _UNIT
+cdef Py_ssize_t _SCAN
+cdef long long _FILLER_SIZE
+
+
+cdef class ConsumeQueue:
+    cdef public str topic
+    cdef public int queue_id
+    cdef public object files
+    cdef public MappedFile tail
+    cdef public long long start
+    cdef public long long end
+    cdef public long long max_physical_offset
+    cdef public long long next_offset
+    cdef public bint is_dirty
+    cdef public bint is_deleted
+
+    @cython.locals(file=MappedFile, position="long long")
+    cpdef bint put(self, long long physical_offset, long long size, long long tags_code, long long queue_offset) except -1
+
+    cpdef readable(self, long long position, long long size_max)
+
+
+cdef class ConsumeQueues:
+    cdef public object directory
+    cdef public dict table
+    cdef long long _file_size
+    cdef MappedFilePool _pool
+
+    cpdef ConsumeQueue find(self, str topic, int queue_id)
+
+    @cython.locals(queues=dict, queue=ConsumeQueue)
+    cpdef ConsumeQueue have(self, str topic, int queue_id)

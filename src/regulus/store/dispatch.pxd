@@ -1,0 +1,42 @@
+cimport cython
+
+from regulus.record.message_record cimport DispatchRequest, dispatch_view
+from regulus.store.commit_log cimport CommitLog
+from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
+from regulus.store.index cimport Index
+from regulus.store.mapped_file cimport MappedFile
+
+cdef int _TRANSACTION_MASK
+cdef int _TRANSACTION_NOT
+cdef int _TRANSACTION_COMMIT
+cdef int _TRANSACTION_ROLLBACK
+cdef str _SCHEDULE_TOPIC
+
+
+cdef class ScanStop:
+    cdef public Py_ssize_t position
+    cdef public object error
+    cdef public bint is_blank
+
+
+cdef class Dispatcher:
+    cdef public CommitLog log
+    cdef public ConsumeQueues queues
+    cdef public Index index
+    cdef public long long position
+    cdef public str fault
+    cdef public long long last_store_timestamp
+    cdef public object dirty
+    cdef public long long record_count
+    cdef public long long dispatched_count
+    cdef tuple _delays_ms
+
+    @cython.locals(file=MappedFile, position="long long", request=DispatchRequest, is_visible=bint, arrivals=list)
+    cpdef list run(self, long long count_max, object wanted=*, bint with_properties=*)
+
+    @cython.locals(transaction=int, is_visible=bint, queue=ConsumeQueue)
+    cpdef bint dispatch(self, DispatchRequest request) except -1
+
+    @cython.locals(request=DispatchRequest, position=Py_ssize_t)
+    cpdef ScanStop scan(self, object data, const unsigned char[::1] view, Py_ssize_t size, long long physical_offset,
+                        bint check_crc, long long dispatch_from)
