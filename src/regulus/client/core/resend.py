@@ -10,7 +10,7 @@ time, at most 120 s, give or take a fifth. Every other failure that may be retri
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from regulus.wire.codes import ResponseCode
 
@@ -51,8 +51,7 @@ class SendBudget:
 @dataclass(slots=True)
 class _Rest:
     step_ms: float = BACK_OFF_FIRST_MS
-    until_ms: float = 0.0
-    jittered: bool = field(default=False)
+    until_ms: int = 0
 
 
 class BackOff:
@@ -71,7 +70,7 @@ class BackOff:
             self._rests[broker_name] = _Rest(until_ms=started_ms + BACK_OFF_FIRST_MS)
         elif started_ms >= rest.until_ms:
             rest.step_ms = min(rest.step_ms * BACK_OFF_MULTIPLIER, BACK_OFF_MAX_MS)
-            rest.until_ms = started_ms + rest.step_ms * (1 + BACK_OFF_JITTER * jitter)
+            rest.until_ms = started_ms + round(rest.step_ms * (1 + BACK_OFF_JITTER * jitter))
 
     def succeeded(self, broker_name: str) -> None:
         self._rests.pop(broker_name, None)
@@ -79,7 +78,7 @@ class BackOff:
     def wait_ms(self, broker_name: str, now_ms: int) -> int:
         """How long the broker still rests; 0 when it may be asked now."""
         rest = self._rests.get(broker_name)
-        return 0 if rest is None else max(0, round(rest.until_ms - now_ms))
+        return 0 if rest is None else max(0, rest.until_ms - now_ms)
 
     def resting(self, now_ms: int) -> frozenset[str]:
         """The brokers that rest now."""

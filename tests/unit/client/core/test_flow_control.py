@@ -1,0 +1,35 @@
+import pytest
+
+from regulus.client.core.flow_control import MIB, FlowLimits
+from regulus.client.core.process_queue import ProcessQueue
+from regulus.model.message import MessageExt
+
+
+def queue_with(offsets, body=b"x") -> ProcessQueue:
+    queue = ProcessQueue()
+    queue.put([MessageExt("T", body, {}, queue_offset=offset) for offset in offsets])
+    return queue
+
+
+@pytest.mark.parametrize(("queue", "exceeded"), [
+    (queue_with(range(1000)), None),
+    (queue_with(range(1001)), "count"),
+    (queue_with((0, 2000)), None),
+    (queue_with((0, 2001)), "span"),
+    (queue_with(range(100), b"x" * MIB), None),
+    (queue_with(range(101), b"x" * MIB), "size"),
+], ids=["1000 messages", "1001 messages", "span 2000", "span 2001", "100 MiB", "101 MiB"])
+def test_a_queue_pauses_above_a_limit_and_not_at_it(queue, exceeded):
+    assert FlowLimits().exceeded(queue) == exceeded
+
+
+def test_size_is_compared_in_whole_mebibytes():
+    queue = queue_with([0], b"x" * (MIB * 2 - 1))
+    assert FlowLimits(size_max_mib=1).exceeded(queue) is None
+
+
+def test_limits_of_a_topic_are_shared_by_its_queues():
+    limits = FlowLimits().shared_by(4, topic_count_max=10, topic_size_max_mib=-1)
+    assert (limits.count_max, limits.size_max_mib) == (2, 100)
+    assert FlowLimits().shared_by(100, topic_count_max=10, topic_size_max_mib=1) == FlowLimits(count_max=1, size_max_mib=1)
+    assert FlowLimits().shared_by(0, topic_count_max=10, topic_size_max_mib=-1).count_max == 10

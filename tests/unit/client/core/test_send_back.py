@@ -1,0 +1,37 @@
+from regulus.client.core.send_back import DEAD_LETTER, retry_message
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes, offset_message_id
+
+HOST = host_bytes("10.0.0.1", 10911)
+
+
+def failed(**properties) -> MessageExt:
+    return MessageExt("T", b"body", {"KEYS": "k", "UNIQ_KEY": "U", "MIN_OFFSET": "0", **properties}, store_host=HOST,
+                      physical_offset=77, reconsume_times=2, flag=7)
+
+
+def test_a_retry_copy_keeps_body_flag_and_properties_and_counts_one_more():
+    copy = retry_message(failed(), "G", 0, -1)
+    assert (copy.topic, copy.body, copy.flag) == ("%RETRY%G", b"body", 7)
+    assert copy.properties == {"KEYS": "k", "UNIQ_KEY": "U", "RETRY_TOPIC": "T", "RECONSUME_TIME": "3", "DELAY": "5",
+                               "ORIGIN_MESSAGE_ID": offset_message_id(HOST, 77)}
+
+
+def test_first_topic_and_first_id_stay_over_many_retries():
+    copy = retry_message(failed(RETRY_TOPIC="First", ORIGIN_MESSAGE_ID="FIRST"), "G", 0, -1)
+    assert (copy.properties["RETRY_TOPIC"], copy.properties["ORIGIN_MESSAGE_ID"]) == ("First", "FIRST")
+
+
+def test_a_wished_level_and_limit_are_carried():
+    copy = retry_message(failed(), "G", 9, 5)
+    assert (copy.properties["DELAY"], copy.properties["MAX_RECONSUME_TIMES"]) == ("9", "5")
+
+
+def test_a_dead_letter_exceeds_its_limit_and_waits_for_nothing():
+    copy = retry_message(failed(DELAY="4"), "G", DEAD_LETTER, 16)
+    assert "DELAY" not in copy.properties
+    assert int(copy.properties["RECONSUME_TIME"]) > int(copy.properties["MAX_RECONSUME_TIMES"])
+
+
+def test_a_transactional_mark_does_not_survive():
+    assert "TRAN_MSG" not in retry_message(failed(TRAN_MSG="true"), "G", 0, -1).properties

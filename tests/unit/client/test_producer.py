@@ -1,0 +1,453 @@
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from regulus.client.config import IsolationStrategy, ProducerConfig
+from regulus.client.core.resend import RETRY_CODES_4_9
+from regulus.client.producer import Producer
+from regulus.client.send_result import SendStatus
+from regulus.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ConnectFailed,
+    MessageIllegal,
+    NoNameServer,
+    NoRoute,
+    SendFailed,
+    Throttled,
+    TooManyRequests,
+)
+from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
+from regulus.wire import compression, message_batch
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
+
+
+def never(command):
+    return None
+
+
+def refuses(code):
+    return lambda command: refused(command, code)
+
+
+def each_in_turn(*scripts):
+    """The first request is answered by the first script, and so on; the last one serves the rest."""
+    left = list(scripts)
+    return lambda command: (left.pop(0) if len(left) > 1 else left[0])(command)
+
+
+def producer_of(cluster, **settings):
+    return Producer(cluster.name_server.address, "PG", ProducerConfig(**settings))
+
+
+async def test_a_result_tells_where_the_message_is():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", lambda command: stored(command, offset=7))
+        async with producer_of(cluster) as producer:
+            message = Message("T", b"x")
+            result = await producer.send(message)
+    assert result.send_status is SendStatus.SEND_OK
+    assert result.message_id == message.message_id
+    assert len(result.message_id) == 32
+    assert (result.queue_offset, result.offset_message_id) == (7, f"{7:032X}")
+
+
+async def test_sends_go_to_queues_in_turn():
+    async with scripted_cluster(queue_count=8) as cluster:
+        await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            results = [await producer.send(Message("T", b"x")) for _ in range(16)]
+    assert set(Counter(result.message_queue.queue_id for result in results).values()) == {2}
+
+
+async def test_after_a_connect_error_the_other_broker_is_tried():
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", await closed_address())
+        await cluster.add_broker("b")
+        async with producer_of(cluster) as producer:
+            results = [await producer.send(Message("T", b"x")) for _ in range(8)]
+    assert {result.message_queue.broker_name for result in results} == {"b"}
+
+
+async def test_with_one_broker_a_retry_takes_another_queue():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", each_in_turn(refuses(ResponseCode.SYSTEM_ERROR), stored))
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+        first, second = [send.queue_id for send in broker.sends()]
+    assert first != second
+
+
+async def test_when_all_attempts_fail_the_error_says_what_was_tried():
+    async with scripted_cluster() as cluster:
+        a = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_ERROR))
+        b = await cluster.add_broker("b", refuses(ResponseCode.SERVICE_NOT_AVAILABLE))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(SendFailed, match=r"send to T failed after 3 attempts in \d+ ms") as caught:
+                await producer.send(Message("T", b"x"))
+    assert len(a.sends()) + len(b.sends()) == 3
+    assert caught.value.attempts == 3
+    assert set(caught.value.brokers) == {"a", "b"}
+    assert caught.value.brokers[0] != caught.value.brokers[1]
+    assert caught.value.topic == "T"
+    assert caught.value.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE)
+
+
+async def test_a_broker_that_never_answers_leaves_time_for_retries():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        async with producer_of(cluster, send_msg_timeout=300) as producer:
+            begun = time.monotonic()
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message("T", b"x"))
+    assert len(broker.sends()) == 3
+    assert caught.value.code == 10002
+    assert 0.29 <= time.monotonic() - begun < 1.0
+
+
+async def test_with_java_budget_it_eats_the_whole_time():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        async with producer_of(cluster, send_msg_timeout=200, java_budget=True) as producer:
+            with pytest.raises(TooManyRequests, match="1 of 3 attempts"):
+                await producer.send(Message("T", b"x"))
+    assert len(broker.sends()) == 1
+
+
+async def test_an_attempt_stays_below_its_own_limit():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", each_in_turn(never, never, stored))
+        async with producer_of(cluster, send_msg_timeout=3000, send_msg_max_timeout_per_request=30) as producer:
+            begun = time.monotonic()
+            await producer.send(Message("T", b"x"))
+    assert len(broker.sends()) == 3
+    assert time.monotonic() - begun < 2.0
+
+
+@pytest.mark.parametrize("code", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.VERSION_NOT_SUPPORTED])
+async def test_other_refusals_end_the_send_at_once(code):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", refuses(code))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(BrokerRefused) as caught:
+                await producer.send(Message("T", b"x"))
+    assert caught.value.code == code
+    assert len(broker.sends()) == 1
+
+
+async def test_system_busy_is_retried_under_5_3_rules_and_raised_under_4_9_rules():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
+        async with producer_of(cluster, throttle_back_off=False) as producer:
+            with pytest.raises(SendFailed):
+                await producer.send(Message("T", b"x"))
+        assert len(broker.sends()) == 3
+        async with producer_of(cluster, retry_response_codes=RETRY_CODES_4_9) as producer:
+            with pytest.raises(BrokerRefused):
+                await producer.send(Message("T", b"x"))
+        assert len(broker.sends()) == 4
+
+
+async def test_throttling_longer_than_the_budget_fails_at_once():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
+        async with producer_of(cluster, send_msg_timeout=500) as producer:
+            begun = time.monotonic()
+            with pytest.raises(Throttled) as caught:
+                await producer.send(Message("T", b"x"))
+    assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    assert time.monotonic() - begun < 0.45
+
+
+async def test_a_throttled_broker_rests_while_another_serves():
+    async with scripted_cluster() as cluster:
+        a = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
+        await cluster.add_broker("b")
+        async with producer_of(cluster) as producer:
+            for _ in range(12):
+                await producer.send(Message("T", b"x"))
+    assert len(a.sends()) <= 1
+
+
+@pytest.mark.parametrize(("code", "status"), [
+    (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+    (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+    (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+])
+async def test_a_stored_message_is_a_result_whatever_its_status(code, status):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", lambda command: stored(command, code, offset=3))
+        async with producer_of(cluster) as producer:
+            result = await producer.send(Message("T", b"x"))
+    assert (result.send_status, result.queue_offset) == (status, 3)
+    assert len(broker.sends()) == 1
+
+
+async def test_not_fully_stored_is_retried_when_asked_for_and_kept_when_that_fails():
+    async with scripted_cluster() as cluster:
+        half = lambda command: stored(command, ResponseCode.FLUSH_DISK_TIMEOUT)  # noqa: E731
+        a = await cluster.add_broker("a", half)
+        b = await cluster.add_broker("b", refuses(ResponseCode.MESSAGE_ILLEGAL))
+        async with producer_of(cluster, retry_another_broker_when_not_store_ok=True) as producer:
+            queue = MessageQueue("T", "a", 0)
+            while True:
+                before = len(a.sends())
+                try:
+                    result = await producer.send(Message("T", b"x"))
+                except BrokerRefused:
+                    continue
+                break
+            assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
+            assert len(a.sends()) > before
+            assert len(b.sends()) >= 1
+            assert (await producer.send(Message("T", b"x"), queue=queue)).send_status is SendStatus.FLUSH_DISK_TIMEOUT
+
+
+@pytest.mark.parametrize("options", [
+    {"queue": MessageQueue("T", "a", 1)}, {"selector": lambda queues, message, argument: queues[argument], "argument": 1}])
+async def test_an_ordered_send_has_one_attempt(options):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", refuses(ResponseCode.SERVICE_NOT_AVAILABLE))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(SendFailed):
+                await producer.send(Message("T", b"x"), **options)
+    assert [send.queue_id for send in broker.sends()] == [1]
+
+
+async def test_oneway_raises_what_is_known_here_and_nothing_else():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_ERROR))
+        async with producer_of(cluster) as producer:
+            await producer.send_oneway(Message("T", b"x"))
+            await producer.send_oneway(Message("T", b"y"), queue=MessageQueue("T", "a", 2))
+            while len(broker.sends()) < 2:
+                await asyncio.sleep(0)
+        assert all(request.is_oneway for request in broker.requests_of(RequestCode.SEND_MESSAGE_V2))
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", await closed_address())
+        async with producer_of(cluster) as producer:
+            with pytest.raises(ConnectFailed):
+                await producer.send_oneway(Message("T", b"x"))
+
+
+async def test_bodies_of_4096_bytes_are_compressed_and_the_message_is_left_as_it_was():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        small, large = Message("T", b"x" * 4095), Message("T", b"x" * 4096)
+        async with producer_of(cluster) as producer:
+            await producer.send(small)
+            await producer.send(large)
+        first, second = broker.requests_of(RequestCode.SEND_MESSAGE_V2)
+        flags = [send.sys_flag for send in broker.sends()]
+    assert first.body == small.body
+    assert flags == [0, 0x301]
+    assert len(second.body) < 4096
+    assert compression.decompress(second.body, flags[1]) == large.body
+    assert (large.body, large.topic) == (b"x" * 4096, "T")
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * ((4 << 20) + 1)], ids=["empty", "too large"])
+async def test_a_faulty_body_fails_before_anything_is_sent(body):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            with pytest.raises(MessageIllegal):
+                await producer.send(Message("T", body))
+    assert broker.sends() == []
+
+
+async def test_a_batch_has_ids_in_order_and_is_never_compressed():
+    def store(command):
+        answer = stored(command, offset=5)
+        answer.ext = {**answer.ext, "msgId": "X,Y,Z"}
+        return answer
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", store)
+        messages = [Message("T", b"x" * 5000, keys=f"k{number}") for number in range(3)]
+        async with producer_of(cluster) as producer:
+            result = await producer.send_batch(messages)
+        (request,) = broker.requests_of(RequestCode.SEND_BATCH_MESSAGE)
+        (send,) = broker.sends()
+    assert result.message_id.split(",") == [message.message_id for message in messages]
+    assert result.offset_message_id == "X,Y,Z"
+    assert result.queue_offset == 5
+    assert send.batch
+    assert send.sys_flag == 0
+    assert [body for _, body, _ in message_batch.decode(request.body)] == [message.body for message in messages]
+
+
+async def test_a_message_keeps_its_unique_key_over_retries_and_sends():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", each_in_turn(refuses(ResponseCode.SYSTEM_ERROR), stored))
+        message = Message("T", b"x")
+        async with producer_of(cluster) as producer:
+            await producer.send(message)
+            await producer.send(message)
+        keys = {send.properties["UNIQ_KEY"] for send in broker.sends()}
+    assert keys == {message.message_id}
+    assert len(broker.sends()) == 3
+
+
+async def test_an_unknown_topic_goes_by_the_route_of_the_default_topic():
+    async with scripted_cluster(queue_count=8) as cluster:
+        broker = await cluster.add_broker("a")
+        cluster.topics_unknown = {"New"}
+        async with producer_of(cluster) as producer:
+            assert len(await producer.fetch_publish_message_queues("New")) == 4
+            await producer.send(Message("New", b"x"))
+        (send,) = broker.sends()
+    assert (send.default_topic, send.default_topic_queue_nums) == ("TBW102", 4)
+
+
+async def test_without_any_route_the_send_fails():
+    async with scripted_cluster() as cluster:
+        cluster.topics_unknown = {"New", "TBW102"}
+        async with producer_of(cluster) as producer:
+            with pytest.raises(NoRoute, match="regulus topic create New") as caught:
+                await producer.send(Message("New", b"x"))
+    assert caught.value.code == 10005
+
+
+async def test_without_name_server_the_send_fails():
+    async with Producer(await closed_address(), "PG") as producer:
+        with pytest.raises(NoNameServer) as caught:
+            await producer.send(Message("T", b"x"))
+    assert caught.value.code == 10004
+
+
+async def test_a_second_name_server_serves_when_the_first_does_not():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        addresses = f"{await closed_address()};{cluster.name_server.address}"
+        async with Producer(addresses, "PG") as producer:
+            await producer.send(Message("T", b"x"))
+
+
+async def test_sending_before_start_or_after_shutdown_is_refused():
+    producer = Producer("127.0.0.1:9876", "PG")
+    with pytest.raises(ClientClosed, match="not running"):
+        await producer.send(Message("T", b"x"))
+
+
+async def test_a_broker_that_goes_away_is_asked_again_over_a_new_connection():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", each_in_turn(refuses(ResponseCode.GO_AWAY), stored))
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"), queue=MessageQueue("T", "a", 0))
+        assert len(broker.connections) == 2
+
+
+async def test_concurrent_sends_gather_into_one_batch_and_each_gets_its_own_place():
+    def store(command):
+        answer = stored(command, offset=10)
+        answer.ext = {**answer.ext, "msgId": ",".join(f"ID{number}" for number in range(5))}
+        return answer
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", store)
+        messages = [Message("T", b"x") for _ in range(5)]
+        async with producer_of(cluster, auto_batch=True) as producer:
+            results = await asyncio.gather(*(producer.send(message) for message in messages))
+        assert len(broker.sends()) == 1
+    assert [result.queue_offset for result in results] == [10, 11, 12, 13, 14]
+    assert [result.message_id for result in results] == [message.message_id for message in messages]
+    assert [result.offset_message_id for result in results] == [f"ID{number}" for number in range(5)]
+
+
+async def test_a_full_batch_leaves_before_its_time():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster, auto_batch=True, batch_max_bytes=100, batch_max_delay_ms=30_000) as producer:
+            await asyncio.gather(*(producer.send(Message("T", b"x" * 50)) for _ in range(4)))
+        assert len(broker.sends()) == 2
+
+
+async def test_when_a_gathered_batch_fails_every_waiter_gets_the_same_error():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", refuses(ResponseCode.MESSAGE_ILLEGAL))
+        async with producer_of(cluster, auto_batch=True) as producer:
+            outcomes = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(5)),
+                                            return_exceptions=True)
+            assert producer._gatherer.held_size == 0
+    assert len({id(outcome) for outcome in outcomes}) == 1
+    assert isinstance(outcomes[0], BrokerRefused)
+
+
+async def test_a_delayed_message_bypasses_the_gathering():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster, auto_batch=True, batch_max_delay_ms=30_000) as producer:
+            await producer.send(Message("T", b"x", properties={"DELAY": "1"}))
+            assert producer._gatherer.held_size == 0
+        assert len(broker.sends()) == 1
+
+
+async def test_shutdown_sends_what_waits():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        producer = producer_of(cluster, auto_batch=True, batch_max_delay_ms=30_000)
+        await producer.start()
+        waiting = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await asyncio.sleep(0)
+        await producer.shutdown()
+        assert (await waiting).send_status is SendStatus.SEND_OK
+        assert len(broker.sends()) == 1
+
+
+async def test_with_ten_permits_the_eleventh_send_waits_and_fails_at_its_time():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", never)
+        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
+            first = [asyncio.ensure_future(producer.send(Message("T", b"x"), timeout_ms=500)) for _ in range(10)]
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyRequests, match="10 sends are under way"):
+                await producer.send(Message("T", b"x"), timeout_ms=50)
+            outcomes = await asyncio.gather(*first, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {SendFailed}
+
+
+@pytest.mark.parametrize("strategy", IsolationStrategy)
+async def test_a_send_is_attempted_even_when_every_broker_failed(strategy):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", each_in_turn(*[refuses(ResponseCode.SYSTEM_ERROR)] * 3, stored))
+        async with producer_of(cluster, isolation_strategy=strategy) as producer:
+            with pytest.raises(SendFailed):
+                await producer.send(Message("T", b"x"))
+            await producer.send(Message("T", b"x"))
+        assert len(broker.sends()) == 4
+
+
+async def test_isolation_keeps_away_from_a_broker_that_failed():
+    async with scripted_cluster() as cluster:
+        a = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_ERROR))
+        await cluster.add_broker("b")
+        async with producer_of(cluster, send_latency_fault_enable=True) as producer:
+            for _ in range(16):
+                await producer.send(Message("T", b"x"))
+    assert len(a.sends()) == 1
+
+
+async def test_heartbeat_names_the_group_and_shutdown_takes_it_back():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            while not broker.requests_of(RequestCode.HEART_BEAT):
+                await asyncio.sleep(0.001)
+            client_id = producer.client_id
+        (goodbye,) = broker.requests_of(RequestCode.UNREGISTER_CLIENT)
+    assert b'"groupName":"PG"' in broker.requests_of(RequestCode.HEART_BEAT)[0].body
+    assert goodbye.ext == {"clientID": client_id, "producerGroup": "PG"}
+
+
+async def test_producers_of_one_process_share_connections():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as one, Producer(cluster.name_server.address, "OTHER") as two:
+            await one.send(Message("T", b"x"))
+            await two.send(Message("T", b"x"))
+            assert one.client_id == two.client_id
+        assert len(broker.connections) == 1
