@@ -1,11 +1,11 @@
 """The commit log: all messages of the broker, one behind the other.
 
-A record never spans two files. The end of a file that is too short for the next record, or would leave less than 8 bytes,
-becomes a blank. Blocks are reserved a window ahead of the writer and the next file is made before it is needed, by
-`allocate_ahead` in another thread; the writer does it itself only when that thread is too slow.
+A record never spans two files. The end of a file that is too short for the next record, or would leave less than 8
+bytes, becomes a blank. Blocks are reserved a window ahead of the writer and the next file is made before it is needed,
+by `allocate_ahead` in another thread; the writer does it itself only when that thread is too slow.
 
-Threads: one thread appends and reads. `flush` and `allocate_ahead` may run beside it in one other thread each. They share no
-lock: each field has one writer, and what two write only grows.
+Threads: one thread appends and reads. `flush` and `allocate_ahead` may run beside it in one other thread each. They
+share no lock: each field has one writer, and what two write only grows.
 
 Source: CommitLog.
 """
@@ -64,7 +64,7 @@ class CommitLog:
             return _illegal(f"body has {len(message.body)} bytes, more than maxMessageSize {self.message_size_max}")
         queue = self.queues.have(message.topic, message.queue_id)
         transaction = message.sys_flag & _TRANSACTION_MASK
-        has_offset = transaction == _TRANSACTION_NOT or transaction == _TRANSACTION_COMMIT
+        has_offset = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
         message.queue_offset = queue.next_offset if has_offset else 0
         message.store_timestamp = now_ms
         try:
@@ -193,7 +193,8 @@ class CommitLog:
         return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW
 
     def allocate_ahead(self) -> None:
-        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which the next append will too."""
+        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which the next append will
+        too."""
         tail = self.tail
         if tail is not None:
             self._reserve_window(tail, tail.wrote_position)
@@ -234,7 +235,8 @@ class CommitLog:
     # --- flushing, in another thread ---------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Bring everything written up to now to disk; the physical offset up to which it is. Raises StoreNotWritable."""
+        """Bring everything written up to now to disk; the physical offset up to which it is. Raises
+        StoreNotWritable."""
         end = self.end
         if end > self.flushed_offset:
             for file in self._files_from(self.flushed_offset):

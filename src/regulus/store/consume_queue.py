@@ -1,9 +1,9 @@
 """The consume queue of one topic and queue id: where in the log its messages lie.
 
-Unit k of 20 bytes is at position 20 * k of the files laid end to end. `end` is in bytes; queue offsets count units. Files are
-mapped when they are first touched and unmapped when too many are mapped (see MappedFilePool), so thousands of queues that
-rest cost nothing. Blocks are reserved in steps that grow with the file, from one page up: a queue with three messages takes
-4 KiB of the disk and not 6 MB.
+Unit k of 20 bytes is at position 20 * k of the files laid end to end. `end` is in bytes; queue offsets count units.
+Files are mapped when they are first touched and unmapped when too many are mapped (see MappedFilePool), so thousands of
+queues that rest cost nothing. Blocks are reserved in steps that grow with the file, from one page up: a queue with
+three messages takes 4 KiB of the disk and not 6 MB.
 
 Source: ConsumeQueue.
 """
@@ -55,7 +55,8 @@ class ConsumeQueue:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def put(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        """Add the unit of one record; False when it is there already. Raises StoreNotWritable, and changes nothing then."""
+        """Add the unit of one record; False when it is there already. Raises StoreNotWritable, and changes nothing
+        then."""
         if physical_offset + size <= self.max_physical_offset:
             return False
         file = self.tail
@@ -127,7 +128,8 @@ class ConsumeQueue:
         return file.slice(position - file.start, upto - position)
 
     def units(self, queue_offset: int, count_max: int) -> list[QueueUnit]:
-        """From `queue_offset` on, without fillers; empty behind the end. Asked for one below the start, begins there."""
+        """From `queue_offset` on, without fillers; empty behind the end. Asked for one below the start, begins
+        there."""
         found: list[QueueUnit] = []
         position = max(queue_offset * _UNIT, self.start)
         while len(found) < count_max and position < self.end:
@@ -156,8 +158,8 @@ class ConsumeQueue:
         self.max_physical_offset = -1
         for file in files[max(0, len(files) - RECOVERED_FILES):]:
             if self.end not in (self.start, file.start):
-                raise StoreDamaged(f"{file.path}: the file before it is missing; move consumequeue, index and checkpoint away, "
-                                   "all are rebuilt from the log")
+                raise StoreDamaged(f"{file.path}: the file before it is missing; move consumequeue, index and "
+                                   "checkpoint away, all are rebuilt from the log")
             count = self._scan(file)
             self.end = file.start + count
             if count < file.size:
@@ -188,7 +190,8 @@ class ConsumeQueue:
         self.max_physical_offset = last.physical_offset + last.size if last and last.size != _FILLER_SIZE else -1
 
     def _first_from(self, physical_offset: int) -> int:
-        """Queue offset of the first unit whose record begins at `physical_offset` or later; the end when there is none."""
+        """Queue offset of the first unit whose record begins at `physical_offset` or later; the end when there is
+        none."""
         low, high = self.start // _UNIT, self.end // _UNIT
         while low < high:
             middle = (low + high) // 2

@@ -1,9 +1,9 @@
 """The only door to the operating system.
 
-Two things here are unlike plain file work. Files are written through memory maps, where a full disk would end the process
-with a bus error; so blocks are reserved before any byte is written to them, and a full disk shows up at that point as
-StoreNotWritable. And nothing here keeps a descriptor that another thread could close under a running sync: each deed opens
-the file by its path and closes it again.
+Two things here are unlike plain file work. Files are written through memory maps, where a full disk would end the
+process with a bus error; so blocks are reserved before any byte is written to them, and a full disk shows up at that
+point as StoreNotWritable. And nothing here keeps a descriptor that another thread could close under a running sync:
+each deed opens the file by its path and closes it again.
 """
 
 import ctypes
@@ -293,8 +293,8 @@ def _write_zeros(descriptor: int, offset: int, size: int) -> None:
 def populate(mapping: mmap, offset: int, length: int) -> None:
     """Fault the pages in for writing, so that the thread that appends need not. Needs reserved blocks.
 
-    Called through ctypes because that releases the interpreter lock, which `mmap.madvise` does not. A kernel before 5.14
-    does not know the advice; then the pages come in one by one as they are written.
+    Called through ctypes because that releases the interpreter lock, which `mmap.madvise` does not. A kernel before
+    5.14 does not know the advice; then the pages come in one by one as they are written.
     """
     _libc.madvise(_address(mapping) + page_floor(offset), length + offset - page_floor(offset), _MADV_POPULATE_WRITE)
 
@@ -384,7 +384,7 @@ class FileLock:
 
 
 def _identity(file: Path | int) -> tuple[int, int]:
-    state = os.stat(file)
+    state = os.fstat(file) if isinstance(file, int) else file.stat()
     return state.st_dev, state.st_ino
 
 

@@ -1,7 +1,7 @@
 """From the log to the queues and the index: what makes a stored message visible.
 
-`position` is the physical offset up to which everything is dispatched. A full disk stops it before the record that found no
-room; the next run goes on there.
+`position` is the physical offset up to which everything is dispatched. A full disk stops it before the record that
+found no room; the next run goes on there.
 
 Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
 """
@@ -75,7 +75,7 @@ class Dispatcher:
             try:
                 request = dispatch_view(mapping, file.cells, position, file.wrote_position, False)
             except RecordError as error:
-                raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again, "
+                raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again "
                                    "so that recovery looks at the log") from error
             count_max -= 1
             if request.is_blank:
@@ -104,7 +104,7 @@ class Dispatcher:
         Sets the delivery time of a delayed message as its `tags_code`. Raises StoreNotWritable.
         """
         transaction = request.sys_flag & _TRANSACTION_MASK
-        is_visible = transaction == _TRANSACTION_NOT or transaction == _TRANSACTION_COMMIT
+        is_visible = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
         if is_visible:
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
@@ -129,8 +129,8 @@ class Dispatcher:
              dispatch_from: int) -> ScanStop:
         """Walk the records in the first `size` bytes of `data`, which lie at `physical_offset` of the log.
 
-        Records that begin at `dispatch_from` or later are dispatched. `view` is `data` again. A record that says another
-        place than its own is no record here. Raises StoreNotWritable.
+        Records that begin at `dispatch_from` or later are dispatched. `view` is `data` again. A record that says
+        another place than its own is no record here. Raises StoreNotWritable.
         """
         position = 0
         while position < size:

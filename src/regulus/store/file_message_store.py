@@ -1,32 +1,35 @@
-"""The message store in files: the front door of this room, and the one `broker.message_store.MessageStore` of a real broker.
+"""The message store in files: the front door of this room.
 
 Life
     store = FileMessageStore(config)
-    report = store.open(time.monotonic)        lock, load, recover; raises StoreError and changes nothing when it must not
+    report = store.open(time.monotonic)     lock, load, recover; raises a StoreError where it must not go on
     ...
-    store.close()                              everything dispatched and flushed, `abort` removed, lock released
+    store.close()                           all dispatched and flushed, `abort` removed, lock released
 
-One thread, the event loop's, calls all of the MessageStore protocol and `dispatch`. These may be called from one worker thread
-at a time while the loop's thread goes on; none of them takes a lock:
-    flush_commit_log(), flush_consume_queues(...), flush_checkpoint(), allocate_ahead(), save_config(...), disk_ratio()
+One thread, the event loop's, calls the MessageStore protocol and `dispatch`. A worker thread may call these, one at a
+time, while the loop's thread goes on; none of them takes a lock:
+    flush_commit_log, flush_consume_queues, flush_checkpoint, allocate_ahead, save_config, disk_ratio
 
 What the server does, and when
-    after each batch of appends     `dispatch(count_max)` until it returns fewer than it may; wake held pulls with the arrivals
-                                    if `wants_allocation`: `allocate_ahead()` in the worker thread
-    SYNC_FLUSH                      `flush_commit_log()` in the worker thread; answer all sends whose `Appended.end` is not above
-                                    the returned offset. ASYNC_FLUSH: each flush_interval_commit_log ms
-    each flush_interval_consume_queue ms            `flush_consume_queues(config.flush_consume_queue_least_pages)`
-    each flush_consume_queue_thorough_interval ms   `flush_consume_queues(0)`, then `flush_checkpoint()`
-    each second while `dispatch_behind_bytes()` > 0 `dispatch(...)`: a full disk stops it, room lets it go on
+    after each batch of appends        dispatch(count_max) until nothing is behind; wake held pulls with the arrivals
+                                       if wants_allocation: allocate_ahead() in the worker thread
+    SYNC_FLUSH                         flush_commit_log() in the worker thread, then answer the sends whose
+                                       `Appended.end` is not above the offset it returned
+    ASYNC_FLUSH                        flush_commit_log() each flush_interval_commit_log ms
+    flush_interval_consume_queue       flush_consume_queues(config.flush_consume_queue_least_pages)
+    ..._queue_thorough_interval        flush_consume_queues(0), then flush_checkpoint()
+    each second while something is     dispatch(...): a full disk stops it, room lets it go on
+    behind (dispatch_behind_bytes)
 
-Faults. An append never raises: what a client sent wrong is MESSAGE_ILLEGAL, a full or read-only disk SERVICE_NOT_AVAILABLE with
-a `remark` that names the disk. Reads go on, and the first append that finds room again succeeds. `is_writable` tries whether
-there is room; `fault` says why not. Slices handed out stay valid as long as they are held, whatever becomes of the files.
+Faults. An append never raises: what a client sent wrong is MESSAGE_ILLEGAL, a full or read-only disk is
+SERVICE_NOT_AVAILABLE with a `remark` that names it. Reads go on, and the first append that finds room again succeeds.
+`is_writable` tries whether there is room, `fault` says why not. Slices handed out stay valid while they are held,
+whatever becomes of the files.
 
-`dispatch(count_max, wanted)` makes an Arrival for each record, or only for the (topic, queue_id) in `wanted`: pass the keys of
-the table of held requests, that saves an object for each message nobody waits for.
+`dispatch(count_max, wanted)` makes an Arrival for each record, or only for each (topic, queue_id) in `wanted`: given
+the keys of the table of held requests, it makes no object for a message that nobody waits for.
 
-`get_message` gives at most what lies in one consume queue file; the caller asks again from `next_begin_offset`.
+`get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
 import re
@@ -121,16 +124,17 @@ class FileMessageStore:
         mend = "open it with RocketMQ 5, or"
         for name in disk.names(self.config.consume_queue_directory):
             if _ROCKSDB_FILE.fullmatch(name):
-                raise StoreNewer(f"{self.config.consume_queue_directory} is a RocksDB database (storeType=defaultRocksDB): {mend} "
-                                 "move it away together with index and checkpoint, then the queues are rebuilt from the log")
+                raise StoreNewer(f"{self.config.consume_queue_directory} is a RocksDB database "
+                                 f"(storeType=defaultRocksDB): {mend} move it away together with index and checkpoint, "
+                                 "then the queues are rebuilt from the log")
         for name in ("rdb", "topics", "subscriptionGroups", "consumerOffsets"):
             if name in disk.names(root / "config", directories=True):
-                raise StoreNewer(f"{root / 'config' / name} keeps the configuration in RocksDB: {mend} export it to JSON files "
-                                 "with RocketMQ's mqadmin and move the folder away")
+                raise StoreNewer(f"{root / 'config' / name} keeps the configuration in RocksDB: {mend} export it to "
+                                 "JSON files with RocketMQ's mqadmin and move the folder away")
         topics = self.configs.load("topics")
         if disk.names(root / "batchconsumequeue", directories=True) or (topics and _BATCH_QUEUE.search(topics)):
-            raise StoreNewer(f"{root} has topics of queue.type BatchCQ, which this version does not know: {mend} delete those "
-                             "topics there")
+            raise StoreNewer(f"{root} has topics of queue.type BatchCQ, which this version does not know: {mend} "
+                             "delete those topics there")
 
     def close(self) -> None:
         """Dispatch and flush everything, and leave the store as after a clean stop. Raises StoreNotWritable.
@@ -177,7 +181,8 @@ class FileMessageStore:
         return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.fault)
 
     def stop_writes(self, reason: str) -> None:
-        """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk holds."""
+        """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
+        holds."""
         self._stopped = reason
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
@@ -329,7 +334,8 @@ class FileMessageStore:
         return self._log.wants_allocation
 
     def allocate_ahead(self) -> None:
-        """Reserve, make and warm what appends need next. Worker thread. A full disk is left for the append to report."""
+        """Reserve, make and warm what appends need next. Worker thread. A full disk is left for the append to
+        report."""
         try:
             self._log.allocate_ahead()
         except StoreNotWritable as error:
@@ -353,7 +359,8 @@ class FileMessageStore:
     # --- documents ---------------------------------------------------------------------------------------------------
 
     def load_config(self, name: str) -> str | None:
-        """The text of config/<name>.json, or of its .bak when that is missing or damaged; None when there is neither."""
+        """The text of config/<name>.json, or of its .bak when that is missing or damaged; None when there is
+        neither."""
         return self.configs.load(name)
 
     def save_config(self, name: str, text: str) -> None:

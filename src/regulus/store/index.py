@@ -1,8 +1,8 @@
 """Which records carry a key: hash files of keys and unique keys, the newest last.
 
-A file has slots, each the head of a chain of entries whose key hashes fall there, newest entry first. A file is named by the
-local time of its first message and is full at `index_num` - 1 entries. Blocks for all slots are reserved when a file is
-made, for the entries in steps.
+A file has slots, each the head of a chain of entries whose key hashes fall there, newest entry first. A file is named
+by the local time of its first message and is full at `index_num` - 1 entries. Blocks for all slots are reserved when a
+file is made, for the entries in steps.
 
 Source: IndexService, IndexFile.
 """
@@ -155,7 +155,8 @@ class Index:
         tail.put(key_hash(index_key(topic, key)), physical_offset, store_timestamp)
 
     def _extend(self, store_timestamp: int) -> IndexFile:
-        """A new file. It begins as if with the end of the one before, which shows in its first entry's time difference."""
+        """A new file. It begins as if with the end of the one before, which shows in its first entry's time
+        difference."""
         path = self._directory / self._new_name(store_timestamp)
         disk.make_directory(self._directory)
         disk.create_sized(path, self._file_size)
@@ -226,8 +227,9 @@ class Index:
             size = disk.file_size(path)
             if size not in (0, self._file_size):
                 raise StoreDamaged(
-                    f"{path} has {size} bytes where maxHashSlotNum {self._slot_num} and maxIndexNum {self._index_num} make "
-                    f"{self._file_size}: set both to the values the store was written with, or move the index folder away")
+                    f"{path} has {size} bytes where maxHashSlotNum {self._slot_num} and maxIndexNum {self._index_num} "
+                    f"make {self._file_size}: set both to the values the store was written with, or move the index "
+                    "folder away")
             header = index_entry.decode_header(disk.read_at(path, 0, HEADER_SIZE)) if size else IndexHeader()
             if not size or (drop_later_than is not None and header.end_timestamp > drop_later_than):
                 disk.remove_file(path)
@@ -239,7 +241,8 @@ class Index:
         return dropped
 
     def flush_full(self) -> int:
-        """Bring full files that were not flushed yet to disk; the end time of the last of them, 0 when there were none."""
+        """Bring full files that were not flushed yet to disk; the end time of the last of them, 0 when there were
+        none."""
         flushed_to = 0
         while self._full:
             file = self._full[0]

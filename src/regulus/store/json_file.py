@@ -1,7 +1,7 @@
 """The JSON documents of a store, `config/<name>.json`, each with its previous content beside it as `.bak`.
 
-A document is replaced as a whole. One that is missing, empty or cut short is read from its `.bak`. What a document says is
-none of our business here: it is text that closes every bracket it opens.
+A document is replaced as a whole. One that is missing, empty or cut short is read from its `.bak`. What a document says
+is none of our business here: it is text that closes every bracket it opens.
 
 Source: ConfigManager.load, MixAll.string2File.
 """

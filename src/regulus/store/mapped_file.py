@@ -1,10 +1,11 @@
 """One file of a fixed size that is read and written through memory.
 
-Three positions, each behind the one before: `flushed_position` <= `wrote_position` <= `reserved_position`. A byte is written
-only below `reserved_position`, where the file surely has blocks: a write to a hole on a full disk would end the process.
+Three positions, each behind the one before: `flushed_position` <= `wrote_position` <= `reserved_position`. A byte is
+written only below `reserved_position`, where the file surely has blocks: a write to a hole on a full disk would end the
+process.
 
-The file is mapped when it is first touched, and may be unmapped again while nobody looks at it. Slices that were given out
-keep their mapping alive by themselves.
+The file is mapped when it is first touched, and may be unmapped again while nobody looks at it. Slices that were given
+out keep their mapping alive by themselves.
 """
 
 from mmap import mmap
@@ -66,7 +67,8 @@ class MappedFile:
         self._pool = pool
 
     def map(self) -> None:
-        """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises StoreError."""
+        """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises
+        StoreError."""
         if self.mapping is None:
             mapping = disk.map_file(self.path, self.size)
             self.cells = memoryview(mapping)

@@ -40,8 +40,8 @@ class MappedFileQueue:
                 continue
             if size != self.file_size:
                 raise StoreDamaged(
-                    f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to the value "
-                    "the store was written with, or bring this file back from a backup or replica")
+                    f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to "
+                    "the value the store was written with, or bring this file back from a backup or replica")
             start = int(name)
             if self.files and start < self.files[-1].start + self.file_size:
                 raise StoreDamaged(f"{path} overlaps the file before it, {file_name(self.files[-1].start)}: "
@@ -98,7 +98,9 @@ class MappedFileQueue:
         Returns how many stale bytes were zeroed, and the names of the files removed. Raises StoreNotWritable.
         """
         removed = []
-        while self.files and (self.files[-1].start > offset or (self.files[-1].start == offset and len(self.files) > 1)):
+        while self.files and self.files[-1].start >= offset:
+            if self.files[-1].start == offset and len(self.files) == 1:
+                break
             file = self.files.pop()
             file.unmap()
             disk.remove_file(Path(file.path))

@@ -1,8 +1,8 @@
 """Making log, queues and index agree after whatever happened.
 
-The log decides. Recovery walks it from a file before which all is known to be well, checks each record, builds units and
-index entries that are missing, and ends the log where the records end. After a clean stop that is the file in which the
-queues end; after a crash it is the last file that was begun before the checkpoint.
+The log decides. Recovery walks it from a file before which all is known to be well, checks each record, builds units
+and index entries that are missing, and ends the log where the records end. After a clean stop that is the file in which
+the queues end; after a crash it is the last file that was begun before the checkpoint.
 
 What lies behind the end is zeroed, so that no record of former times comes back to life behind a later crash.
 
@@ -51,9 +51,9 @@ class RecoveryReport:
     duration_ms: int
 
     def __str__(self) -> str:
-        text = (f"{'clean stop' if self.is_clean_stop else 'crash'}: log {self.start} to {self.kept_to}, {self.records} records "
-                f"checked from {self.scanned_from}, {self.redispatched} redispatched, {self.queues} queues, "
-                f"{self.duration_ms} ms")
+        text = (f"{'clean stop' if self.is_clean_stop else 'crash'}: log {self.start} to {self.kept_to}, "
+                f"{self.records} records checked from {self.scanned_from}, {self.redispatched} redispatched, "
+                f"{self.queues} queues, {self.duration_ms} ms")
         if self.stop_reason:
             text += f"; cut at {self.kept_to}: {self.stop_reason}, {self.dropped_bytes} bytes dropped"
         if self.dropped_files:
@@ -118,8 +118,8 @@ class Recovery:
         end = files[first].start
         for file in files[first:]:
             if file.start != end:
-                raise StoreDamaged(f"{Path(file.path).parent / file_name(end)} is missing: bring it back from a backup or "
-                                   "replica, or move the files behind it away to go on without their messages")
+                raise StoreDamaged(f"{Path(file.path).parent / file_name(end)} is missing: bring it back from a backup "
+                                   "or replica, or move the files behind it away to go on without their messages")
             position = self._scan_file(file, dispatch_from)
             end = file.start + position
             if position < file.size:
@@ -150,8 +150,8 @@ class Recovery:
     def _refuse_newer(self, file: MappedFile, position: int) -> None:
         magic = int.from_bytes(disk.read_at(file.path, position + 4, 4), "big")
         if magic >> 8 == _MAGIC_FAMILY and magic not in _MAGICS:
-            raise StoreNewer(f"{file.path} has a record of a later format ({magic:#x}) at {position}: open the store with the "
-                             "version of RocketMQ or Regulus that wrote it")
+            raise StoreNewer(f"{file.path} has a record of a later format ({magic:#x}) at {position}: open the store "
+                             "with the version of RocketMQ or Regulus that wrote it")
 
     def _check_end(self, end: int) -> None:
         """After a clean stop nothing is torn: intact records in a later file mean that the log broke in its middle."""
@@ -160,9 +160,9 @@ class Recovery:
         for file in self._log.files.files:
             if file.start > end and _first_store_timestamp(file) > 0:
                 raise StoreDamaged(
-                    f"the commit log is damaged at {end} ({self._stop_reason}), but {Path(file.path).name} behind it is well: "
-                    f"bring {Path(file.path).parent} back from a backup or replica; or, to cut the log at {end} and lose "
-                    "all messages behind, create an empty file `abort` in the store's directory and start again")
+                    f"the commit log is damaged at {end} ({self._stop_reason}), but {Path(file.path).name} behind it "
+                    f"is well: bring {Path(file.path).parent} back from a backup or replica; or, to cut the log at "
+                    f"{end} and lose all messages behind, create an empty file `abort` in the store's directory and start again")
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
