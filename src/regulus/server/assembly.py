@@ -25,6 +25,7 @@ from regulus.nameserver.state import NameServerState
 from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
+from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.request_server import RequestServer
@@ -177,6 +178,7 @@ class BrokerServer:
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), seed=seed)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
         self._flush = FlushLoop(self.store, self._store_config, self._worker)
+        self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._worker, self._clock)
         self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
                                       config.flush_consumer_offset_interval)
@@ -219,6 +221,7 @@ class BrokerServer:
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.broker.tick(now_ms)
+        self._facts.tick(now_ms)
         self._settle(now_ms)
         return wait_ms
 

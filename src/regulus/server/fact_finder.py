@@ -1,0 +1,55 @@
+"""Looks at the disk for the broker, which cannot look itself, so that operators are told."""
+
+import logging
+import shutil
+
+from regulus.broker.runtime_facts import RuntimeFacts
+from regulus.broker.state import BrokerState
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+from regulus.wire.config_text import config_values
+
+_log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_MS = 5_000
+
+
+class FactFinder:
+    def __init__(self, broker: BrokerState, store: FileMessageStore, config: MessageStoreConfig) -> None:
+        self._broker = broker
+        self._store = store
+        self._commit_log = config.commit_log_directory
+        self._root = config.root
+        self._store_config = {**config_values(config), "storePathRootDir": str(self._root),
+                              "storePathCommitLog": str(self._commit_log)}
+        self._next_ms = 0
+        self._is_told = False
+
+    def tick(self, now_ms: int) -> None:
+        """Look again when the last look is LOOK_INTERVAL_MS old."""
+        if now_ms >= self._next_ms:
+            self._next_ms = now_ms + LOOK_INTERVAL_MS
+            self._look()
+
+    def _look(self) -> None:
+        """A disk that does not answer leaves the facts as they were."""
+        try:
+            # The first append makes the directory of the log.
+            log_disk = shutil.disk_usage(self._commit_log if self._commit_log.exists() else self._root)
+            queue_disk = shutil.disk_usage(self._root)
+        except OSError as error:
+            if not self._is_told:
+                _log.error("cannot look at the disk of the store: %s", error)
+            self._is_told = True
+            return
+        self._is_told = False
+        self._broker.runtime_facts = RuntimeFacts(
+            commit_log_path=str(self._commit_log), disk_size=log_disk.total, disk_free=log_disk.free,
+            commit_log_disk_ratio=_ratio(log_disk.total, log_disk.free),
+            consume_queue_disk_ratio=_ratio(queue_disk.total, queue_disk.free),
+            unflushed_size=self._store.commit_log_max_offset() - self._store.flushed_offset,
+            store_config=self._store_config)
+
+
+def _ratio(total: int, free: int) -> float:
+    return (total - free) / total if total else 0.0
