@@ -1,0 +1,34 @@
+from copy import copy
+
+from regulus.model import message_properties as names
+from regulus.model.message import Message, MessageExt
+
+
+def test_tags_and_keys_are_properties():
+    message = Message("orders", b"x", tags="TagA", keys="k1 k2", properties={"city": "Beijing"})
+    assert message.properties == {"city": "Beijing", names.TAGS: "TagA", names.KEYS: "k1 k2"}
+    assert (message.tags, message.keys, message.message_id) == ("TagA", "k1 k2", "")
+
+
+def test_the_given_properties_are_copied():
+    given = {"a": "1"}
+    Message("orders", b"", tags="T", properties=given)
+    assert given == {"a": "1"}
+
+
+def test_a_stored_message_has_its_unique_key():
+    message = MessageExt("orders", b"body", {names.UNIQUE_KEY: "C0"}, queue_id=3, store_timestamp=1700000000123)
+    assert message.message_id == "C0"
+    assert (message.queue_id, message.store_timestamp, message.queue_offset) == (3, 1700000000123, 0)
+
+
+def test_a_copy_has_all_fields():
+    message = MessageExt("orders", b"body", {"a": "1"}, queue_id=3, sys_flag=8, born_host=bytes(20), body_crc=7)
+    twin = copy(message)
+    assert twin is not message
+    assert (twin.topic, twin.body, twin.queue_id, twin.sys_flag, twin.born_host, twin.body_crc) == (
+        "orders", b"body", 3, 8, bytes(20), 7)
+
+
+def test_the_text_of_a_message_has_no_body():
+    assert repr(Message("orders", b"secret")) == "Message(topic='orders', body=6 bytes, properties={})"

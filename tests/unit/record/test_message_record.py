@@ -1,0 +1,193 @@
+import pytest
+
+from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.record import message_record
+
+KNOWN_RECORD = bytes.fromhex("""
+    00 00 00 78 da a3 20 a7 36 10 a6 86 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 05 00 00 00 00
+    00 00 03 e8 00 00 00 00 00 00 01 8b cf e5 68 00 0a 01 02 03 00 00 04 d2 00 00 01 8b cf e5 68 7b
+    0a 09 08 07 00 00 2a 9f 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 05 68 65 6c 6c 6f 06 54 6f
+    70 69 63 41 00 12 54 41 47 53 01 54 61 67 41 02 4b 45 59 53 01 6b 31 02""")
+
+
+def known_message(**changes) -> MessageExt:
+    fields = {
+        "topic": "TopicA", "body": b"hello", "properties": {"TAGS": "TagA", "KEYS": "k1"}, "queue_id": 1,
+        "queue_offset": 5, "physical_offset": 1000, "born_timestamp": 1700000000000,
+        "born_host": host_bytes("10.1.2.3", 1234), "store_timestamp": 1700000000123,
+        "store_host": host_bytes("10.9.8.7", 10911),
+    }
+    return MessageExt(**{**fields, **changes})
+
+
+def facts(message: MessageExt) -> tuple:
+    return (message.topic, message.body, message.properties, message.queue_id, message.flag, message.sys_flag,
+            message.born_timestamp, message.born_host, message.store_host, message.reconsume_times,
+            message.prepared_transaction_offset, message.queue_offset, message.physical_offset,
+            message.store_timestamp, message.store_size, message.body_crc)
+
+
+def with_number(record: bytes, position: int, number: int, size: int = 4) -> bytes:
+    return record[:position] + number.to_bytes(size, "big", signed=True) + record[position + size:]
+
+
+def test_encode_known_bytes():
+    message = known_message()
+    assert message_record.encode(message) == KNOWN_RECORD
+    assert (message.store_size, message.body_crc) == (120, 0x3610A686)
+    assert message_record.record_size(message) == 120
+
+
+def test_encode_into_writes_at_the_position_only():
+    buffer = bytearray(b"." * 130)
+    assert message_record.encode_into(memoryview(buffer), 4, known_message()) == 120
+    assert bytes(buffer) == b"...." + KNOWN_RECORD + b"......"
+
+
+def test_encode_into_writes_nothing_without_room():
+    buffer = bytearray(b"." * 130)
+    assert message_record.encode_into(buffer, 0, known_message(), 119) == 120
+    assert bytes(buffer) == b"." * 130
+    assert message_record.encode_into(buffer, 0, known_message(), 120) == 120
+    assert bytes(buffer[:120]) == KNOWN_RECORD
+
+
+@pytest.mark.parametrize("container", [bytes, bytearray, memoryview])
+def test_decode_known_bytes(container):
+    message = message_record.decode(container(b"12345" + KNOWN_RECORD), 5)
+    expected = known_message(store_size=120, body_crc=0x3610A686)
+    assert facts(message) == facts(expected)
+
+
+def test_decode_without_body():
+    assert message_record.decode(KNOWN_RECORD, read_body=False).body == b""
+
+
+@pytest.mark.parametrize(("born", "store", "flag"), [
+    ("10.1.2.3", "10.9.8.7", 0), ("2001:db8::1", "10.9.8.7", 0x10), ("10.1.2.3", "2001:db8::2", 0x20),
+    ("2001:db8::1", "2001:db8::2", 0x30),
+])
+def test_each_host_may_be_ipv6(born, store, flag):
+    message = known_message(born_host=host_bytes(born, 1), store_host=host_bytes(store, 2))
+    record = message_record.encode(message)
+    assert len(record) == 120 + 12 * flag.bit_count()
+    twin = message_record.decode(record)
+    assert twin.sys_flag == flag
+    assert facts(twin) == facts(message)
+
+
+def test_a_stale_host_bit_is_cleared():
+    assert message_record.decode(message_record.encode(known_message(sys_flag=0x38))).sys_flag == 0x08
+
+
+@pytest.mark.parametrize(("size", "magic", "fixed"), [
+    (127, message_record.MAGIC_V1, 91), (128, message_record.MAGIC_V2, 92), (255, message_record.MAGIC_V2, 92),
+])
+def test_a_long_topic_takes_version_2(size, magic, fixed):
+    message = known_message(topic="t" * size, properties={}, body=b"")
+    record = message_record.encode(message)
+    assert len(record) == fixed + size
+    assert int.from_bytes(record[4:8], "big", signed=True) == magic
+    assert facts(message_record.decode(record)) == facts(message)
+    assert message_record.dispatch_request(record, 0, len(record), True).topic == "t" * size
+
+
+@pytest.mark.parametrize("changes", [{"topic": "t" * 256}, {"properties": {"k": "v" * 32766}}])
+def test_what_the_format_cannot_hold_is_refused(changes):
+    with pytest.raises(MessageIllegal, match="more than"):
+        message_record.encode(known_message(**changes))
+
+
+def test_half_of_a_surrogate_pair_becomes_a_question_mark():
+    message = known_message(properties={"k": "\ud800"})
+    assert message_record.decode(message_record.encode(message)).properties == {"k": "?"}
+
+
+def test_bytes_that_are_no_utf8_are_replaced():
+    record = KNOWN_RECORD.replace(b"TagA", b"T\xffgA")
+    assert message_record.decode(record).tags == "T\ufffdgA"
+
+
+def test_decode_all():
+    messages = message_record.decode_all(KNOWN_RECORD * 3)
+    assert [message.topic for message in messages] == ["TopicA"] * 3
+    assert message_record.decode_all(b"") == []
+    with pytest.raises(TruncatedRecord) as caught:
+        message_record.decode_all(KNOWN_RECORD + KNOWN_RECORD[:-1])
+    assert caught.value.position == 120
+
+
+def test_dispatch_request_of_known_bytes():
+    request = message_record.dispatch_request(b"1" + KNOWN_RECORD, 1, 121, True)
+    assert (request.size, request.is_blank, request.topic, request.queue_id, request.queue_offset,
+            request.physical_offset, request.store_timestamp, request.sys_flag, request.tags_code, request.keys,
+            request.uniq_key, request.delay_level, request.prepared_transaction_offset) == (
+        120, False, "TopicA", 1, 5, 1000, 1700000000123, 0, 2598919, "k1", "", 0, 0)
+    assert request.properties() == {"TAGS": "TagA", "KEYS": "k1"}
+
+
+@pytest.mark.parametrize(("properties", "facts"), [
+    ({}, (0, "", "", 0)),
+    ({"UNIQ_KEY": "C0", "DELAY": "3"}, (0, "", "C0", 3)),
+    ({"DELAY": "soon", "TAGSX": "TagA", "TAG": "TagA"}, (0, "", "", 0)),
+    ({"DELAY": "-1"}, (0, "", "", 0)),
+    ({"TAGS": "标签", "KEYS": "键一 键二"}, (857175, "键一 键二", "", 0)),
+])
+def test_dispatch_request_reads_four_properties(properties, facts):
+    record = message_record.encode(known_message(properties=properties))
+    request = message_record.dispatch_request(record, 0, len(record), True)
+    assert (request.tags_code, request.keys, request.uniq_key, request.delay_level) == facts
+
+
+def test_a_later_duplicate_wins_and_an_empty_value_does_not_count():
+    message = known_message(properties={"a": "12345678"})
+    record = message_record.encode(message).replace(b"a\x0112345678\x02", b"TAGS\x01A\x02TAGS"[:11])
+    assert message_record.dispatch_request(record, 0, len(record), True).tags_code == ord("A")
+
+
+def test_a_blank_leads_to_the_next_file():
+    blank = message_record.blank(100)
+    assert blank == bytes.fromhex("00000064 cbd43194")
+    request = message_record.dispatch_request(blank + bytes(92), 0, 100, True)
+    assert (request.is_blank, request.size, request.topic) == (True, 100, "")
+    with pytest.raises(CorruptRecord, match="blank"):
+        message_record.decode(blank)
+
+
+def test_a_wrong_checksum_is_found_only_when_asked_for():
+    record = KNOWN_RECORD.replace(b"hello", b"hullo")
+    assert message_record.dispatch_request(record, 0, 120, False).topic == "TopicA"
+    with pytest.raises(CorruptRecord, match="checksum"):
+        message_record.dispatch_request(record, 0, 120, True)
+
+
+@pytest.mark.parametrize("limit", [0, 7, 8, 90, 119])
+def test_a_record_cut_short_is_truncated(limit):
+    with pytest.raises(TruncatedRecord) as caught:
+        message_record.dispatch_request(b"abc" + KNOWN_RECORD, 3, 3 + limit, True)
+    assert caught.value.position == 3
+
+
+@pytest.mark.parametrize("record", [
+    bytes(120),
+    with_number(KNOWN_RECORD, 0, 90),
+    with_number(KNOWN_RECORD, 0, -1),
+    with_number(KNOWN_RECORD, 4, 0x1234),
+    with_number(KNOWN_RECORD, 84, -1),
+    with_number(KNOWN_RECORD, 84, 2**31 - 1),
+    with_number(KNOWN_RECORD, 84, 29),
+    with_number(KNOWN_RECORD, 36, 0x30),
+    with_number(KNOWN_RECORD, 93, 127, 1),
+    with_number(KNOWN_RECORD, 100, 17, 2),
+    with_number(KNOWN_RECORD, 100, 19, 2),
+    with_number(KNOWN_RECORD, 100, -1, 2),
+    with_number(KNOWN_RECORD, 0, 119),
+    message_record.blank(7),
+])
+def test_what_is_no_record_is_corrupt(record):
+    with pytest.raises(CorruptRecord):
+        message_record.dispatch_request(record, 0, len(record), False)
+    with pytest.raises(CorruptRecord):
+        message_record.decode(record)
