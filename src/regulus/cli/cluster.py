@@ -1,0 +1,56 @@
+"""`regulus cluster`: look at brokers."""
+
+import click
+
+from regulus.cli.connection import as_json, print_json, print_table, with_admin
+from regulus.client.admin import Admin
+from regulus.errors import ClientError
+
+
+@click.group()
+def cluster() -> None:
+    """Look at brokers."""
+
+
+@cluster.command("list")
+@as_json
+@with_admin
+async def list_brokers(admin: Admin, json_output: bool) -> None:
+    """List all brokers with their rates."""
+    info = await admin.cluster_info()
+    names = ("cluster", "broker", "id", "address", "version", "in_tps", "out_tps", "disk")
+    rows: list[tuple[object, ...]] = []
+    for cluster_name, broker_names in sorted(info.cluster_addr_table.items()):
+        for broker_name in sorted(broker_names):
+            for number, address in sorted(info.broker_addr_table[broker_name].broker_addrs.items()):
+                rows.append((cluster_name, broker_name, number, address, *await _rates(admin, address)))
+    if json_output:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table([each.upper() for each in names], rows)
+
+
+async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
+    """Version, messages in and out a second over the last 10 s, how full the disk is; dashes for a silent broker."""
+    try:
+        facts = await admin.broker_runtime_info(address)
+    except ClientError:
+        return "-", "-", "-", "-"
+    first = [facts.get(name, "").split(" ")[0] or "-" for name in ("putTps", "getTransferredTps")]
+    return facts.get("brokerVersionDesc", "-"), first[0], first[1], facts.get("commitLogDiskRatio", "-")
+
+
+@cluster.command()
+@click.argument("broker_address", metavar="HOST:PORT")
+@click.option("--config", "show_config", is_flag=True, help="The broker's settings instead of its state.")
+@as_json
+@with_admin
+async def status(admin: Admin, broker_address: str, show_config: bool, json_output: bool) -> None:
+    """Show all that the broker at HOST:PORT says of itself."""
+    facts = await (admin.broker_config(broker_address) if show_config else admin.broker_runtime_info(broker_address))
+    if json_output:
+        print_json(facts)
+        return
+    width = max((len(name) for name in facts), default=0)
+    for name, value in sorted(facts.items()):
+        click.echo(f"{name:<{width}}  {value}")

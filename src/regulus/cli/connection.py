@@ -1,0 +1,101 @@
+"""What the client commands have in common: where the name server is, how results are printed."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+import click
+
+from regulus.client.admin import Admin
+from regulus.client.config import ClientConfig
+from regulus.transport import event_loop
+
+P = ParamSpec("P")
+
+DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+
+
+class Server:
+    """Where to connect, and as whom."""
+
+    def __init__(self, name_server: str, access_key: str, secret_key: str) -> None:
+        self.name_server = name_server
+        self.access_key = access_key
+        self.secret_key = secret_key
+
+    def client_config(self) -> ClientConfig:
+        """Raises ConfigError when only one of the keys is given."""
+        return ClientConfig(access_key=self.access_key, secret_key=self.secret_key)
+
+
+def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[..., None]:
+    """Give a command the connection options; it gets them as a Server, first."""
+    @click.option("-n", "--namesrv", "name_server", default=DEFAULT_NAME_SERVER, show_default=True,
+                  envvar="NAMESRV_ADDR", help="Name servers, host:port;host:port.")
+    @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
+    @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
+    @wraps(command)
+    def call(*args: Any, name_server: str, access_key: str, secret_key: str, **kwargs: Any) -> None:
+        command(Server(name_server, access_key, secret_key), *args, **kwargs)
+    return call
+
+
+def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Callable[..., None]:
+    """Give a command the connection options and run it with an Admin, first."""
+    @with_server
+    @wraps(command)
+    def call(server: Server, *args: Any, **kwargs: Any) -> None:
+        async def run() -> None:
+            async with Admin(server.name_server, server.client_config()) as admin:
+                await command(admin, *args, **kwargs)
+        event_loop.run(run())
+    return call
+
+
+as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON, one document.")
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as their widest cell; numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    numeric = [bool(cells) and all(row[column].lstrip("-").replace(".", "", 1).isdigit() for row in cells)
+               for column in range(len(header))]
+    widths = [max(len(text) for text in column) for column in zip(header, *cells, strict=True)]
+    for row in [list(header), *cells]:
+        parts = [text.rjust(width) if right else text.ljust(width)
+                 for text, width, right in zip(row, widths, numeric, strict=True)]
+        click.echo("  ".join(parts).rstrip())
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Local time with ms; a dash for 0."""
+    if timestamp_ms <= 0:
+        return "-"
+    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Moment(click.ParamType[int]):
+    """A time as ms since 1970: ms, ISO 8601, or an age such as 30m, 2h, 1d."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).strip()
+        if text.isdigit():
+            return int(text)
+        if text[:-1].isdigit() and text[-1:] in _UNIT_MS:
+            return int(datetime.now().timestamp() * 1000) - int(text[:-1]) * _UNIT_MS[text[-1]]
+        try:
+            return int(datetime.fromisoformat(text).timestamp() * 1000)
+        except ValueError:
+            self.fail(f"{text!r} is no time; write ms since 1970, 2026-01-31T12:00:00, or an age such as 30m", param,
+                      ctx)

@@ -1,0 +1,121 @@
+"""`regulus group`: look at consumer groups and change them."""
+
+import click
+
+from regulus.cli.connection import Moment, as_json, print_json, print_table, time_text, with_admin
+from regulus.client.admin import Admin
+from regulus.client.group_admin import LATEST, GroupProgress
+from regulus.errors import ClientError
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import SubscriptionGroupConfig
+
+
+@click.group()
+def group() -> None:
+    """Look at consumer groups and change them."""
+
+
+@group.command("list")
+@as_json
+@with_admin
+async def list_groups(admin: Admin, json_output: bool) -> None:
+    """List the groups that consume or did, with members and lag."""
+    found: list[GroupProgress] = []
+    for name in await admin.list_groups():
+        found.append(await admin.progress(name))
+    rows = [(each.group, each.members, len(each.offsets), each.lag, round(each.consume_tps, 1)) for each in found]
+    names = ("group", "members", "queues", "lag", "tps")
+    if json_output:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table([each.upper() for each in names], rows)
+
+
+@group.command()
+@click.argument("name")
+@click.option("--retry-max-times", type=click.IntRange(0), default=16, show_default=True,
+              help="How often a message is tried again before it is a dead letter.")
+@click.option("--cluster", help="Only on brokers of this cluster.")
+@with_admin
+async def create(admin: Admin, name: str, retry_max_times: int, cluster: str | None) -> None:
+    """Create group NAME, or change it if it exists. Brokers create groups by themselves when they first consume."""
+    await admin.create_group(SubscriptionGroupConfig(group_name=name, retry_max_times=retry_max_times), cluster=cluster)
+    click.echo(f"group {name} tries a message again {retry_max_times} times")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--topic", "topic_name", help="Only this topic.")
+@as_json
+@with_admin
+async def progress(admin: Admin, name: str, topic_name: str | None, json_output: bool) -> None:
+    """Show how far group NAME is in each queue."""
+    found = await admin.progress(name, topic_name)
+    rows = [(queue.topic, queue.broker_name, queue.queue_id, offset.broker_offset, offset.consumer_offset,
+             offset.broker_offset - offset.consumer_offset, offset.last_timestamp)
+            for queue, offset in sorted(found.offsets.items())]
+    names = ("topic", "broker", "queue", "max", "consumed", "lag", "last")
+    if json_output:
+        print_json({"group": name, "online": found.online, "members": found.members, "lag": found.lag,
+                    "tps": found.consume_tps, "queues": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    print_table([each.upper() for each in names], [(*row[:-1], time_text(row[-1])) for row in rows])
+    members = f"{found.members} members online" if found.online else "nobody online"
+    click.echo(f"lag {found.lag}, {found.consume_tps:.1f} messages/s, {members}")
+
+
+@group.command()
+@click.argument("name")
+@with_admin
+async def members(admin: Admin, name: str) -> None:
+    """Show who consumes as group NAME, and what each subscribes to."""
+    connection = await admin.consumer_connection(name)
+    if connection is None:
+        raise ClientError(f"nobody consumes as group {name} now")
+    print_table(("CLIENT", "ADDRESS", "LANGUAGE", "VERSION"), [
+        (each.client_id, each.client_addr, each.language, each.version) for each in connection.connection_set])
+    print_table(("TOPIC", "EXPRESSION", "TYPE"), [
+        (each.topic, each.sub_string, each.expression_type) for each in connection.subscription_table.values()])
+
+
+@group.command()
+@click.argument("name")
+@click.argument("topic_name", metavar="TOPIC")
+@click.option("--to", "where", type=click.Choice(["earliest", "latest"]), help="Both ends of the queues.")
+@click.option("--time", "moment", type=Moment(), help="The first message stored at or after this time.")
+@click.option("--offset", type=click.IntRange(0), help="This offset, of one queue.")
+@click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
+@with_admin
+async def reset(admin: Admin, name: str, topic_name: str, where: str | None, moment: int | None, offset: int | None,
+                queue_text: str | None) -> None:
+    """Let group NAME go on elsewhere in TOPIC, at once if it is online."""
+    if sum(each is not None for each in (where, moment, offset)) != 1:
+        raise click.UsageError("give one of --to, --time and --offset")
+    if offset is not None:
+        queue = parse_queue(topic_name, queue_text)
+        await admin.reset_offset(name, queue, offset)
+        offsets = {queue: offset}
+    else:
+        timestamp = moment if moment is not None else LATEST if where == "latest" else 0
+        offsets = await admin.reset_offset_by_timestamp(topic_name, name, timestamp)
+    print_table(("BROKER", "QUEUE", "OFFSET"), [
+        (queue.broker_name, queue.queue_id, each) for queue, each in sorted(offsets.items())])
+
+
+@group.command()
+@click.argument("name")
+@click.option("--keep-offsets", is_flag=True, help="A group of the same name goes on where this one was.")
+@click.confirmation_option("-y", "--yes", prompt="Delete the group with its retry and dead-letter messages?")
+@with_admin
+async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
+    """Delete group NAME with its retry and dead-letter topics."""
+    await admin.delete_group(name, clean_offset=not keep_offsets)
+    click.echo(f"group {name} is deleted")
+
+
+def parse_queue(topic: str, text: str | None) -> MessageQueue:
+    """A queue written as BROKER/ID."""
+    broker_name, separator, number = (text or "").rpartition("/")
+    if not separator or not broker_name or not number.isdigit():
+        raise click.UsageError("write the queue as BROKER/ID, such as broker-a/0")
+    return MessageQueue(topic, broker_name, int(number))

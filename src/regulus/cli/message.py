@@ -1,0 +1,132 @@
+"""`regulus message`: send messages and find them."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from regulus.cli.connection import Moment, Server, print_table, time_text, with_admin, with_server
+from regulus.cli.group import parse_queue
+from regulus.client.admin import Admin
+from regulus.client.config import ProducerConfig
+from regulus.client.message_admin import LONG_MAX
+from regulus.client.producer import Producer
+from regulus.errors import ClientError
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_id import host_text, offset_message_id
+from regulus.model.message_properties import DELAY_TIME_LEVEL
+from regulus.transport import event_loop
+
+CLI_GROUP = "regulus_cli"
+
+
+@click.group()
+def message() -> None:
+    """Send messages and find them."""
+
+
+@message.command()
+@click.argument("topic")
+@click.argument("body", required=False)
+@click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The body is a file.")
+@click.option("-t", "--tag", default="", help="The message's tag.")
+@click.option("-k", "--keys", default="", help="Keys to find the message by, separated by blanks.")
+@click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
+@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
+@click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
+@click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True, help="Send the message so often.")
+@with_server
+def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: str,
+         properties: tuple[str, ...], delay_level: int, queue_text: str | None, count: int) -> None:
+    """Send BODY to TOPIC; without BODY what standard input has."""
+    if body is not None and path is not None:
+        raise click.UsageError("give BODY or --file, not both")
+    content = path.read_bytes() if path else body.encode() if body is not None else sys.stdin.buffer.read()
+    named = {}
+    for text in properties:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--property")
+        named[name] = value
+    if delay_level:
+        named[DELAY_TIME_LEVEL] = str(delay_level)
+    queue = parse_queue(topic, queue_text) if queue_text else None
+    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key)
+
+    async def run() -> None:
+        async with Producer(server.name_server, CLI_GROUP, config) as producer:
+            for _ in range(count):
+                result = await producer.send(Message(topic, content, tag, keys, named), queue=queue)
+                place = result.message_queue
+                click.echo(f"{result.send_status}  {result.message_id}  {place.broker_name}/{place.queue_id} "
+                           f"offset {result.queue_offset}")
+    event_loop.run(run())
+
+
+@message.command()
+@click.argument("topic")
+@click.option("--key", help="Messages that have this key.")
+@click.option("--unique-key", help="The message with this unique key, and its copies.")
+@click.option("--id", "offset_id", help="The message with this offset id.")
+@click.option("--offset", type=click.IntRange(0), help="The message at this place of a queue.")
+@click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
+@click.option("--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
+@click.option("--end", type=Moment(), help="With --key: stored at or before this time.")
+@click.option("--limit", type=click.IntRange(1, 64), default=64, show_default=True)
+@with_admin
+async def query(admin: Admin, topic: str, key: str | None, unique_key: str | None, offset_id: str | None,
+                offset: int | None, queue_text: str | None, begin: int, end: int | None, limit: int) -> None:
+    """Find messages of TOPIC by key, unique key, id or place."""
+    if sum(each is not None for each in (key, unique_key, offset_id, offset)) != 1:
+        raise click.UsageError("give one of --key, --unique-key, --id and --offset")
+    if key is not None:
+        found = await admin.messages_by_key(topic, key, max_num=limit, begin_ms=begin,
+                                            end_ms=LONG_MAX if end is None else end)
+    elif unique_key is not None:
+        found = await admin.messages_by_unique_key(topic, unique_key)
+    elif offset_id is not None:
+        found = [await admin.message_by_offset_id(offset_id)]
+    else:
+        assert offset is not None
+        found = [await admin.message_at(parse_queue(topic, queue_text), offset)]
+    if not found:
+        raise ClientError("no message found")
+    print_table(("STORED", "QUEUE", "OFFSET", "UNIQUE KEY", "TAG", "KEYS", "BYTES"), [
+        (time_text(each.store_timestamp), each.queue_id, each.queue_offset, each.message_id, each.tags, each.keys,
+         len(each.body)) for each in found])
+
+
+@message.command()
+@click.argument("message_id")
+@click.option("--topic", help="Needed to find a message by its unique key.")
+@click.option("--body-only", is_flag=True, help="Write the body and nothing else.")
+@with_admin
+async def view(admin: Admin, message_id: str, topic: str | None, body_only: bool) -> None:
+    """Show the message MESSAGE_ID: an offset id or, with --topic, a unique key."""
+    found = await admin.view_message(message_id, topic)
+    if body_only:
+        sys.stdout.buffer.write(found.body)
+        return
+    for name, value in _facts(found):
+        click.echo(f"{name:<22}{value}")
+    click.echo("properties")
+    for name, value in sorted(found.properties.items()):
+        click.echo(f"  {name} = {value}")
+    click.echo(f"body, {len(found.body)} bytes")
+    click.echo(found.body.decode("utf-8", "replace"))
+
+
+def _facts(found: MessageExt) -> list[tuple[str, object]]:
+    return [
+        ("topic", found.topic),
+        ("offset id", offset_message_id(found.store_host, found.physical_offset)),
+        ("unique key", found.message_id),
+        ("queue", found.queue_id),
+        ("queue offset", found.queue_offset),
+        ("physical offset", found.physical_offset),
+        ("born", f"{time_text(found.born_timestamp)} at {host_text(found.born_host)}"),
+        ("stored", f"{time_text(found.store_timestamp)} at {host_text(found.store_host)}"),
+        ("reconsume times", found.reconsume_times),
+        ("flag, sys flag", f"{found.flag}, {found.sys_flag}"),
+    ]

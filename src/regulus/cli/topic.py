@@ -1,0 +1,157 @@
+"""`regulus topic`: look at topics and change them."""
+
+import asyncio
+import json
+
+import click
+
+from regulus.cli.connection import as_json, print_json, print_table, time_text, with_admin
+from regulus.client.admin import Admin
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+
+_TAIL_SUSPEND_MS = 10_000
+
+
+@click.group()
+def topic() -> None:
+    """Look at topics and change them."""
+
+
+@topic.command("list")
+@click.option("--cluster", help="Only topics of this cluster.")
+@click.option("--all", "show_all", is_flag=True, help="Retry and dead-letter topics too.")
+@with_admin
+async def list_topics(admin: Admin, cluster: str | None, show_all: bool) -> None:
+    """List the topics that name servers know."""
+    for name in await admin.list_topics(cluster):
+        if show_all or not name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            click.echo(name)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("-q", "--queues", type=click.IntRange(1, 65535), default=4, show_default=True,
+              help="Queues to write to and read from.")
+@click.option("--perm", type=click.Choice(["2", "4", "6"]), default="6", show_default=True,
+              help="2: write, 4: read, 6: both.")
+@click.option("--order", is_flag=True, help="The topic is for ordered messages.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Such as message.type=FIFO.")
+@click.option("--cluster", help="Only on brokers of this cluster.")
+@click.option("--broker", "broker_address", metavar="HOST:PORT", help="Only on this broker.")
+@with_admin
+async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, attributes: tuple[str, ...],
+                 cluster: str | None, broker_address: str | None) -> None:
+    """Create topic NAME, or change it if it exists."""
+    pairs = {}
+    for attribute in attributes:
+        key, separator, value = attribute.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{attribute!r} is no NAME=VALUE", param_hint="--attribute")
+        pairs[key] = value
+    config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(perm), order=order,
+                         attributes=pairs)
+    await admin.create_topic(config, cluster=cluster, broker_address=broker_address)
+    click.echo(f"topic {name} has {queues} queues on each broker")
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--cluster", help="Only from brokers of this cluster.")
+@click.confirmation_option("-y", "--yes", prompt="Delete the topic and its messages?")
+@with_admin
+async def delete(admin: Admin, name: str, cluster: str | None) -> None:
+    """Delete topic NAME with its messages."""
+    await admin.delete_topic(name, cluster=cluster)
+    click.echo(f"topic {name} is deleted")
+
+
+@topic.command()
+@click.argument("name")
+@as_json
+@with_admin
+async def route(admin: Admin, name: str, json_output: bool) -> None:
+    """Show which brokers serve topic NAME."""
+    data = await admin.topic_route(name)
+    if json_output:
+        print_json(json.loads(data.encode()))
+        return
+    brokers = {broker.broker_name: broker for broker in data.broker_datas}
+    print_table(("BROKER", "CLUSTER", "READ", "WRITE", "PERM", "ADDRESSES"), [
+        (row.broker_name, brokers[row.broker_name].cluster or "-", row.read_queue_nums, row.write_queue_nums, row.perm,
+         " ".join(f"{number}={address}" for number, address in sorted(brokers[row.broker_name].broker_addrs.items())))
+        for row in sorted(data.queue_datas, key=lambda row: row.broker_name) if row.broker_name in brokers])
+
+
+@topic.command()
+@click.argument("name")
+@as_json
+@with_admin
+async def status(admin: Admin, name: str, json_output: bool) -> None:
+    """Show first and next offset and last message of each queue of topic NAME."""
+    stats = await admin.topic_stats(name)
+    rows = [(queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset,
+             offset.max_offset - offset.min_offset, offset.last_update_timestamp)
+            for queue, offset in sorted(stats.items())]
+    names = ("broker", "queue", "min", "max", "messages", "last")
+    if json_output:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    print_table([each.upper() for each in names], [(*row[:-1], time_text(row[-1])) for row in rows])
+    click.echo(f"{sum(row[4] for row in rows)} messages")
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--from-beginning", is_flag=True, help="Begin with the oldest message instead of the next one.")
+@click.option("--tag", "expression", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
+@click.option("-c", "--count", "count_max", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--no-wait", is_flag=True, help="Stop at the end instead of waiting for more.")
+@with_admin
+async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, count_max: int | None,
+               no_wait: bool) -> None:
+    """Print messages of topic NAME as they come. No group's offset is touched."""
+    arrived: asyncio.Queue[MessageExt] = asyncio.Queue(maxsize=256)
+    readers = [asyncio.ensure_future(_read_queue(admin, queue, from_beginning, expression, no_wait, arrived))
+               for queue in await admin.queues(name)]
+    left = count_max if count_max is not None else -1
+    while left != 0:
+        taking = asyncio.ensure_future(arrived.get())
+        pending: set[asyncio.Future[MessageExt] | asyncio.Future[None]] = {reader for reader in readers
+                                                                         if not reader.done()}
+        await asyncio.wait({taking, *pending}, return_when=asyncio.FIRST_COMPLETED)
+        if taking.done():
+            print_message(taking.result())
+            left -= 1
+        else:
+            taking.cancel()
+            if all(reader.done() for reader in readers) and arrived.empty():
+                break
+    for reader in readers:
+        if reader.done():
+            reader.result()
+        reader.cancel()
+
+
+async def _read_queue(admin: Admin, queue: MessageQueue, from_beginning: bool, expression: str, no_wait: bool,
+                      arrived: "asyncio.Queue[MessageExt]") -> None:
+    offset = await (admin.min_offset(queue) if from_beginning else admin.max_offset(queue))
+    tags = {tag.strip() for tag in expression.split("||")} - {"*", ""}
+    while True:
+        pulled = await admin.pull(queue, offset, expression=expression, suspend_ms=0 if no_wait else _TAIL_SUSPEND_MS)
+        for message in pulled.messages:
+            if not tags or message.tags in tags:
+                await arrived.put(message)
+        if no_wait and not pulled.messages and pulled.next_offset >= pulled.max_offset:
+            return
+        offset = pulled.next_offset
+
+
+def print_message(message: MessageExt) -> None:
+    """One line for a message: time, place, id, tag, keys, body."""
+    labels = [f"tag={message.tags}" if message.tags else "", f"keys={message.keys}" if message.keys else ""]
+    body = message.body.decode("utf-8", "replace")
+    place = f"{message.queue_id}/{message.queue_offset}"
+    parts = (time_text(message.store_timestamp), place, message.message_id, *labels, body)
+    click.echo("  ".join(part for part in parts if part))
