@@ -12,10 +12,17 @@ ALL = "*"
 
 
 def _tolerant_codes(value: Any) -> Any:
-    """Go clients put tags where Java has their hashes; those entries are hashed here."""
+    """Go clients write the hashes as text; an entry that is no number is taken for a tag and hashed here."""
     if isinstance(value, list):
-        return [each if isinstance(each, int) else _java_hash(str(each)) for each in value]
+        return [_code(each) for each in value]
     return value
+
+
+def _code(entry: Any) -> int:
+    try:
+        return int(entry)
+    except (TypeError, ValueError):
+        return _java_hash(str(entry))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
