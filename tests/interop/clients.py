@@ -1,0 +1,177 @@
+"""Foreign clients as child processes that speak one small command line and answer in lines of JSON.
+
+Every driver knows `produce` and `consume` with the same options; the Java driver knows more (see RocketMQDriver.java).
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import toolchain
+from real_rocketmq import java_command
+
+Event = dict[str, Any]
+
+_CLIENT_HEAP = ("-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class ClientFailed(Exception):
+    """A driver reported an error, ended by itself or did not see what it should in time."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """One foreign client: how to start its driver, and what it can do."""
+
+    name: str
+    command: Callable[[Path, Sequence[str]], list[str]]
+    send_modes: tuple[str, ...]
+    max_reconsume_from_group: bool = False      # it has no setting of its own; the broker's subscription group rules
+    needs_topics: bool = False                  # it does not fall back to the route of TBW102 for a new topic
+
+    def produce(self, home: Path, **options: object) -> list[Event]:
+        """Run one producer to its end; raises ClientFailed when a send failed."""
+        return self.run(home, "produce", **options)
+
+    def consume(self, home: Path, **options: object) -> "RunningClient":
+        return RunningClient(self, home, "consume", options)
+
+    def run(self, home: Path, deed: str, **options: object) -> list[Event]:
+        running = RunningClient(self, home, deed, options)
+        running.wait_for_end()
+        return running.events
+
+    def command_line(self, home: Path, deed: str, options: dict[str, object]) -> list[str]:
+        arguments = [deed]
+        for name, value in options.items():
+            arguments += ["--" + name.replace("_", "-"), str(value)]
+        return self.command(home, arguments)
+
+
+class RunningClient:
+    """A started driver. Its events are collected by a thread; `finish` closes its input and waits for a clean end."""
+
+    def __init__(self, client: Client, home: Path, deed: str, options: dict[str, object]) -> None:
+        self.client = client
+        self.events: list[Event] = []
+        home.mkdir(parents=True, exist_ok=True)
+        self._stderr = home / f"{client.name}-{deed}.err"
+        with self._stderr.open("ab") as errors:
+            self._process = subprocess.Popen(
+                client.command_line(home, deed, options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=errors, env={**os.environ, "HOME": str(home)}, cwd=home, text=True)
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def messages(self) -> list[Event]:
+        return [event for event in self.events if event["event"] == "message"]
+
+    def bodies(self) -> list[str]:
+        return [event["body"] for event in self.messages()]
+
+    def wait_until(self, seen: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+        """Take events until `seen()`; raises ClientFailed with what came instead."""
+        end = time.monotonic() + timeout_s
+        while not seen():
+            if not self._take(0.2) and (self._process.poll() is not None or time.monotonic() > end):
+                raise ClientFailed(f"{self.client.name} did not see {what} within {timeout_s:.0f} s: {self._story()}")
+
+    def take_available(self) -> None:
+        """Take the events that are there, without waiting."""
+        while self._take(0.0):
+            continue
+
+    def wait_for_start(self) -> None:
+        self.wait_until(lambda: any(event["event"] == "started" for event in self.events), "its own start")
+
+    def wait_for_bodies(self, expected: Sequence[str], timeout_s: float = 60.0) -> None:
+        """Until every expected body has come at least once."""
+        self.wait_until(lambda: set(expected) <= set(self.bodies()), f"all of {list(expected)}", timeout_s)
+
+    def wait_for_end(self, timeout_s: float = 120.0) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        end = time.monotonic() + timeout_s
+        while self._take(end - time.monotonic()):
+            continue
+        if self._process.wait(max(1.0, end - time.monotonic())) != 0:
+            raise ClientFailed(f"{self.client.name} ended with {self._process.returncode}: {self._story()}")
+        if any(event["event"] == "error" for event in self.events):
+            raise ClientFailed(f"{self.client.name}: {self._story()}")
+
+    def finish(self) -> None:
+        """Let it end cleanly, so that it commits its offsets and leaves its group."""
+        self.wait_for_end(40.0)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(10)
+
+    def __enter__(self) -> "RunningClient":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.kill()
+
+    def _take(self, timeout_s: float) -> bool:
+        """One more line of output, if it comes in time. False at the end of the output or of the time."""
+        try:
+            line = self._lines.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            return False
+        if line is None:
+            self._lines.put(None)
+            return False
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = {"event": "text", "text": line.rstrip()}
+        self.events.append(event)
+        return True
+
+    def _story(self) -> str:
+        errors = self._stderr.read_text(errors="replace")[-2000:]
+        return f"events {self.events[-12:]}, standard error {errors}"
+
+
+def _java(version: str) -> Client:
+    def command(home: Path, arguments: Sequence[str]) -> list[str]:
+        return java_command(version, home, "RocketMQDriver", arguments, _CLIENT_HEAP)
+
+    return Client(f"java-{version}", command, ("sync", "async", "oneway", "batch"))
+
+
+JAVA = {version: _java(version) for version in toolchain.JAVA_VERSIONS}
+GO = Client("go", lambda home, arguments: [str(toolchain.go_program()), *arguments],
+            ("sync", "async", "oneway", "batch"))
+NODE = Client("node", lambda home, arguments: [toolchain.tool("node"), str(toolchain.node_program()), *arguments],
+              ("sync", "async"), needs_topics=True)
+NATIVE_PYTHON = Client(
+    "python-native",
+    lambda home, arguments: [str(toolchain.native_python()), str(toolchain.HERE / "python" / "driver.py"), *arguments],
+    ("sync", "async", "oneway"), max_reconsume_from_group=True)
+
+OURS = Client("regulus", lambda home, arguments: [sys.executable, str(toolchain.HERE / "python" / "regulus_driver.py"),
+                                                  *arguments], ("sync", "async", "oneway", "batch"))
+
+_ALL = (*JAVA.values(), GO, NODE, NATIVE_PYTHON, OURS)
+_CHOSEN = os.environ.get("REGULUS_INTEROP_CLIENTS", "").split()
+
+# REGULUS_INTEROP_CLIENTS="go node" looks at these alone.
+CLIENTS = tuple(client for client in _ALL if not _CHOSEN or client.name in _CHOSEN)
+FOREIGN_CLIENTS = tuple(client for client in CLIENTS if client is not OURS)

@@ -1,0 +1,78 @@
+"""Fixtures of the interoperability tests: everything fetched first, servers shared by the tests of one module."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admin import AdminTool
+from clients import CLIENTS, Client
+from real_rocketmq import RealRocketMQ
+from regulus_server import RegulusServer
+from toolchain import check_tools
+
+Server = RealRocketMQ | RegulusServer
+
+# REGULUS_INTEROP_SERVERS=java-5.3.3 proves the tests themselves on the real broker alone.
+SERVERS = tuple(os.environ.get("REGULUS_INTEROP_SERVERS", "regulus java-5.3.3 java-4.9.8").split())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def toolchain_complete() -> None:
+    """Fails with the sentence that names the mend; nothing is skipped because a tool is missing."""
+    check_tools()
+
+
+def make_server(name: str, run: Path, **overrides: Any) -> Server:
+    """A server by its name: `regulus`, or `java-<version>`."""
+    if name == "regulus":
+        return RegulusServer(run, **overrides)
+    return RealRocketMQ(name.removeprefix("java-"), run, **overrides)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running name server and broker with delay levels of one second, and topics made by the first send."""
+    started = make_server(request.param, tmp_path_factory.mktemp(request.param))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.kill()
+
+
+@pytest.fixture(scope="module")
+def admin(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminTool]:
+    """mqadmin of 5.3.3 on the shared server."""
+    with AdminTool("5.3.3", tmp_path_factory.mktemp("mqadmin"), server.name_server_address) as tool:
+        yield tool
+
+
+class Outcomes:
+    """What one deed gave for each client; the error of a failed one is raised where its result is asked for."""
+
+    def __init__(self, futures: dict[str, Future[Any]]) -> None:
+        self._futures = futures
+
+    def __getitem__(self, name: str) -> Any:
+        return self._futures[name].result()
+
+
+def for_each_client(clients: Sequence[Client], deed: Callable[[Client], Any]) -> Outcomes:
+    """Do it for all clients at once; they share the server, so the waiting is shared too."""
+    with ThreadPoolExecutor(len(clients)) as pool:
+        return Outcomes({client.name: pool.submit(deed, client) for client in clients})
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    chosen: Client = request.param
+    return chosen

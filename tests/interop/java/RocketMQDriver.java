@@ -1,0 +1,384 @@
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
+ *
+ * <p>The first argument names the deed (produce, transaction, consume, lite-pull, pull, view, query), pairs of {@code --name value}
+ * follow. What consumes goes on until standard input ends.
+ */
+public final class RocketMQDriver {
+    private static final PrintStream OUT = new PrintStream(System.out, true);
+    private final Map<String, String> options = new HashMap<>();
+
+    private RocketMQDriver(String[] args) {
+        for (int i = 1; i + 1 < args.length; i += 2) {
+            options.put(args[i].substring(2), args[i + 1]);
+        }
+    }
+
+    public static void main(String[] args) {
+        int status = 0;
+        try {
+            new RocketMQDriver(args).run(args[0]);
+        } catch (Throwable problem) {
+            problem.printStackTrace();
+            emit("error", "message", String.valueOf(problem));
+            status = 1;
+        }
+        System.exit(status);
+    }
+
+    private void run(String deed) throws Exception {
+        switch (deed) {
+            case "produce": produce(); break;
+            case "transaction": produceInTransactions(); break;
+            case "consume": consume(); break;
+            case "lite-pull": litePull(); break;
+            case "pull": pullAll(); break;
+            case "view": view(); break;
+            case "query": query(); break;
+            default: throw new IllegalArgumentException("no such deed: " + deed);
+        }
+    }
+
+    private String option(String name, String fallback) {
+        return options.getOrDefault(name, fallback);
+    }
+
+    private String option(String name) {
+        String value = options.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("--" + name + " is missing");
+        }
+        return value;
+    }
+
+    private int count() {
+        return Integer.parseInt(option("count", "1"));
+    }
+
+    private Message message(int index) {
+        String[] tags = option("tags", "").split(",", -1);
+        byte[] body = (option("prefix") + "-" + index).getBytes(StandardCharsets.UTF_8);
+        int size = Integer.parseInt(option("size", "0"));
+        if (body.length < size) {
+            byte[] padded = new byte[size];
+            java.util.Arrays.fill(padded, (byte) '.');
+            System.arraycopy(body, 0, padded, 0, body.length);
+            body = padded;
+        }
+        Message message = new Message(option("topic"), tags[index % tags.length], body);
+        if (options.containsKey("keys")) {
+            message.setKeys(option("keys") + "-" + index);
+        }
+        if (options.containsKey("delay-level")) {
+            message.setDelayTimeLevel(Integer.parseInt(option("delay-level")));
+        }
+        message.putUserProperty("index", String.valueOf(index));
+        return message;
+    }
+
+    private DefaultMQProducer configured(DefaultMQProducer producer) {
+        producer.setNamesrvAddr(option("namesrv"));
+        producer.setSendMsgTimeout(10000);
+        producer.setMqClientApiTimeout(10000);
+        return producer;
+    }
+
+    private void produce() throws Exception {
+        DefaultMQProducer producer = configured(new DefaultMQProducer(option("group")));
+        producer.start();
+        try {
+            switch (option("mode", "sync")) {
+                case "sync":
+                    for (int i = 0; i < count(); i++) {
+                        emitSent(producer.send(message(i)));
+                    }
+                    break;
+                case "async": produceAsync(producer); break;
+                case "oneway":
+                    for (int i = 0; i < count(); i++) {
+                        producer.sendOneway(message(i));
+                    }
+                    // One-way sends may still wait in the client; a round trip on the same connection shows that
+                    // the broker has read them.
+                    for (MessageQueue queue : producer.fetchPublishMessageQueues(option("topic"))) {
+                        producer.maxOffset(queue);
+                    }
+                    emit("oneway", "count", String.valueOf(count()));
+                    break;
+                case "batch":
+                    List<Message> batch = new ArrayList<>();
+                    for (int i = 0; i < count(); i++) {
+                        batch.add(message(i));
+                    }
+                    emitSent(producer.send(batch));
+                    break;
+                case "ordered":
+                    for (int i = 0; i < count(); i++) {
+                        emitSent(producer.send(message(i),
+                            (queues, m, shard) -> queues.get((Integer) shard % queues.size()), i % 2));
+                    }
+                    break;
+                default: throw new IllegalArgumentException("no such mode");
+            }
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    private void produceAsync(DefaultMQProducer producer) throws Exception {
+        CountDownLatch answered = new CountDownLatch(count());
+        for (int i = 0; i < count(); i++) {
+            producer.send(message(i), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    emitSent(result);
+                    answered.countDown();
+                }
+
+                @Override
+                public void onException(Throwable problem) {
+                    emit("error", "message", String.valueOf(problem));
+                    answered.countDown();
+                }
+            });
+        }
+        answered.await();
+    }
+
+    /** Message 0 commits at once, 1 rolls back, 2 commits when the broker asks, 3 rolls back when it asks, and so on. */
+    private void produceInTransactions() throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer(option("group"));
+        configured(producer);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object index) {
+                switch ((Integer) index % 4) {
+                    case 0: return LocalTransactionState.COMMIT_MESSAGE;
+                    case 1: return LocalTransactionState.ROLLBACK_MESSAGE;
+                    default: return LocalTransactionState.UNKNOW;
+                }
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                int index = Integer.parseInt(message.getUserProperty("index"));
+                emit("checked", "body", new String(message.getBody(), StandardCharsets.UTF_8));
+                return index % 4 == 2 ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
+            }
+        });
+        producer.start();
+        for (int i = 0; i < count(); i++) {
+            emitSent(producer.sendMessageInTransaction(message(i), i));
+        }
+        emit("started");
+        untilInputEnds();
+        producer.shutdown();
+    }
+
+    private void consume() throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group"));
+        consumer.setNamesrvAddr(option("namesrv"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes(Integer.parseInt(option("max-reconsume", "16")));
+        if (options.containsKey("broadcast")) {
+            consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
+        }
+        if (options.containsKey("sql")) {
+            consumer.subscribe(option("topic"), MessageSelector.bySql(option("sql")));
+        } else {
+            consumer.subscribe(option("topic"), option("tags", "*"));
+        }
+        String failPrefix = options.get("fail-prefix");
+        if (options.containsKey("orderly")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
+                received(messages, failPrefix) ? ConsumeOrderlyStatus.SUCCESS
+                    : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
+                received(messages, failPrefix) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                    : ConsumeConcurrentlyStatus.RECONSUME_LATER);
+        }
+        consumer.start();
+        emit("started");
+        untilInputEnds();
+        consumer.shutdown();
+        emit("stopped");
+    }
+
+    private static boolean received(List<MessageExt> messages, String failPrefix) {
+        boolean succeeded = true;
+        for (MessageExt message : messages) {
+            emitMessage(message);
+            succeeded &= failPrefix == null
+                || !new String(message.getBody(), StandardCharsets.UTF_8).startsWith(failPrefix);
+        }
+        return succeeded;
+    }
+
+    private void litePull() throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(option("group"));
+        consumer.setNamesrvAddr(option("namesrv"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(option("topic"), option("tags", "*"));
+        consumer.start();
+        emit("started");
+        Thread reading = new Thread(() -> {
+            while (true) {
+                consumer.poll(1000).forEach(RocketMQDriver::emitMessage);
+            }
+        });
+        reading.setDaemon(true);
+        reading.start();
+        untilInputEnds();
+        consumer.commitSync();
+        consumer.shutdown();
+        emit("stopped");
+    }
+
+    /** Reads every queue of the topics from end to end. */
+    private void pullAll() throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(option("group", "interop-pull"));
+        consumer.setNamesrvAddr(option("namesrv"));
+        consumer.start();
+        try {
+            for (String topic : option("topic").split(",")) {
+                for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+                    pullQueue(consumer, queue);
+                }
+            }
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private static void pullQueue(DefaultMQPullConsumer consumer, MessageQueue queue) throws Exception {
+        long next = consumer.minOffset(queue);
+        long end = consumer.maxOffset(queue);
+        emit("queue", "topic", queue.getTopic(), "queueId", String.valueOf(queue.getQueueId()),
+            "minOffset", String.valueOf(next), "maxOffset", String.valueOf(end));
+        while (next < end) {
+            PullResult result = consumer.pull(queue, "*", next, 32);
+            if (result.getPullStatus() != PullStatus.FOUND) {
+                throw new IllegalStateException(queue + " at " + next + ": " + result);
+            }
+            result.getMsgFoundList().forEach(RocketMQDriver::emitMessage);
+            next = result.getNextBeginOffset();
+        }
+    }
+
+    private void view() throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("interop-view");
+        consumer.setNamesrvAddr(option("namesrv"));
+        consumer.start();
+        try {
+            for (String id : option("ids").split(",")) {
+                emitMessage(consumer.viewMessage(option("topic"), id));
+            }
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private void query() throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("interop-query");
+        consumer.setNamesrvAddr(option("namesrv"));
+        consumer.start();
+        try {
+            for (String key : option("keys").split(",")) {
+                consumer.queryMessage(option("topic"), key, 32, 0, Long.MAX_VALUE)
+                    .getMessageList().forEach(RocketMQDriver::emitMessage);
+            }
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private static void untilInputEnds() throws Exception {
+        while (System.in.read() != -1) {
+            continue;
+        }
+    }
+
+    private static void emitSent(SendResult result) {
+        emit("sent", "status", result.getSendStatus().name(), "msgId", result.getMsgId(),
+            "offsetMsgId", String.valueOf(result.getOffsetMsgId()),
+            "queueId", String.valueOf(result.getMessageQueue().getQueueId()),
+            "queueOffset", String.valueOf(result.getQueueOffset()));
+    }
+
+    private static void emitMessage(MessageExt message) {
+        String uniqueKey = message.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
+        StringBuilder properties = new StringBuilder();
+        for (Map.Entry<String, String> property : new TreeMap<>(message.getProperties()).entrySet()) {
+            properties.append(properties.length() == 0 ? "{" : ",");
+            properties.append(quoted(property.getKey())).append(':').append(quoted(property.getValue()));
+        }
+        emitLine("message", Collections.singletonMap("properties", properties.length() == 0 ? "{}" : properties + "}"),
+            "body", new String(message.getBody(), StandardCharsets.UTF_8), "topic", message.getTopic(),
+            "tags", String.valueOf(message.getTags()), "keys", String.valueOf(message.getKeys()),
+            "msgId", String.valueOf(uniqueKey), "queueId", String.valueOf(message.getQueueId()),
+            "queueOffset", String.valueOf(message.getQueueOffset()), "flag", String.valueOf(message.getFlag()),
+            "physicalOffset", String.valueOf(message.getCommitLogOffset()),
+            "bornTimestamp", String.valueOf(message.getBornTimestamp()),
+            "storeTimestamp", String.valueOf(message.getStoreTimestamp()),
+            "reconsumeTimes", String.valueOf(message.getReconsumeTimes()));
+    }
+
+    private static void emit(String event, String... pairs) {
+        emitLine(event, Collections.emptyMap(), pairs);
+    }
+
+    private static void emitLine(String event, Map<String, String> raw, String... pairs) {
+        StringBuilder line = new StringBuilder("{\"event\":").append(quoted(event));
+        for (int i = 0; i < pairs.length; i += 2) {
+            line.append(',').append(quoted(pairs[i])).append(':').append(quoted(pairs[i + 1]));
+        }
+        raw.forEach((name, value) -> line.append(',').append(quoted(name)).append(':').append(value));
+        synchronized (OUT) {
+            OUT.println(line.append('}'));
+        }
+    }
+
+    private static String quoted(String text) {
+        StringBuilder result = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c < ' ' || c > '~' || c == '"' || c == '\\') {
+                result.append(String.format("\\u%04x", (int) c));
+            } else {
+                result.append(c);
+            }
+        }
+        return result.append('"').toString();
+    }
+}

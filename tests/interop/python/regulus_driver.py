@@ -1,0 +1,102 @@
+"""Drives our own client with the command line of the foreign drivers; each event is one line of JSON.
+
+The first argument names the deed (produce, consume); pairs of --name value follow. consume goes on until standard
+input ends.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import threading
+
+from regulus import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeStatus,
+    Message,
+    MessageExt,
+    Producer,
+    ProducerConfig,
+    PushConsumer,
+    PushConsumerConfig,
+    SendResult,
+)
+
+
+_output = threading.Lock()
+
+
+def emit(event: str, **fields: object) -> None:
+    with _output:
+        print(json.dumps({"event": event, **{name: str(value) for name, value in fields.items()}}), flush=True)
+
+
+def message(options: argparse.Namespace, index: int) -> Message:
+    tags = options.tags.split(",")
+    return Message(options.topic, f"{options.prefix}-{index}".encode(), tags=tags[index % len(tags)],
+                   keys=f"{options.keys}-{index}" if options.keys else "", properties={"index": str(index)})
+
+
+def emit_sent(result: SendResult) -> None:
+    emit("sent", status=result.send_status, msgId=result.message_id, offsetMsgId=result.offset_message_id,
+         queueId=result.message_queue.queue_id, queueOffset=result.queue_offset)
+
+
+async def produce(options: argparse.Namespace) -> None:
+    config = ProducerConfig(send_msg_timeout=10_000)
+    messages = [message(options, index) for index in range(options.count)]
+    async with Producer(options.namesrv, options.group, config) as producer:
+        if options.mode == "async":
+            for result in await asyncio.gather(*[producer.send(each) for each in messages]):
+                emit_sent(result)
+        elif options.mode == "oneway":
+            for each in messages:
+                await producer.send_oneway(each)
+            emit("oneway", count=options.count)
+        elif options.mode == "batch":
+            emit_sent(await producer.send_batch(messages))
+        else:
+            for each in messages:
+                emit_sent(await producer.send(each))
+
+
+async def consume(options: argparse.Namespace) -> None:
+    def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        status = ConsumeStatus.CONSUME_SUCCESS
+        for received in messages:
+            body = received.body.decode()
+            emit("message", body=body, topic=received.topic, tags=received.tags, keys=received.keys,
+                 msgId=received.message_id, queueId=received.queue_id, queueOffset=received.queue_offset,
+                 reconsumeTimes=received.reconsume_times)
+            if options.fail_prefix and body.startswith(options.fail_prefix):
+                status = ConsumeStatus.RECONSUME_LATER
+        return status
+
+    config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+                                max_reconsume_times=options.max_reconsume)
+    consumer = PushConsumer(options.namesrv, options.group, listen, config)
+    consumer.subscribe(options.topic, options.tags or "*")
+    async with consumer:
+        emit("started")
+        await asyncio.to_thread(sys.stdin.read)
+    emit("stopped")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("deed", choices=["produce", "consume"])
+    for name in ("namesrv", "group", "topic"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--mode", default="sync")
+    parser.add_argument("--tags", default="")
+    parser.add_argument("--prefix", default="")
+    parser.add_argument("--keys", default="")
+    parser.add_argument("--fail-prefix", default="")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--max-reconsume", type=int, default=-1)
+    options = parser.parse_args()
+    asyncio.run({"produce": produce, "consume": consume}[options.deed](options))
+
+
+main()

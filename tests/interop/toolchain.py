@@ -1,0 +1,128 @@
+"""Everything the interoperability tests take from others comes through here, by each registry's ordinary client.
+
+Each part (the jars of one RocketMQ version, the Go program, the node program, the native Python client) is made once
+under `build/interop` and made again when the files it is made from change.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[1]
+BUILD = PROJECT / "build" / "interop"
+
+JAVA_VERSIONS = ("4.9.8", "5.3.3")
+_COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_MENDS = {
+    "java": "install a JDK 17 (Debian: apt install openjdk-17-jdk-headless)",
+    "javac": "install a JDK 17 (Debian: apt install openjdk-17-jdk-headless)",
+    "mvn": "install Maven 3.8 or newer (Debian: apt install maven)",
+    "go": "install Go 1.21 or newer (https://go.dev/dl)",
+    "node": "install Node.js 18 or newer (Debian: apt install nodejs npm)",
+    "npm": "install npm, which comes with Node.js (Debian: apt install nodejs npm)",
+}
+
+
+class ToolMissing(Exception):
+    """A program that must be on the machine is not; the text says how to mend it."""
+
+
+def tool(name: str) -> str:
+    """Path of a program. Raises ToolMissing with the mend in one sentence."""
+    found = shutil.which(name)
+    if found is None:
+        raise ToolMissing(f"the interoperability tests need `{name}`, which is not on PATH: {_MENDS[name]}.")
+    return found
+
+
+def check_tools() -> None:
+    """Raises ToolMissing for the first program that is not there, before anything is downloaded."""
+    for name in _MENDS:
+        tool(name)
+
+
+def _run(command: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -> None:
+    result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=900)
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+
+
+_making = threading.Lock()
+
+
+def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+    """The directory build/interop/<name>; `make` fills it when it is missing or its sources changed."""
+    directory = BUILD / name
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    stamp = directory / ".made-from"
+    with _making:
+        if not stamp.exists() or stamp.read_text() != digest:
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            make(directory)
+            stamp.write_text(digest)
+    return directory
+
+
+def java_libraries(version: str) -> Path:
+    """Directory with the jars of RocketMQ `version` and of all it depends on."""
+    pom = HERE / "java" / version / "pom.xml"
+
+    def make(directory: Path) -> None:
+        _run([tool("mvn"), "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES, f"-DoutputDirectory={directory}",
+              "-DincludeScope=runtime"], HERE)
+
+    return _made(f"java-{version}", [pom], make)
+
+
+def java_classpath(version: str) -> str:
+    """The class path of the servers, the tools and our drivers of RocketMQ `version`."""
+    libraries = java_libraries(version)
+    sources = [HERE / "java" / name for name in ("RocketMQDriver.java", "AdminRunner.java")]
+
+    def make(directory: Path) -> None:
+        _run([tool("javac"), "-nowarn", "-d", str(directory), "-cp", f"{libraries}/*", *map(str, sources)], HERE)
+
+    classes = _made(f"java-{version}-drivers", [*sources, HERE / "java" / version / "pom.xml"], make)
+    return f"{classes}:{libraries}/*"
+
+
+def go_program() -> Path:
+    """The Go driver, built against github.com/apache/rocketmq-client-go/v2."""
+    source = HERE / "go"
+
+    def make(directory: Path) -> None:
+        _run([tool("go"), "build", "-o", str(directory / "driver"), "."], source)
+
+    return _made("go", [source / name for name in ("go.mod", "go.sum", "main.go")], make) / "driver"
+
+
+def node_program() -> Path:
+    """Directory with the node driver and the packages it needs (npm: ali-ons)."""
+    source = HERE / "node"
+
+    def make(directory: Path) -> None:
+        for name in ("package.json", "package-lock.json", "driver.js"):
+            shutil.copy(source / name, directory / name)
+        _run([tool("npm"), "ci", "--no-audit", "--no-fund"], directory)
+
+    names = ("package.json", "package-lock.json", "driver.js")
+    return _made("node", [source / name for name in names], make) / "driver.js"
+
+
+def native_python() -> Path:
+    """A Python in an environment of its own that holds PyPI's `rocketmq`, the binding of librocketmq."""
+    requirements = HERE / "python" / "requirements.txt"
+
+    def make(directory: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(directory)], HERE)
+        _run([str(directory / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)], HERE,
+             {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+
+    return _made("native-python", [requirements], make) / "bin" / "python"
