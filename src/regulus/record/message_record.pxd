@@ -62,6 +62,9 @@ cpdef list decode_all(object data)
                tail=bytes, message=MessageExt)
 cdef MessageExt _decode(object data, const unsigned char[::1] view, Py_ssize_t position, bint read_body)
 
+@cython.locals(properties=dict, request=DispatchRequest)
+cpdef DispatchRequest request_of(MessageExt message)
+
 cpdef DispatchRequest dispatch_request(object data, Py_ssize_t position, Py_ssize_t limit, bint check_crc)
 
 @cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_start=Py_ssize_t,

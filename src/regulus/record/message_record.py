@@ -221,6 +221,30 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
     return message
 
 
+def request_of(message: MessageExt) -> DispatchRequest:
+    """What `dispatch_request` reads from the stored record of `message`, but without `properties()`."""
+    properties = message.properties
+    request = DispatchRequest.__new__(DispatchRequest)
+    request.size = message.store_size
+    request.is_blank = False
+    request.topic = message.topic
+    request.queue_id = message.queue_id
+    request.queue_offset = message.queue_offset
+    request.physical_offset = message.physical_offset
+    request.store_timestamp = message.store_timestamp
+    request.prepared_transaction_offset = message.prepared_transaction_offset
+    request.sys_flag = message.sys_flag
+    tags = properties.get("TAGS")
+    request.tags_code = java_hash(tags) if tags else 0
+    request.keys = properties.get("KEYS") or ""
+    request.uniq_key = properties.get("UNIQ_KEY") or ""
+    level = properties.get("DELAY")
+    request.delay_level = int(level) if level and level.isdigit() and level.isascii() and len(level) < 10 else 0
+    request._tail = b""
+    request._properties_start = 0
+    return request
+
+
 def dispatch_request(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """What to dispatch of the record at `position`; bytes from `limit` on are not there.
 

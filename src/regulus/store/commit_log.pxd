@@ -1,11 +1,12 @@
 cimport cython
 
 from regulus.model.message cimport MessageExt
-from regulus.record.message_record cimport encode_into, record_size
+from regulus.record.message_record cimport DispatchRequest, encode_into, record_size, request_of
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
 
 cdef Py_ssize_t _BLANK_SIZE_MIN
+cdef Py_ssize_t _RECENT_MAX
 cdef Py_ssize_t _UNIT
 cdef long long _FILLER_SIZE
 cdef int _TRANSACTION_MASK
@@ -24,6 +25,7 @@ cdef class CommitLog:
     cdef public long long flushed_offset
     cdef public long long last_store_timestamp
     cdef public str fault
+    cdef public object recent
     cdef MappedFile _next
 
     @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)

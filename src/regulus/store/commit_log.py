@@ -10,6 +10,7 @@ share no lock: each field has one writer, and what two write only grows.
 Source: CommitLog.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from regulus.errors import MessageIllegal, StoreNotWritable
@@ -17,7 +18,7 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, decode_all
-from regulus.record.message_record import blank, encode_into, record_size
+from regulus.record.message_record import DispatchRequest, blank, encode_into, record_size, request_of
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile
@@ -25,10 +26,13 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 
 RESERVE_WINDOW = 8 << 20
 """Blocks are reserved this far ahead at least, and twice as far at most."""
+RECENT_MAX = 4096
+"""Records remembered for dispatch at a time; beyond that it reads them from the log again."""
 KEEP_MAPPED = 32 << 20
 """Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
 
 _BLANK_SIZE_MIN = 8
+_RECENT_MAX = RECENT_MAX
 _UNIT = UNIT_SIZE
 _FILLER_SIZE = FILLER.size
 _TRANSACTION_MASK = TRANSACTION_MASK
@@ -51,6 +55,8 @@ class CommitLog:
         self.last_store_timestamp = 0
         self.fault = ""
         """Why the last append failed for the disk's sake; empty while appends succeed."""
+        self.recent: deque[DispatchRequest] = deque()
+        """What to dispatch of the last records appended, in their order, perhaps with gaps."""
         self._next: MappedFile | None = None
 
     @property
@@ -131,6 +137,9 @@ class CommitLog:
                 file.wrote_position = position + size
                 self.end = file.start + position + size
                 self.last_store_timestamp = message.store_timestamp
+                if len(self.recent) >= _RECENT_MAX:
+                    self.recent.clear()
+                self.recent.append(request_of(message))
                 return size
             self._have_room(size)
 

@@ -31,8 +31,14 @@ cdef class Dispatcher:
     cdef public long long dispatched_count
     cdef tuple _delays_ms
 
-    @cython.locals(file=MappedFile, position="long long", request=DispatchRequest, is_visible=bint, arrivals=list)
+    @cython.locals(request=DispatchRequest, is_visible=bint, arrivals=list)
     cpdef list run(self, long long count_max, object wanted=*, bint with_properties=*)
+
+    @cython.locals(request=DispatchRequest)
+    cdef DispatchRequest _recent(self)
+
+    @cython.locals(file=MappedFile, request=DispatchRequest)
+    cdef DispatchRequest _read(self)
 
     @cython.locals(transaction=int, is_visible=bint, queue=ConsumeQueue)
     cpdef bint dispatch(self, DispatchRequest request) except -1

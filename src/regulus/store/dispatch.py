@@ -61,25 +61,11 @@ class Dispatcher:
         arrivals: list[Arrival] = []
         self.fault = ""
         while count_max > 0 and self.position < self.log.end:
-            file = self.log.find(self.position)
-            if file is None:
-                # Its file is gone: deleted, or never written in a log with a gap.
-                self.position = self._next_start()
-                continue
-            if file.mapping is None:
-                file.map()
-            mapping = file.mapping
-            assert mapping is not None
-            assert file.cells is not None
-            position = self.position - file.start
-            try:
-                request = dispatch_view(mapping, file.cells, position, file.wrote_position, False)
-            except RecordError as error:
-                raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again "
-                                   "so that recovery looks at the log") from error
             count_max -= 1
-            if request.is_blank:
-                self.position = file.start + file.size
+            request = None if with_properties else self._recent()
+            if request is None:
+                request = self._read()
+            if request is None:
                 continue
             try:
                 is_visible = self.dispatch(request)
@@ -91,6 +77,40 @@ class Dispatcher:
                 arrivals.append(Arrival(request.topic, request.queue_id, request.queue_offset, request.tags_code,
                                         request.store_timestamp, request.properties() if with_properties else None))
         return arrivals
+
+    def _recent(self) -> DispatchRequest | None:
+        """The next record as the log remembers it; None when it must be read."""
+        recent = self.log.recent
+        while recent:
+            request = recent[0]
+            if request.physical_offset > self.position:
+                return None
+            recent.popleft()
+            if request.physical_offset == self.position:
+                return request
+        return None
+
+    def _read(self) -> DispatchRequest | None:
+        """The next record; None where the log goes on in another file, to which `position` is moved."""
+        file = self.log.find(self.position)
+        if file is None:
+            # Its file is gone: deleted, or never written in a log with a gap.
+            self.position = self._next_start()
+            return None
+        if file.mapping is None:
+            file.map()
+        mapping = file.mapping
+        assert mapping is not None
+        assert file.cells is not None
+        try:
+            request = dispatch_view(mapping, file.cells, self.position - file.start, file.wrote_position, False)
+        except RecordError as error:
+            raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again "
+                               "so that recovery looks at the log") from error
+        if request.is_blank:
+            self.position = file.start + file.size
+            return None
+        return request
 
     def _next_start(self) -> int:
         for file in self.log.files.files:

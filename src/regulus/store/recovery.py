@@ -162,7 +162,8 @@ class Recovery:
                 raise StoreDamaged(
                     f"the commit log is damaged at {end} ({self._stop_reason}), but {Path(file.path).name} behind it "
                     f"is well: bring {Path(file.path).parent} back from a backup or replica; or, to cut the log at "
-                    f"{end} and lose all messages behind, create an empty file `abort` in the store's directory and start again")
+                    f"{end} and lose all messages behind, create an empty file `abort` in the store's directory "
+                    "and start again")
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

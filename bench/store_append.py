@@ -1,0 +1,91 @@
+"""What the store costs for each message: append, dispatch, read, in microseconds of CPU of the calling thread.
+
+    python bench/store_append.py [--messages N] [--size BYTES] [--queues N] [--keys N] [--batch N] [--directory DIR]
+
+Run with PYTHONPATH=build/compiled for the compiled form. The directory is made anew and removed afterwards.
+"""
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from regulus.model.message import MessageExt
+from regulus.store import commit_log
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+
+HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
+
+
+def message(number: int, body: bytes, queues: int, keys: int) -> MessageExt:
+    properties = {"UNIQ_KEY": f"7F0000010A6B4E0E2F2A{number:012X}", "CLUSTER": "DefaultCluster", "WAIT": "true",
+                  "TAGS": "TagA", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    if keys:
+        properties["KEYS"] = " ".join(f"key-{number}-{key}" for key in range(keys))
+    return MessageExt("BenchmarkTest", body, properties, number % queues, 0, 0, 1_700_000_000_000, HOST, HOST)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--keys", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=256, help="appends between two dispatches")
+    parser.add_argument("--directory", type=Path, default=None)
+    arguments = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
+    try:
+        measure(root, arguments)
+    finally:
+        shutil.rmtree(root)
+
+
+def measure(root: Path, arguments: argparse.Namespace) -> None:
+    store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root), mapped_file_size_commit_log=256 << 20))
+    store.open(time.monotonic)
+    body = bytes(range(256)) * (arguments.size // 256 + 1)
+    body = body[:arguments.size]
+    seconds = {"append": 0.0, "dispatch": 0.0, "allocate_ahead": 0.0}
+    for first in range(0, arguments.messages, arguments.batch):
+        messages = [message(number, body, arguments.queues, arguments.keys)
+                    for number in range(first, min(first + arguments.batch, arguments.messages))]
+        if store.wants_allocation:
+            began = time.thread_time()
+            store.allocate_ahead()
+            seconds["allocate_ahead"] += time.thread_time() - began
+        began = time.thread_time()
+        for each in messages:
+            store.append(each, 1_700_000_000_000)
+        seconds["append"] += time.thread_time() - began
+        began = time.thread_time()
+        while store.dispatch_behind_bytes():
+            store.dispatch(arguments.batch, ())
+        seconds["dispatch"] += time.thread_time() - began
+    build = "interpreted" if commit_log.__file__.endswith(".py") else "compiled"
+    print(f"{build}, {arguments.messages} messages of {arguments.size} bytes, {arguments.queues} queues, "
+          f"1 unique key and {arguments.keys} keys each")
+    for name, value in seconds.items():
+        print(f"  {name:15} {value / arguments.messages * 1e6:6.2f} us per message")
+    read(store, arguments)
+    store.close()
+
+
+def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
+    count = 0
+    began = time.thread_time()
+    for queue in range(arguments.queues):
+        offset = 0
+        while True:
+            result = store.get_message("BenchmarkTest", queue, offset, 32, 262_144, None)
+            if not result.message_count:
+                break
+            count += result.message_count
+            offset = result.next_begin_offset
+    print(f"  {'get_message':15} {(time.thread_time() - began) / max(count, 1) * 1e6:6.2f} us per message, {count} read")
+
+
+if __name__ == "__main__":
+    main()
