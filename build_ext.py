@@ -23,6 +23,7 @@ COMPILED_MODULES = (
     "regulus.broker.handlers.send_message",
     "regulus.broker.outcome",
     "regulus.broker.placement",
+    "regulus.broker.send_facts",
     "regulus.model.message",
     "regulus.model.message_properties",
     "regulus.record.consume_queue_unit",
@@ -79,8 +80,8 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         return []
     from Cython.Build import cythonize
 
-    # fwrapv: Java's hash wraps around; O3 lets the compiler turn byte loops into word moves.
-    compile_args = ["-O3", "-fwrapv", "-g0", "-Wno-unreachable-code-fallthrough"]
+    # fwrapv: Java's hash wraps around; O2 is as fast here and compiles in half the time.
+    compile_args = ["-O2", "-fwrapv", "-g0", "-Wno-unreachable-code-fallthrough"]
     sources = [
         Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
         for name in modules
