@@ -36,7 +36,7 @@ def loads(data: bytes | str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = _Reader(text).document()
-    if "\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
+    if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
         raise HeaderError("JSON has half of a UTF-16 pair")
     return value
 

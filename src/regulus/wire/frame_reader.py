@@ -6,16 +6,17 @@
 Source: NettyDecoder, RemotingCommand.decode.
 """
 
-from struct import Struct
-
 from regulus.errors import FrameError
-from regulus.wire import header_json, header_rocketmq
+from regulus.wire.header_json import decode as decode_json
+from regulus.wire.header_rocketmq import decode as decode_rocketmq
 from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of the largest frame we read, as RocketMQ's `com.rocketmq.remoting.frameMaxLength`."""
 
-_WORD = Struct(">I")
+# Under private names these two may be typed constants in the compiled form.
+_JSON = JSON
+_ROCKETMQ = ROCKETMQ
 
 
 class FrameReader:
@@ -33,7 +34,10 @@ class FrameReader:
         self._wanted = 8
         self._error: FrameError | None = None
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Bytes are kept as they are and read in place; other buffers are copied."""
+        if not isinstance(data, bytes):
+            data = bytes(data)
         if self._position == len(self._data):
             self._data = data
             self._position = 0
@@ -74,7 +78,7 @@ class FrameReader:
         if room < 4:
             self._wanted = 4
             return False
-        total = _WORD.unpack_from(data, start)[0]
+        total = _word(data, start)
         if total < 4 or total > self.frame_size_max:
             raise FrameError(f"frame of {total} bytes; 4 to {self.frame_size_max} are allowed")
         if room < 4 + total:
@@ -87,18 +91,27 @@ class FrameReader:
 
 def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
     """The command of data[start:end], which begins behind the total size. Raises FrameError."""
-    word = _WORD.unpack_from(data, start)[0]
+    word = _word(data, start)
     header_start = start + 4
-    header_end = header_start + (word & 0xFFFFFF)
+    header_size = word & 0xFFFFFF
+    header_end = header_start + header_size
     if header_end > end:
-        raise FrameError(f"header of {word & 0xFFFFFF} bytes in a frame of {end - start}")
-    command = RemotingCommand(0)
+        raise FrameError(f"header of {header_size} bytes in a frame of {end - start}")
+    command = RemotingCommand.__new__(RemotingCommand)
     command.serialize_type = word >> 24
-    if command.serialize_type == JSON:
-        header_json.decode(command, data, header_start, header_end)
-    elif command.serialize_type == ROCKETMQ:
-        header_rocketmq.decode(command, data, header_start, header_end)
+    command._body_parts = None
+    if command.serialize_type == _JSON:
+        decode_json(command, data, header_start, header_end)
+    elif command.serialize_type == _ROCKETMQ:
+        decode_rocketmq(command, data, header_start, header_end)
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
     command._body = data[header_end:end]
     return command
+
+
+def _word(data: bytes, position: int) -> int:
+    value = data[position]
+    value = value << 8 | data[position + 1]
+    value = value << 8 | data[position + 2]
+    return value << 8 | data[position + 3]

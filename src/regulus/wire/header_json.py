@@ -6,6 +6,10 @@
 Java prints the keys in this order and leaves out null ones; readers take any order and skip unknown keys. Values of
 extFields that are numbers or booleans count as their text.
 
+There are two ways in, with the same result. `scan` walks the bytes of a compact, flat header and leaves extFields as
+JSON for `ExtScanner`; it gives up at anything that no known client prints. Then, and always when this module runs
+interpreted, `load` has the json module parse it.
+
 Source: RemotingSerializable, RemotingCommand.
 """
 
@@ -20,58 +24,303 @@ from regulus.wire.command_header import CommandHeader
 
 INT_MAX = (1 << 31) - 1
 
+_COMPILED = not __file__.endswith(".py")
+_DIGITS_MAX = 18
 _LANGUAGE_NAMES = tuple(code.name for code in LanguageCode)
 _LANGUAGE_CODES = {code.name: int(code) for code in LanguageCode}
+_JAVA = int(LanguageCode.JAVA)
 _OTHER = int(LanguageCode.OTHER)
-_UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_LOADS = json.JSONDecoder(strict=False, parse_constant=lambda name: _refuse(name)).decode
+_UNSAFE = re.compile("[\"\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_RARE = re.compile("[\x7f-\x9f\u2028\u2029]|\\\\u00[01][0-9a-f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def decode(header: CommandHeader, data: bytes, start: int, end: int) -> None:
     """Fill `header` from data[start:end]. Raises FrameError."""
-    _load(header, data[start:end])
+    if not _COMPILED or not scan(header, data, start, end):
+        load(header, data[start:end])
 
 
 def parse_ext(ext_json: bytes) -> dict[str, str]:
-    return _ext_of(_strict_json(ext_json))
+    """The map of an extFields object that `scan` accepted."""
+    ext = {}
+    scanner = ExtScanner(ext_json)
+    while scanner.next():
+        value = scanner.value()
+        if value is not None:
+            ext[scanner.key()] = value
+    return ext
 
 
-def encode(header: CommandHeader) -> bytes:
-    """The header as Java prints it, UTF-8."""
-    parts = [f'{{"code":{int(header.code)}']
-    if header._ext_json is not None:
-        parts.append(f',"extFields":{header._ext_json.decode()}')
-    elif header._ext is not None:
-        parts.append(',"extFields":{' + ",".join([f"{quote(k)}:{quote(v)}" for k, v in header._ext.items()]) + "}")
-    parts.append(f',"flag":{header.flag},"language":"{language_name(header.language)}","opaque":{header.opaque}')
-    if header.remark is not None:
-        parts.append(f',"remark":{quote(header.remark)}')
-    parts.append(f',"serializeTypeCurrentRPC":"JSON","version":{header.version}}}')
-    return "".join(parts).encode("utf-8", "replace")
+# --- scanning --------------------------------------------------------------------------------------------------------
 
 
-def quote(text: str) -> str:
-    """`text` as a JSON string, escaped as fastjson does."""
-    if _UNSAFE.search(text) is None:
-        return f'"{text}"'
-    return _RARE.sub(lambda match: f"\\u{ord(match[0]):04X}", encode_basestring(text))
+def scan(header: CommandHeader, data: bytes, start: int, end: int) -> bool:
+    """Fill `header` from a compact, flat JSON header; False when there is anything else in it. Raises FrameError."""
+    text = data
+    header.code = header.flag = header.opaque = header.version = 0
+    header.language = _OTHER
+    header.remark = None
+    header._ext = None
+    header._ext_json = None
+    ascii_only = _is_ascii(text, start, end)
+    position = start
+    if end - start < 2 or text[position] != ord("{"):
+        return False
+    while text[position] != ord("}"):
+        # Here stands the opening brace or a comma.
+        key = position + 2
+        if key >= end or text[key - 1] != ord('"'):
+            return False
+        key_end = _string_end(text, key, end) - 1
+        position = key_end + 2
+        if key_end < 0 or position >= end or text[position - 1] != ord(":"):
+            return False
+        if text[position] == ord("{"):
+            if not matches(text, key, key_end, b"extFields", 9):
+                return False
+            value_end = _object_end(text, position, end)
+            if value_end < 0:
+                return False
+            header._ext_json = data[position:value_end]
+        elif text[position] == ord('"'):
+            value_end = _string_end(text, position + 1, end)
+            if value_end < 0 or not _take_text(header, data, key, key_end, position + 1, value_end - 1):
+                return False
+        else:
+            value_end = integer_end(text, position, end)
+            if value_end < 0 or not _take_integer(header, text, key, key_end, integer(text, position, value_end)):
+                return False
+        position = value_end
+        if position >= end or (text[position] != ord(",") and text[position] != ord("}")):
+            return False
+    if not ascii_only:
+        _check_utf8(data, start, end)
+    return position + 1 == end or not data[position + 1:end].strip()
 
 
-_RARE = re.compile("[\x7f-\x9f\u2028\u2029]|(?<=\\\\u00)[01][a-f]")
+def _take_text(header: CommandHeader, data: bytes, key: int, key_end: int, start: int, end: int) -> bool:
+    text = data
+    if matches(text, key, key_end, b"language", 8):
+        if matches(text, start, end, b"JAVA", 4):
+            header.language = _JAVA
+        else:
+            header.language = _language(data[start:end].decode("utf-8", "replace"))
+        return True
+    if matches(text, key, key_end, b"remark", 6):
+        if _has_escape(text, start, end):
+            return False
+        header.remark = utf8(data, start, end)
+        return True
+    return matches(text, key, key_end, b"serializeTypeCurrentRPC", 23)
 
 
-def language_name(code: int) -> str:
-    return _LANGUAGE_NAMES[code] if 0 <= code < len(_LANGUAGE_NAMES) else "OTHER"
+def _take_integer(header: CommandHeader, text: bytes, key: int, key_end: int, value: int) -> bool:
+    if value > INT_MAX or value < -INT_MAX - 1:
+        return False
+    if matches(text, key, key_end, b"opaque", 6):
+        header.opaque = value
+    elif matches(text, key, key_end, b"code", 4):
+        header.code = value
+    elif matches(text, key, key_end, b"flag", 4):
+        header.flag = value
+    elif matches(text, key, key_end, b"version", 7):
+        header.version = value
+    else:
+        return False
+    return True
 
 
-def _load(header: CommandHeader, text: bytes) -> None:
-    value = _strict_json(text)
+class ExtScanner:
+    """Walks an extFields object that `scan` accepted, entry by entry.
+
+    After `next` said True, `text` holds the name in [key_start, key_end) and the value in [start, end), without quotes;
+    `is_escaped` says that there is a backslash in the value.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.key_start = 0
+        self.key_end = 0
+        self.start = 0
+        self.end = 0
+        self.is_text = False
+        self._position = 0
+
+    def next(self) -> bool:
+        text = self.text
+        size = len(self.text)
+        key = self._position + 2
+        # The object's brace or a comma, then a quote; a brace alone is the end.
+        if key >= size or text[key - 1] != ord('"'):
+            return False
+        self.key_start = key
+        self.key_end = _string_end(text, key, size) - 1
+        start = self.key_end + 2
+        self.is_text = text[start] == ord('"')
+        if self.is_text:
+            self.start = start + 1
+            self._position = _string_end(text, start + 1, size)
+            self.end = self._position - 1
+        else:
+            self.start = start
+            self.end = self._position = _token_end(text, start, size)
+        return True
+
+    def key(self) -> str:
+        return _string(self.text, self.key_start, self.key_end)
+
+    def value(self) -> str | None:
+        """None for null."""
+        if not self.is_text and self.text[self.start] == ord("n"):
+            return None
+        return _string(self.text, self.start, self.end)
+
+
+def _string(text: bytes, start: int, end: int) -> str:
+    if _has_escape(text, start, end):
+        return str(_LOADS('"' + utf8(text, start, end) + '"'))
+    return utf8(text, start, end)
+
+
+def utf8(text: bytes, start: int, end: int) -> str:
+    try:
+        return text[start:end].decode("utf-8")
+    except UnicodeDecodeError as cause:
+        raise FrameError(f"header is no UTF-8: {cause.reason}") from cause
+
+
+def _check_utf8(text: bytes, start: int, end: int) -> None:
+    utf8(text, start, end)
+
+
+def _is_ascii(text: bytes, start: int, end: int) -> bool:
+    bits = 0
+    for position in range(start, end):
+        bits |= text[position]
+    return bits < 0x80
+
+
+def _has_escape(text: bytes, start: int, end: int) -> bool:
+    for position in range(start, end):
+        if text[position] == ord("\\"):
+            return True
+    return False
+
+
+def matches(text: bytes, start: int, end: int, name: bytes, size: int) -> bool:
+    if end - start != size:
+        return False
+    for index in range(size):
+        if text[start + index] != name[index]:
+            return False
+    return True
+
+
+def _string_end(text: bytes, position: int, end: int) -> int:
+    """Behind the quote that closes the string whose first character is at `position`; -1 when it is unusual."""
+    while position < end:
+        character = text[position]
+        if character == ord('"'):
+            return position + 1
+        if character < 0x20:
+            return -1
+        position += 1
+        if character == ord("\\"):
+            position = _escape_end(text, position, end)
+            if position < 0:
+                return -1
+    return -1
+
+
+def _escape_end(text: bytes, position: int, end: int) -> int:
+    """Behind the escape whose letter is at `position`; -1 when it is not known or half of a UTF-16 pair."""
+    if position + 4 >= end:
+        return -1
+    character = text[position]
+    if character == ord("u"):
+        if text[position + 1] == ord("d") or text[position + 1] == ord("D"):
+            return -1
+        for index in range(position + 1, position + 5):
+            character = text[index]
+            if not (ord("0") <= character <= ord("9") or ord("a") <= character <= ord("f")
+                    or ord("A") <= character <= ord("F")):
+                return -1
+        return position + 5
+    if character == ord('"') or character == ord("\\") or character == ord("/") or character == ord("n") \
+            or character == ord("t") or character == ord("r") or character == ord("b") or character == ord("f"):
+        return position + 1
+    return -1
+
+
+def _object_end(text: bytes, position: int, end: int) -> int:
+    """Behind the flat object whose brace is at `position`; -1 when it is unusual."""
+    if position + 1 < end and text[position + 1] == ord("}"):
+        return position + 2
+    while True:
+        key = position + 2
+        if key >= end or text[key - 1] != ord('"'):
+            return -1
+        position = _string_end(text, key, end) + 1
+        if position < 1 or position >= end or text[position - 1] != ord(":"):
+            return -1
+        if text[position] == ord('"'):
+            position = _string_end(text, position + 1, end)
+        else:
+            position = _token_end(text, position, end)
+        if position < 0 or position >= end:
+            return -1
+        if text[position] == ord("}"):
+            return position + 1
+        if text[position] != ord(","):
+            return -1
+
+
+def _token_end(text: bytes, position: int, end: int) -> int:
+    """Behind true, false, null or a whole number; -1 when it is none of them."""
+    if position + 4 < end and text[position] == ord("t"):
+        return position + 4 if matches(text, position, position + 4, b"true", 4) else -1
+    if position + 4 < end and text[position] == ord("n"):
+        return position + 4 if matches(text, position, position + 4, b"null", 4) else -1
+    if position + 5 < end and text[position] == ord("f"):
+        return position + 5 if matches(text, position, position + 5, b"false", 5) else -1
+    return integer_end(text, position, end)
+
+
+def integer_end(text: bytes, position: int, end: int) -> int:
+    if position < end and text[position] == ord("-"):
+        position += 1
+    first = position
+    while position < end and ord("0") <= text[position] <= ord("9"):
+        position += 1
+    digits = position - first
+    if digits == 0 or digits > _DIGITS_MAX or (digits > 1 and text[first] == ord("0")):
+        return -1
+    return position
+
+
+def integer(text: bytes, position: int, end: int) -> int:
+    """The number that `integer_end` accepted."""
+    value = 0
+    first = position + 1 if text[position] == ord("-") else position
+    for index in range(first, end):
+        value = value * 10 + (text[index] - ord("0"))
+    return value if first == position else -value
+
+
+# --- loading ---------------------------------------------------------------------------------------------------------
+
+
+def load(header: CommandHeader, text: bytes) -> None:
+    """Fill `header` from any JSON object. Raises FrameError."""
+    value = _parsed(text)
     if not isinstance(value, dict):
         raise FrameError(f"header is no JSON object: {text[:60]!r}")
-    header.code = _int(value, "code")
-    header.flag = _int(value, "flag")
-    header.opaque = _int(value, "opaque")
-    header.version = _int(value, "version")
+    header.code = _number(value, "code")
+    header.flag = _number(value, "flag")
+    header.opaque = _number(value, "opaque")
+    header.version = _number(value, "version")
     header.language = _language(value.get("language"))
     remark = value.get("remark")
     header.remark = None if remark is None else _text(remark)
@@ -79,22 +328,23 @@ def _load(header: CommandHeader, text: bytes) -> None:
     header._ext_json = None
 
 
-def _strict_json(text: bytes) -> Any:
+def _parsed(text: bytes) -> Any:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = _LOADS(text.decode("utf-8"))
+        # Escapes can spell halves of UTF-16 pairs, which no UTF-8 can carry on.
+        if (b"\\ud" in text or b"\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
+            raise FrameError("header has half of a UTF-16 pair; send the whole character")
     except (ValueError, RecursionError) as cause:
         raise FrameError(f"header is no JSON: {cause}; it begins {text[:60]!r}") from cause
-    if b"\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
-        raise FrameError("header has half of a UTF-16 pair; send the whole character")
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _int(header: dict[str, Any], key: str) -> int:
-    value = header.get(key, 0)
+def _number(header: dict[str, Any], key: str) -> int:
+    value = header.get(key)
     if value is None:
         return 0
     if type(value) is not int or not -INT_MAX - 1 <= value <= INT_MAX:
@@ -122,3 +372,45 @@ def _ext_of(value: Any) -> dict[str, str] | None:
     if not isinstance(value, dict):
         raise FrameError(f"extFields is no JSON object: {str(value)[:60]}")
     return {name: _text(each) for name, each in value.items() if each is not None}
+
+
+# --- encoding --------------------------------------------------------------------------------------------------------
+
+
+def encode(header: CommandHeader) -> bytes:
+    """The header as Java prints it, UTF-8."""
+    ext = ""
+    if header._ext_json is not None:
+        ext = f',"extFields":{header._ext_json.decode("utf-8")}'
+    elif header._ext is not None:
+        ext = f',"extFields":{{{",".join([f"{quote(name)}:{quote(value)}" for name, value in header._ext.items()])}}}'
+    remark = "" if header.remark is None else f',"remark":{quote(header.remark)}'
+    return (f'{{"code":{header.code}{ext},"flag":{header.flag},"language":"{language_name(header.language)}",'
+            f'"opaque":{header.opaque}{remark},"serializeTypeCurrentRPC":"JSON","version":{header.version}}}'
+            ).encode("utf-8", "replace")
+
+
+def quote(text: str) -> str:
+    """`text` as a JSON string, escaped as fastjson does."""
+    if _is_plain(text) if _COMPILED else _UNSAFE.search(text) is None:
+        return f'"{text}"'
+    return _RARE.sub(_escape, encode_basestring(text))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `_UNSAFE` finds nothing, without the cost of a search in the compiled form."""
+    for character in text:
+        if character < " " or character == '"' or character == "\\" or "\x7f" <= character <= "\x9f" \
+                or character == "\u2028" or character == "\u2029":
+            return False
+    return True
+
+
+def _escape(match: "re.Match[str]") -> str:
+    """Java prints upper-case digits, and escapes more characters than JSON asks for."""
+    found = match[0]
+    return f"\\u{ord(found):04X}" if len(found) == 1 else "\\u" + found[2:].upper()
+
+
+def language_name(code: int) -> str:
+    return _LANGUAGE_NAMES[code] if 0 <= code < len(_LANGUAGE_NAMES) else "OTHER"

@@ -23,6 +23,11 @@ ROCKETMQ = 1
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
+# Under private names these may be typed constants in the compiled form.
+_JSON = JSON
+_ROCKETMQ = ROCKETMQ
+_RESPONSE = RESPONSE_FLAG
+_ONEWAY = ONEWAY_FLAG
 _PYTHON = int(LanguageCode.PYTHON)
 _VERSION = VERSION
 _PREFIX = Struct(">II")
@@ -56,21 +61,31 @@ class RemotingCommand(CommandHeader):
     def response(self, code: int, remark: str | None = None, ext: dict[str, str] | None = None,
                  body: bytes | Sequence[Buffer] = b"") -> "RemotingCommand":
         """The answer to this request; a list of buffers as body is sent without being copied."""
-        answer = RemotingCommand(code, ext, b"", RESPONSE_FLAG, self.opaque, remark,
-                                 serialize_type=self.serialize_type)
+        answer = RemotingCommand.__new__(RemotingCommand)
+        answer.code = code
+        answer.language = _PYTHON
+        answer.version = _VERSION
+        answer.opaque = self.opaque
+        answer.flag = _RESPONSE
+        answer.remark = remark
+        answer.serialize_type = self.serialize_type
+        answer._ext = ext
+        answer._ext_json = None
         if isinstance(body, bytes):
             answer._body = body
+            answer._body_parts = None
         else:
+            answer._body = b""
             answer._body_parts = list(body)
         return answer
 
     @property
     def is_response(self) -> bool:
-        return self.flag & RESPONSE_FLAG != 0
+        return self.flag & _RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        return self.flag & ONEWAY_FLAG != 0
+        return self.flag & _ONEWAY != 0
 
     @property
     def ext(self) -> dict[str, str]:
@@ -111,7 +126,7 @@ class RemotingCommand(CommandHeader):
         return [prefix + header, self._body] if self._body else [prefix + header]
 
     def _encode_header(self) -> bytes:
-        if self.serialize_type == ROCKETMQ:
+        if self.serialize_type == _ROCKETMQ:
             return header_rocketmq.encode(self, self.ext)
         return header_json.encode(self)
 
@@ -120,4 +135,5 @@ class RemotingCommand(CommandHeader):
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway request" if self.is_oneway else "request"
-        return f"RemotingCommand({kind} {self.code}, opaque={self.opaque}, ext={self.ext!r}, body={len(self.body)} bytes)"
+        return (f"RemotingCommand({kind} {self.code}, opaque={self.opaque}, ext={self.ext!r}, "
+                f"body={len(self.body)} bytes)")

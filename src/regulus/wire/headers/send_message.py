@@ -1,4 +1,4 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE (324, 325): one request, two spellings.
+"""Sends: codes 10, 310 (V2), 320 (batch), 324 and 325 (reply). One request with two spellings.
 
     field                     10, 324                  310, 320, 325
     producer_group            producerGroup            a
@@ -21,9 +21,10 @@ Source: SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageRespons
 
 from regulus.errors import HeaderError
 from regulus.model import message_properties
-from regulus.wire import header_json
+from regulus.model.message_properties import parse as parse_properties
 from regulus.wire.codes import RequestCode
-from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
+from regulus.wire.header_json import ExtScanner, integer, integer_end, matches, quote, utf8
+from regulus.wire.remoting_command import RemotingCommand
 
 MAX_RECONSUME_TIMES_ABSENT = -2_147_483_648
 """Not None, so that the field is a plain C integer when compiled; no client sends this number."""
@@ -35,6 +36,16 @@ _V1_CODES = frozenset((int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
+
+# Under private names these may be typed constants in the compiled form.
+_INT_MAX = INT_MAX
+_LIMIT_ABSENT = MAX_RECONSUME_TIMES_ABSENT
+_TBW102 = "TBW102"
+_WAIT = message_properties.WAIT_STORE_MSG_OK
+_TAGS = message_properties.TAGS
+_KEYS = message_properties.KEYS
+_UNIQ_KEY = message_properties.UNIQUE_KEY
+_EMPTY: dict[str, str] = {}
 
 
 class SendMessageRequest:
@@ -63,6 +74,10 @@ class SendMessageRequest:
     @classmethod
     def decode(cls, command: RemotingCommand) -> "SendMessageRequest":
         """Takes either spelling for any code. Raises HeaderError naming the field."""
+        if command._ext_json is not None and command._ext is None:
+            request = _from_json(command._ext_json)
+            if request is not None:
+                return request
         return _from_ext(command.ext)
 
     def ext(self) -> dict[str, str]:
@@ -96,6 +111,147 @@ class SendMessageRequest:
                 f"producer_group={self.producer_group!r}, properties={self.properties!r})")
 
 
+# Bits of the required fields, in the order a ... h.
+_WHOLE = 0xFF
+_UNUSUAL = -1
+
+
+def _from_json(ext_json: bytes) -> SendMessageRequest | None:
+    """The request of extFields in the short spelling; None where the long way round has to judge."""
+    request = SendMessageRequest.__new__(SendMessageRequest)
+    request.reconsume_times = 0
+    request.unit_mode = False
+    request.max_reconsume_times = _LIMIT_ABSENT
+    request.batch = False
+    request.broker_name = None
+    request.properties = _EMPTY
+    scanner = ExtScanner(ext_json)
+    found = 0
+    while scanner.next():
+        if scanner.key_end - scanner.key_start == 1:
+            bit = _take(request, scanner, ext_json)
+            if bit == _UNUSUAL:
+                return None
+            found |= bit
+    if found != _WHOLE:
+        return None
+    if request.properties is _EMPTY:
+        request.properties = {}
+    return request
+
+
+def _take(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
+    """Put one field into its place; says its bit, 0 for an optional or unknown one, or _UNUSUAL."""
+    text = ext_json
+    key = text[scanner.key_start]
+    start = scanner.start
+    end = scanner.end
+    if key == ord("i"):
+        properties = _properties_of(text, start, end)
+        if properties is None:
+            return _UNUSUAL
+        request.properties = properties
+        return 0
+    if key == ord("k") or key == ord("m"):
+        value = matches(text, start, end, b"true", 4)
+        # Java takes TRUE too; the long way knows.
+        if not value and not matches(text, start, end, b"false", 5):
+            return _UNUSUAL
+        if key == ord("k"):
+            request.unit_mode = value
+        else:
+            request.batch = value
+        return 0
+    if key <= ord("c") or key == ord("n"):
+        return _take_text(request, key, text, start, end) if scanner.is_text else _UNUSUAL
+    if key > ord("l") or integer_end(text, start, end) != end:
+        return _UNUSUAL
+    return _take_number(request, key, integer(text, start, end))
+
+
+def _take_text(request: SendMessageRequest, key: int, text: bytes, start: int, end: int) -> int:
+    for position in range(start, end):
+        if text[position] == ord("\\"):
+            return _UNUSUAL
+    if key == ord("a"):
+        request.producer_group = utf8(text, start, end)
+        return 1
+    if key == ord("b"):
+        request.topic = utf8(text, start, end)
+        return 2
+    if key == ord("c"):
+        request.default_topic = _TBW102 if matches(text, start, end, b"TBW102", 6) else utf8(text, start, end)
+        return 4
+    if key == ord("n"):
+        request.broker_name = utf8(text, start, end)
+        return 0
+    return _UNUSUAL
+
+
+def _take_number(request: SendMessageRequest, key: int, value: int) -> int:
+    if key == ord("g"):
+        request.born_timestamp = value
+        return 64
+    if value > _INT_MAX or value < -_INT_MAX - 1:
+        return _UNUSUAL
+    if key == ord("d"):
+        request.default_topic_queue_nums = value
+        return 8
+    if key == ord("e"):
+        request.queue_id = value
+        return 16
+    if key == ord("f"):
+        request.sys_flag = value
+        return 32
+    if key == ord("h"):
+        request.flag = value
+        return 128
+    if key == ord("j"):
+        request.reconsume_times = value
+        return 0
+    if key == ord("l"):
+        request.max_reconsume_times = value
+        return 0
+    return _UNUSUAL
+
+
+def _properties_of(text: bytes, start: int, end: int) -> dict[str, str] | None:
+    """The properties of a property string within JSON: both separators are escapes there. None for other escapes."""
+    properties: dict[str, str] = {}
+    while start < end:
+        name_end = _backslash(text, start, end)
+        value_start = name_end + 6
+        if not matches(text, name_end, value_start, b"\\u0001", 6) or value_start > end:
+            return None
+        value_end = _backslash(text, value_start, end)
+        if value_end < end and not matches(text, value_end, value_end + 6, b"\\u0002", 6):
+            return None
+        if start < name_end and value_start < value_end:
+            properties[_property_name(text, start, name_end)] = utf8(text, value_start, value_end)
+        start = value_end + 6
+    return properties
+
+
+def _backslash(text: bytes, start: int, end: int) -> int:
+    while start < end and text[start] != ord("\\"):
+        start += 1
+    return start
+
+
+def _property_name(text: bytes, start: int, end: int) -> str:
+    """The names that most messages have are not made anew each time."""
+    if end - start == 4:
+        if matches(text, start, end, b"WAIT", 4):
+            return _WAIT
+        if matches(text, start, end, b"TAGS", 4):
+            return _TAGS
+        if matches(text, start, end, b"KEYS", 4):
+            return _KEYS
+    elif matches(text, start, end, b"UNIQ_KEY", 8):
+        return _UNIQ_KEY
+    return utf8(text, start, end)
+
+
 def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
     # A V2 request may carry long names too (as extra fields of its own), so the short spelling decides.
     names = _V2_NAMES if "b" in ext else _V1_NAMES
@@ -104,7 +260,7 @@ def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
     return SendMessageRequest(
         _required(group, names[0]), _required(topic, names[1]), _required(default_topic, names[2]),
         _int(queue_nums, names[3]), _int(queue_id, names[4]), _int(sys_flag, names[5]), _long(born, names[6]),
-        _int(flag, names[7]), message_properties.parse(properties) if properties else {},
+        _int(flag, names[7]), parse_properties(properties) if properties else {},
         0 if reconsume is None else _int(reconsume, names[9]), unit is not None and unit.lower() == "true",
         MAX_RECONSUME_TIMES_ABSENT if limit is None else _int(limit, names[11]),
         batch is not None and batch.lower() == "true", broker)
@@ -166,10 +322,9 @@ class SendMessageResponse:
 def send_message_response(request: RemotingCommand, code: int, msg_id: str, queue_id: int, queue_offset: int,
                           transaction_id: str | None, region: str, trace_on: bool) -> RemotingCommand:
     """The answer to a send that was stored; its extFields are written once, as text."""
-    response = RemotingCommand(code, None, b"", RESPONSE_FLAG, request.opaque)
-    response.serialize_type = request.serialize_type
+    response = request.response(code)
     trace = "true" if trace_on else "false"
-    key = "" if transaction_id is None else f',"transactionId":{header_json.quote(transaction_id)}'
-    response._ext_json = (f'{{"MSG_REGION":{header_json.quote(region)},"TRACE_ON":"{trace}","msgId":"{msg_id}",'
+    key = "" if transaction_id is None else f',"transactionId":{quote(transaction_id)}'
+    response._ext_json = (f'{{"MSG_REGION":{quote(region)},"TRACE_ON":"{trace}","msgId":"{msg_id}",'
                           f'"queueId":"{queue_id}","queueOffset":"{queue_offset}"{key}}}').encode()
     return response

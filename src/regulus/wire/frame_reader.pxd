@@ -1,0 +1,34 @@
+cimport cython
+
+from regulus.wire.header_json cimport decode as decode_json
+from regulus.wire.header_rocketmq cimport decode as decode_rocketmq
+from regulus.wire.remoting_command cimport RemotingCommand
+
+cdef int _JSON
+cdef int _ROCKETMQ
+
+
+cdef class FrameReader:
+    cdef public Py_ssize_t frame_size_max
+    cdef bytes _data
+    cdef Py_ssize_t _position
+    cdef list _waiting
+    cdef Py_ssize_t _waiting_size
+    cdef Py_ssize_t _wanted
+    cdef object _error
+
+    cpdef feed(self, data)
+
+    @cython.locals(commands=list)
+    cpdef list frames(self)
+
+    @cython.locals(data=bytes, start=Py_ssize_t, room=Py_ssize_t, total=Py_ssize_t)
+    cdef bint _next(self, list commands) except -1
+
+
+@cython.locals(word=Py_ssize_t, header_start=Py_ssize_t, header_end=Py_ssize_t, header_size=Py_ssize_t,
+               command=RemotingCommand)
+cpdef RemotingCommand decode_frame(bytes data, Py_ssize_t start, Py_ssize_t end)
+
+@cython.locals(value=Py_ssize_t)
+cdef Py_ssize_t _word(const unsigned char* data, Py_ssize_t position) noexcept

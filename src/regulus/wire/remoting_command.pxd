@@ -1,0 +1,29 @@
+cimport cython
+
+from regulus.wire.command_header cimport CommandHeader
+
+cdef int _PYTHON
+cdef int _VERSION
+cdef int _JSON
+cdef int _ROCKETMQ
+cdef int _RESPONSE
+cdef int _ONEWAY
+cdef object _PREFIX
+
+
+cdef class RemotingCommand(CommandHeader):
+    cdef public int serialize_type
+    cdef bytes _body
+    cdef list _body_parts
+
+    @cython.locals(answer=RemotingCommand)
+    cpdef RemotingCommand response(self, int code, str remark=*, dict ext=*, object body=*)
+
+    cpdef bytes encode(self)
+
+    @cython.locals(header=bytes, body_size=Py_ssize_t)
+    cpdef list encode_parts(self)
+
+    cdef bytes _encode_header(self)
+
+    cdef bytes _prefix(self, bytes header, Py_ssize_t body_size)
