@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _Config = TypeVar("_Config", bound="DataclassInstance")
 _Value = str | int | float | bool | Enum | None
 
-_IRREGULAR_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2", "ha_listen_port": "haListenPort",
-                   "use_tls": "useTLS"}
+_IRREGULAR_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2",
+                   "use_tls": "useTLS", "check_crc_on_recover": "checkCRCOnRecover"}
 _IRREGULAR_FIELDS = {key: name for name, key in _IRREGULAR_KEYS.items()}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 

@@ -23,7 +23,8 @@ class Config:
 
 
 @pytest.mark.parametrize(("name", "key"), [("listen_port", "listenPort"), ("broker_ip1", "brokerIP1"),
-                                           ("namesrv_addr", "namesrvAddr"), ("perm", "perm"), ("use_tls", "useTLS")])
+                                           ("namesrv_addr", "namesrvAddr"), ("perm", "perm"), ("use_tls", "useTLS"),
+                                           ("check_crc_on_recover", "checkCRCOnRecover")])
 def test_keys_have_two_spellings(name: str, key: str) -> None:
     assert config_key(name) == key
     assert field_name(key) == name
