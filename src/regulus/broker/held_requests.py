@@ -82,6 +82,15 @@ class HeldRequests:
             self._sweep((arrival.topic, arrival.queue_id))
         return woken
 
+    def take_queue(self, topic: str, queue_id: int) -> list[HeldRequest]:
+        """Take out all requests that wait in a queue, whatever they wait for."""
+        taken = self._queues.get((topic, queue_id), [])
+        for held in taken:
+            held.is_gone = True
+        if taken:
+            self._sweep((topic, queue_id))
+        return taken
+
     def expired(self, now_ms: int) -> list[HeldRequest]:
         """Take out the requests whose time is up."""
         expired = []

@@ -114,6 +114,11 @@ class BrokerState:
         for held in self.held_requests.woken(arrivals):
             self.notices.append(Notice(held.channel, held.resume(now_ms)))
 
+    def queue_changed(self, topic: str, queue_id: int, now_ms: int) -> None:
+        """Something else than an arrival happened to a queue, such as a reset: all pulls that wait there are run again."""
+        for held in self.held_requests.take_queue(topic, queue_id):
+            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
         wait_ms = self.delay_schedule.tick(now_ms)

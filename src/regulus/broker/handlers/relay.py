@@ -59,6 +59,7 @@ def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, b
         targets = {header.queue_id: _target(broker, header, header.queue_id)}
     for queue_id, offset in targets.items():
         broker.consumer_offsets.assign_reset(header.group, header.topic, queue_id, offset)
+        broker.queue_changed(header.topic, queue_id, now_ms)
     return succeed(request, ResetOffsetBody(offset_table=_by_queue(broker, header.topic, targets)).encode())
 
 
