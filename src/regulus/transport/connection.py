@@ -18,13 +18,14 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
 from regulus.wire.frame_reader import FrameReader
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
 
 _log = logging.getLogger(__name__)
 _channels = count(1)
 
 _TLS_HANDSHAKE = 0x16
 _OPAQUE_MAX = 0x7FFFFFFF
+_RESPONSE = RESPONSE_FLAG
 
 OnRequests = Callable[["Connection", list[RemotingCommand]], None]
 OnConnection = Callable[["Connection"], None]
@@ -160,13 +161,11 @@ class Connection(asyncio.Protocol):
         return False
 
     def _deliver(self, commands: list[RemotingCommand]) -> None:
-        requests = [command for command in commands if not command.is_response]
-        if len(requests) < len(commands):
-            for command in commands:
-                if command.is_response:
-                    self._answer(command)
-        if requests:
-            self._on_requests(self, requests)
+        responses = take_responses(commands)
+        for response in responses:
+            self._answer(response)
+        if commands:
+            self._on_requests(self, commands)
 
     def _answer(self, response: RemotingCommand) -> None:
         future = self._waiting.pop(response.opaque, None)
@@ -188,6 +187,17 @@ class Connection(asyncio.Protocol):
         size = self._transport.get_write_buffer_size()
         if size > self._config.write_buffer_max:
             self.refuse(f"it left {size} bytes unread, more than {self._config.write_buffer_max}")
+
+
+def take_responses(commands: list[RemotingCommand]) -> list[RemotingCommand]:
+    """Move the responses out of `commands`, which keeps the requests."""
+    responses: list[RemotingCommand] = []
+    for command in commands:
+        if command.flag & _RESPONSE:
+            responses.append(command)
+    if responses:
+        commands[:] = [] if len(responses) == len(commands) else [each for each in commands if not each.is_response]
+    return responses
 
 
 def _peer(channel: int, transport: asyncio.Transport) -> Peer:
