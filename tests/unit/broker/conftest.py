@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import pytest
-from small_store import SmallStore
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
@@ -12,7 +11,9 @@ from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
+from regulus.model.store_result import Arrival
 from regulus.record import message_record
+from regulus.testing.memory_store import MemoryStore
 from regulus.wire import message_batch
 from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from regulus.wire.codes import RequestCode
@@ -38,15 +39,21 @@ class Rig:
     """`now_ms` moves only when a test moves it."""
 
     broker: BrokerState
-    store: SmallStore
+    store: MemoryStore
     now_ms: int = START_MS
     peer: Peer = field(default_factory=peer)
+    arrivals: list[Arrival] = field(default_factory=list)
 
     def handle(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False,
                version: int = 479, peer: Peer | None = None) -> Outcome:
         request = RemotingCommand.request(int(code), ext, body, oneway=oneway, opaque=7)
         request.version = version
-        return request_table.handle(request, peer or self.peer, self.broker, self.now_ms)
+        outcome = request_table.handle(request, peer or self.peer, self.broker, self.now_ms)
+        self.dispatch()
+        return outcome
+
+    def dispatch(self) -> None:
+        self.arrivals += self.store.dispatch(1000)
 
     def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, version: int = 479,
             peer: Peer | None = None) -> RemotingCommand:
@@ -111,8 +118,8 @@ class Rig:
             set_zero_if_not_found=set_zero_if_not_found).ext())
 
     def arrive(self) -> list[RemotingCommand]:
-        """Let what was stored become visible; the answers that this brings to held pulls."""
-        arrivals, self.store.arrivals = self.store.arrivals, []
+        """Tell the broker what was stored; the answers that this brings to held pulls."""
+        arrivals, self.arrivals = self.arrivals, []
         self.broker.message_arrived(arrivals, self.now_ms)
         return self.notices()
 
@@ -126,6 +133,7 @@ class Rig:
         end_ms = self.now_ms + elapsed_ms
         while True:
             wait_ms = self.broker.tick(self.now_ms)
+            self.dispatch()
             if wait_ms is None or self.now_ms + wait_ms > end_ms:
                 break
             self.now_ms += max(wait_ms, 0)
@@ -133,11 +141,11 @@ class Rig:
 
     def stored(self, topic: str, queue_id: int = 0) -> list[MessageExt]:
         units = self.store.queue_units(topic, queue_id, 0, 1000)
-        return [message_record.decode(bytes(self.store.log), unit.physical_offset) for unit in units]
+        return [message_record.decode(self.store.record_bytes(unit.physical_offset)) for unit in units]
 
 
 def make_rig(**settings: object) -> Rig:
-    store = SmallStore()
+    store = MemoryStore(BrokerConfig(**settings).message_delay_level)
     return Rig(BrokerState(BrokerConfig(**settings), store, now_ms=START_MS, seed=1), store)
 
 

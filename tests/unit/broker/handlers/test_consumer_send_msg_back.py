@@ -3,7 +3,6 @@
 import pytest
 
 from regulus.broker.outcome import ReplyWhenDurable
-from regulus.model.store_result import PutStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
@@ -107,7 +106,7 @@ def test_refusals(rig, make_rig):
 
 def test_what_the_store_refuses_the_consumer_keeps(rig):
     offset = first(rig).physical_offset
-    rig.store.refuse = PutStatus.SERVICE_NOT_AVAILABLE
+    rig.store.refusal = "the disk is full"
     assert rig.send_back(offset).code == ResponseCode.SYSTEM_ERROR
 
 

