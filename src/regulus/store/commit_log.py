@@ -81,6 +81,8 @@ class CommitLog:
             return self._refuse(str(error))
         if has_offset:
             queue.next_offset += 1
+        if self.fault:
+            self.fault = ""
         return Appended(_PUT_OK, self.end - size, self.end, message.queue_offset)
 
     def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
@@ -164,7 +166,6 @@ class CommitLog:
             except StoreNotWritable:
                 # A nearly full disk may still have room for this one.
                 file.reserve(end)
-        self.fault = ""
 
     def _roll(self) -> MappedFile:
         """Go on with the next file."""
@@ -185,6 +186,7 @@ class CommitLog:
         if self.fault:
             try:
                 self._have_room(1)
+                self.fault = ""
             except StoreNotWritable as error:
                 self.fault = str(error)
         return not self.fault

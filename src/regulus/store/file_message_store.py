@@ -34,6 +34,7 @@ the keys of the table of held requests, it makes no object for a message that no
 
 import re
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from regulus.errors import RecordError, StoreError, StoreNewer, StoreNotWritable
@@ -336,10 +337,8 @@ class FileMessageStore:
     def allocate_ahead(self) -> None:
         """Reserve, make and warm what appends need next. Worker thread. A full disk is left for the append to
         report."""
-        try:
+        with suppress(StoreNotWritable):
             self._log.allocate_ahead()
-        except StoreNotWritable as error:
-            self._log.fault = str(error)
 
     @property
     def fault(self) -> str:

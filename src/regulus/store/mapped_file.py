@@ -34,7 +34,8 @@ class MappedFilePool:
         kept = []
         unmapped = 0
         wanted = self.files_max // 8 + 1
-        for file in self._files[:-1]:
+        newest = self._files.pop()
+        for file in self._files:
             if file.mapping is None:
                 unmapped += 1
             elif file.is_used or unmapped >= wanted:
@@ -43,9 +44,10 @@ class MappedFilePool:
             else:
                 file.unmap()
                 unmapped += 1
-        for file in kept[:wanted - unmapped] if unmapped < wanted else ():
+        still_wanted = max(wanted - unmapped, 0)
+        for file in kept[:still_wanted]:
             file.unmap()
-        self._files = [*(file for file in kept if file.mapping is not None), self._files[-1]]
+        self._files = [*kept[still_wanted:], newest]
 
 
 class MappedFile:

@@ -1,0 +1,197 @@
+"""A message store in memory: for tests of the broker, and the second implementation that the contract suite runs.
+
+Records are encoded and decoded as the file store does it; the log is one buffer, a queue is a list. Nothing is durable
+and nothing is ever too old.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Sequence
+
+from regulus.errors import MessageIllegal, RecordError
+from regulus.model import delay_level
+from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.record import message_record
+
+_MESSAGE_SIZE_MAX = 4 << 20
+
+
+class MemoryStore:
+    def __init__(self, message_delay_level: str = delay_level.DEFAULT_LADDER) -> None:
+        self.refusal = ""
+        """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
+        self._delays_ms = delay_level.parse_ladder(message_delay_level)
+        self._log = bytearray()
+        self._queues: dict[tuple[str, int], list[QueueUnit]] = {}
+        self._next_offsets: dict[tuple[str, int], int] = {}
+        self._keys: dict[tuple[str, str], list[int]] = {}
+        self._dispatched = 0
+        self._last_indexed = (0, 0)
+
+    # --- appending ---------------------------------------------------------------------------------------------------
+
+    def append(self, message: MessageExt, now_ms: int) -> Appended:
+        return self._append((message,), now_ms)
+
+    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+        if not messages:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="the batch is empty")
+        if any(message.sys_flag & TRANSACTION_MASK for message in messages):
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch cannot be part of a transaction")
+        if len({(message.topic, message.queue_id) for message in messages}) > 1:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch belongs to one queue")
+        appended = self._append(messages, now_ms)
+        if appended.status is PutStatus.PUT_OK:
+            appended.starts = tuple(message.physical_offset for message in messages)
+        return appended
+
+    def _append(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+        if self.refusal:
+            return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.refusal)
+        if sum(len(message.body) for message in messages) > _MESSAGE_SIZE_MAX:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"body has more than {_MESSAGE_SIZE_MAX} bytes")
+        try:
+            for message in messages:
+                message_record.record_size(message)
+        except MessageIllegal as error:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=str(error))
+        start = len(self._log)
+        for message in messages:
+            queue = (message.topic, message.queue_id)
+            has_offset = message.sys_flag & TRANSACTION_MASK in (TRANSACTION_NOT, TRANSACTION_COMMIT)
+            message.queue_offset = self._next_offsets.get(queue, 0) if has_offset else 0
+            message.physical_offset = len(self._log)
+            message.store_timestamp = now_ms
+            if has_offset:
+                self._next_offsets[queue] = message.queue_offset + 1
+            self._log += message_record.encode(message)
+        return Appended(PutStatus.PUT_OK, start, len(self._log), messages[0].queue_offset)
+
+    def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
+                 with_properties: bool = False) -> list[Arrival]:
+        """As the file store: appended messages become visible only here."""
+        arrivals = []
+        while count_max > 0 and self._dispatched < len(self._log):
+            request = message_record.dispatch_request(self._log, self._dispatched, len(self._log), False)
+            count_max -= 1
+            self._dispatched += request.size
+            transaction = request.sys_flag & TRANSACTION_MASK
+            if transaction != TRANSACTION_ROLLBACK:
+                self._index(request)
+            if transaction not in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+                continue
+            if request.topic == SCHEDULE_TOPIC and request.delay_level > 0:
+                level = min(request.delay_level, len(self._delays_ms))
+                request.tags_code = request.store_timestamp + self._delays_ms[level - 1]
+            queue = self._queues.setdefault((request.topic, request.queue_id), [])
+            queue.append(QueueUnit(request.queue_offset, request.physical_offset, request.size, request.tags_code))
+            if wanted is None or (request.topic, request.queue_id) in wanted:
+                arrivals.append(Arrival(request.topic, request.queue_id, request.queue_offset, request.tags_code,
+                                        request.store_timestamp, request.properties() if with_properties else None))
+        return arrivals
+
+    def _index(self, request: message_record.DispatchRequest) -> None:
+        for key in (request.uniq_key, *request.keys.split(" ")):
+            if key:
+                self._keys.setdefault((request.topic, key), []).append(request.physical_offset)
+                self._last_indexed = (request.store_timestamp, request.physical_offset)
+
+    def dispatch_behind_bytes(self) -> int:
+        return len(self._log) - self._dispatched
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
+                    tags_codes: frozenset[int] | None) -> GetResult:
+        if (topic, queue_id) not in self._queues:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+        units = self._queues[topic, queue_id]
+        high = len(units)
+        if queue_offset < 0:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, 0, 0, high, [], 0, 0)
+        if queue_offset == high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, high, [], 0, 0)
+        if queue_offset > high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, 0, high, [], 0, 0)
+        buffers: list[memoryview] = []
+        size = 0
+        next_offset = queue_offset
+        for unit in units[queue_offset:]:
+            matches = tags_codes is None or unit.tags_code in tags_codes
+            if matches and buffers and (len(buffers) >= count_max or size + unit.size > bytes_max):
+                break
+            next_offset += 1
+            if matches:
+                buffers.append(self._slice(unit.physical_offset, unit.size))
+                size += unit.size
+                if len(buffers) >= count_max:
+                    break
+        status = GetStatus.FOUND if buffers else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, next_offset, 0, high, buffers, len(buffers), size)
+
+    def _slice(self, start: int, size: int) -> memoryview:
+        return memoryview(bytes(self._log[start:start + size]))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return len(self._queues.get((topic, queue_id), ()))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
+        units = self._queues.get((topic, queue_id), [])
+        times = [self._stored_at(unit) for unit in units]
+        return max(bisect_right(times, timestamp) - 1, 0) if upper else bisect_left(times, timestamp)
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        units = self._queues.get((topic, queue_id), [])
+        return self._stored_at(units[queue_offset]) if 0 <= queue_offset < len(units) else -1
+
+    def _stored_at(self, unit: QueueUnit) -> int:
+        return message_record.decode(self._log, unit.physical_offset, False).store_timestamp
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
+        if queue_offset < 0:
+            return []
+        return self._queues.get((topic, queue_id), [])[queue_offset:queue_offset + count_max]
+
+    def queues(self) -> list[tuple[str, int]]:
+        return sorted(self._queues)
+
+    def look_message(self, physical_offset: int) -> MessageExt | None:
+        if not 0 <= physical_offset < len(self._log):
+            return None
+        try:
+            message = message_record.decode(self._log, physical_offset)
+        except RecordError:
+            return None
+        return message if message.physical_offset == physical_offset else None
+
+    def record_bytes(self, physical_offset: int) -> memoryview | None:
+        message = self.look_message(physical_offset)
+        return self._slice(physical_offset, message.store_size) if message is not None else None
+
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+        found = []
+        for physical_offset in self._keys.get((topic, key), ()):
+            message = message_record.decode(self._log, physical_offset)
+            if begin <= message.store_timestamp <= end:
+                found.append(self._slice(physical_offset, message.store_size))
+        return QueryResult(found[-count_max:], *self._last_indexed)
+
+    def delete_topic(self, topic: str) -> None:
+        for queue in [queue for queue in self._next_offsets if queue[0] == topic]:
+            self._queues.pop(queue, None)
+            del self._next_offsets[queue]
+
+    def commit_log_min_offset(self) -> int:
+        return 0
+
+    def commit_log_max_offset(self) -> int:
+        return len(self._log)
+
+    def earliest_store_timestamp(self) -> int:
+        message = self.look_message(0)
+        return message.store_timestamp if message is not None else -1

@@ -1,0 +1,165 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreDamaged
+from regulus.record.consume_queue_unit import FILLER, decode_all, encode
+from regulus.record.consume_queue_unit import ConsumeQueueUnit as Unit
+from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.mapped_file import MappedFilePool
+
+FILE_SIZE = 200     # ten units
+
+
+def queues(directory: Path) -> ConsumeQueues:
+    return ConsumeQueues(directory, FILE_SIZE, MappedFilePool(16))
+
+
+def filled(directory: Path, count: int, first: int = 0) -> ConsumeQueue:
+    """Record k is at 100 * k and has 100 bytes."""
+    queue = queues(directory).have("TopicA", 3)
+    for number in range(first, first + count):
+        assert queue.put(number * 100, 100, number + 7, number)
+    return queue
+
+
+def reopened(directory: Path) -> ConsumeQueue:
+    again = queues(directory)
+    again.load()
+    queue = again.find("TopicA", 3)
+    assert queue is not None
+    return queue
+
+
+def test_units_lie_end_to_end_over_files_of_one_size(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 25)
+    folder = tmp_path / "TopicA" / "3"
+    assert sorted(path.name for path in folder.iterdir()) == [f"{start:020d}" for start in (0, 200, 400)]
+    assert all(path.stat().st_size == FILE_SIZE for path in folder.iterdir())
+    assert list(decode_all((folder / f"{200:020d}").read_bytes()))[0] == Unit(1000, 100, 17)
+    assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (0, 25, 2500)
+    assert [unit.physical_offset for unit in queue.units(8, 5)] == [800, 900, 1000, 1100, 1200]
+    assert queue.units(25, 5) == []
+
+
+def test_what_was_built_before_is_not_built_again(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 5)
+    assert not queue.put(300, 100, 0, 3)
+    assert not queue.put(900, 100, 0, 2)
+    assert queue.max_offset == 5
+
+
+def test_it_comes_back(tmp_path: Path) -> None:
+    for count in (1, 9, 10, 11, 45):
+        filled(tmp_path / str(count), count)
+        queue = reopened(tmp_path / str(count))
+        assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (0, count, count * 100)
+        assert queue.put(count * 100, 100, 0, count)
+        assert queue.next_offset == count + 1
+
+
+def test_a_queue_may_begin_at_any_unit(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3, first=25)
+    file = (tmp_path / "TopicA" / "3" / f"{400:020d}").read_bytes()
+    assert file[:100] == encode(FILLER) * 5
+    assert (queue.min_offset, queue.max_offset) == (25, 28)
+    again = reopened(tmp_path)
+    assert (again.max_offset, again.max_physical_offset) == (28, 2800)
+    again.correct_start(0)
+    assert again.min_offset == 25
+    assert [unit.queue_offset for unit in again.units(0, 100)] == [25, 26, 27]
+
+
+def test_a_gap_is_filled_so_that_each_unit_keeps_its_number(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 8)
+    assert queue.put(1300, 100, 0, 13)
+    assert queue.max_offset == 14
+    assert [unit.queue_offset for unit in queue.units(6, 10)] == [6, 7, 13]
+    assert reopened(tmp_path).max_offset == 14
+
+
+@pytest.mark.parametrize(("physical_offset", "count"), [(0, 0), (1, 1), (700, 7), (701, 8), (2400, 24), (9999, 25)])
+def test_truncating_drops_units_of_later_records(tmp_path: Path, physical_offset: int, count: int) -> None:
+    queue = filled(tmp_path, 25)
+    queue.truncate(physical_offset)
+    assert queue.max_offset == queue.next_offset == count
+    assert queue.max_physical_offset == (count * 100 if count else -1)
+    assert reopened(tmp_path).max_offset == count
+    assert queue.put(count * 100, 100, 0, count)
+
+
+def test_stale_units_do_not_come_back_behind_the_end(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 25)
+    queue.truncate(2200)
+    queue.put(2200, 50, 0, 22)
+    assert reopened(tmp_path).max_offset == 23
+
+
+@pytest.mark.parametrize(("physical_offset_min", "start"), [(0, 0), (100, 1), (150, 2), (1000, 10), (2500, 25)])
+def test_units_of_deleted_records_are_not_served(tmp_path: Path, physical_offset_min: int, start: int) -> None:
+    queue = filled(tmp_path, 25)
+    queue.correct_start(physical_offset_min)
+    assert queue.min_offset == start
+    assert len(queue.readable(0, 100)) == (0 if start else 100)
+
+
+def test_deleted_first_files_are_tolerated(tmp_path: Path) -> None:
+    filled(tmp_path, 25)
+    (tmp_path / "TopicA" / "3" / f"{0:020d}").unlink()
+    queue = reopened(tmp_path)
+    queue.correct_start(1200)
+    assert (queue.min_offset, queue.max_offset) == (12, 25)
+
+
+def test_a_missing_file_in_the_middle_is_damage(tmp_path: Path) -> None:
+    filled(tmp_path, 25)
+    (tmp_path / "TopicA" / "3" / f"{200:020d}").unlink()
+    with pytest.raises(StoreDamaged, match="rebuilt"):
+        reopened(tmp_path)
+
+
+def test_a_queue_with_few_messages_takes_one_page_of_the_disk(tmp_path: Path) -> None:
+    queue = ConsumeQueues(tmp_path, 6_000_000, MappedFilePool(16)).have("TopicA", 0)
+    for number in range(100):
+        queue.put(number * 100, 100, 0, number)
+    path = tmp_path / "TopicA" / "0" / f"{0:020d}"
+    assert path.stat().st_size == 6_000_000
+    assert path.stat().st_blocks * 512 <= 8192
+
+
+def test_many_queues_are_not_all_mapped(tmp_path: Path) -> None:
+    pool = MappedFilePool(16)
+    all_queues = ConsumeQueues(tmp_path, FILE_SIZE, pool)
+    for number in range(3):
+        for queue_id in range(60):
+            assert all_queues.have("TopicA", queue_id).put(number * 6000 + queue_id * 100, 100, 0, number)
+    mapped = [queue for queue in all_queues.all() if queue.tail is not None and queue.tail.mapping is not None]
+    assert len(mapped) <= 17
+    assert all(queue.max_offset == len(queue.units(0, 10)) == 3 for queue in all_queues.all())
+
+
+def test_flushing_leaves_nothing_dirty(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 25)
+    assert queue.dirty_pages() == 3
+    queue.flush()
+    assert queue.dirty_pages() == 0
+
+
+def test_deleting_a_topic_removes_its_folder_and_forgets_its_offsets(tmp_path: Path) -> None:
+    all_queues = queues(tmp_path)
+    all_queues.have("TopicA", 0).put(0, 100, 0, 0)
+    all_queues.have("TopicB", 0).put(100, 100, 0, 0)
+    all_queues.delete("TopicA")
+    assert [path.name for path in tmp_path.iterdir()] == ["TopicB"]
+    assert all_queues.find("TopicA", 0) is None
+    assert all_queues.have("TopicA", 0).next_offset == 0
+    all_queues.delete("TopicC")
+
+
+def test_folders_that_are_no_queues_are_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    (tmp_path / "TopicA" / "backup").mkdir()
+    (tmp_path / "Empty").mkdir()
+    assert reopened(tmp_path).max_offset == 3
+    shutil.rmtree(tmp_path / "TopicA")

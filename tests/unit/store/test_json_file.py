@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreError
+from regulus.store.json_file import JsonFiles
+
+JAVA = '{\n\t"offsetTable":{\n\t\t"TopicA@g{1":{0:12,1:9\n\t\t}\n\t}\n}'
+
+
+def test_a_document_comes_back_and_leaves_its_last_state_beside_it(tmp_path: Path) -> None:
+    files = JsonFiles(tmp_path / "config")
+    assert files.load("topics") is None
+    files.save("topics", '{"a":1}')
+    files.save("topics", JAVA)
+    assert files.load("topics") == JAVA
+    assert (tmp_path / "config/topics.json.bak").read_text() == '{"a":1}'
+    assert sorted(path.name for path in (tmp_path / "config").iterdir()) == ["topics.json", "topics.json.bak"]
+    assert files.warnings == []
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"a":{"b":1}', b'{"a":"\xff"}', b'"text"', b'{"a":[1}', b'{"a":"x}', b"nonsense"])
+def test_a_damaged_document_is_read_from_its_backup(tmp_path: Path, damaged: bytes) -> None:
+    files = JsonFiles(tmp_path)
+    files.save("topics", '{"a":1}')
+    files.save("topics", '{"a":2}')
+    (tmp_path / "topics.json").write_bytes(damaged)
+    assert files.load("topics") == '{"a":1}'
+    assert "topics.json" in files.warnings[0]
+
+
+def test_a_missing_document_is_read_from_its_backup(tmp_path: Path) -> None:
+    (tmp_path / "topics.json.bak").write_text(JAVA)
+    assert JsonFiles(tmp_path).load("topics") == JAVA
+
+
+def test_two_damaged_documents_are_none_and_said_to_be(tmp_path: Path) -> None:
+    files = JsonFiles(tmp_path)
+    (tmp_path / "topics.json").write_text("{")
+    (tmp_path / "topics.json.bak").write_text("")
+    assert files.load("topics") is None
+    assert "both damaged" in files.warnings[0]
+
+
+def test_a_damaged_document_does_not_become_the_backup(tmp_path: Path) -> None:
+    files = JsonFiles(tmp_path)
+    files.save("topics", "{}")
+    files.save("topics", '{"a":1}')
+    (tmp_path / "topics.json").write_text('{"a":')
+    files.save("topics", '{"a":3}')
+    assert (tmp_path / "topics.json.bak").read_text() == "{}"
+
+
+def test_brackets_in_strings_do_not_count(tmp_path: Path) -> None:
+    text = '{"expression":"a > \\"}{[\\\\"}'
+    files = JsonFiles(tmp_path)
+    files.save("consumerFilter", text)
+    assert files.load("consumerFilter") == text
+
+
+@pytest.mark.parametrize("name", ["", "../topics", ".hidden"])
+def test_a_name_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError):
+        JsonFiles(tmp_path).load(name)

@@ -1,0 +1,70 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreNotWritable
+from regulus.store import disk
+from regulus.store.mapped_file import MappedFile, MappedFilePool
+
+
+def make(directory: Path, pool: MappedFilePool, start: int = 0, size: int = 65_536) -> MappedFile:
+    path = directory / f"{start:020d}"
+    disk.create_sized(path, size)
+    return MappedFile(str(path), start, size, 0, pool)
+
+
+def test_written_bytes_are_in_the_file_and_in_slices(tmp_path: Path) -> None:
+    file = make(tmp_path, MappedFilePool(10))
+    file.write(100, b"hello")
+    file.wrote_position = 105
+    assert bytes(file.slice(100, 5)) == b"hello"
+    assert file.slice(100, 5).readonly
+    assert Path(file.path).read_bytes()[100:105] == b"hello"
+    file.flush()
+    assert file.flushed_position == 105
+
+
+def test_nothing_is_written_beyond_what_is_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path, MappedFilePool(10))
+    file.write(0, b"fits")
+    assert file.reserved_position == 4096
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    file.write(4, b"fits too")
+    with pytest.raises(StoreNotWritable):
+        file.write(4094, b"does not")
+    assert file.reserved_position == 4096
+
+
+def test_reserving_ends_with_the_file(tmp_path: Path) -> None:
+    file = make(tmp_path, MappedFilePool(10), size=5000)
+    file.reserve(1 << 30)
+    assert file.reserved_position == 5000
+    assert Path(file.path).stat().st_size == 5000
+
+
+def test_a_slice_outlives_its_file(tmp_path: Path) -> None:
+    file = make(tmp_path, MappedFilePool(10))
+    file.write(0, b"hello")
+    view = file.slice(0, 5)
+    file.unmap()
+    Path(file.path).unlink()
+    assert bytes(view) == b"hello"
+
+
+def test_the_pool_unmaps_what_is_not_used(tmp_path: Path) -> None:
+    pool = MappedFilePool(16)
+    files = [make(tmp_path, pool, start, 4096) for start in range(0, 40 * 4096, 4096)]
+    for number, file in enumerate(files):
+        file.write(0, b"%d" % number)
+        files[0].slice(0, 1)
+    mapped = [file for file in files if file.mapping is not None]
+    assert len(mapped) <= 17
+    assert files[0] in mapped
+    assert [bytes(file.slice(0, 1)) for file in files] == [b"%d" % number for number in range(10)] + [
+        b"%d" % (number // 10) for number in range(10, 40)]
