@@ -20,7 +20,7 @@ def spark() -> None:
 @spark.command()
 def doctor() -> None:
     """Say which Spark, Java and decoder are there and what is missing."""
-    findings = examine(_java_places())
+    findings = examine(java_places())
     for finding in findings:
         click.echo(f"{'ok     ' if not finding.mend else 'missing'}  {finding.what}: {finding.found}")
         if finding.mend:
@@ -49,7 +49,7 @@ def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: 
     options = {"storePath": str(store_path.resolve()), "subscribe": topic, "tags": tags, "columns": columns,
                "startingTimestamp": starting, "endingTimestamp": ending}
     try:
-        session = local_session(find_java(_java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
+        session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
     except RegulusError as error:
         raise click.ClickException(str(error)) from error
     table = session.read.format("rocketmq").options(**{key: value for key, value in options.items() if value}).load()
@@ -72,7 +72,7 @@ def _shown(value: object) -> str:
         return f"<{len(value)} bytes>"
 
 
-def _java_places() -> JavaPlaces:
+def java_places() -> JavaPlaces:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
                       cache=Path(home) / "regulus")

@@ -21,10 +21,9 @@ def read_ledger(store: Path, effects: Sequence[tuple[str, int, int]], topic: str
     """`effects`: (key, applied_ms, deliveries). Raises MissingJava."""
     import pyarrow as pa
 
-    from regulus.spark.java import java_home
-
-    os.environ["JAVA_HOME"] = str(java_home())
-    from pyspark.sql import SparkSession
+    from regulus.cli.spark import java_places
+    from regulus.spark.java import find_java
+    from regulus.spark.session import local_session
 
     keys, applied_ms, deliveries = zip(*effects, strict=True) if effects else ((), (), ())
     effects_table = pa.table(
@@ -34,16 +33,11 @@ def read_ledger(store: Path, effects: Sequence[tuple[str, int, int]], topic: str
             "deliveries": pa.array(deliveries, pa.int64()),
         }
     )
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("regulus demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
+    spark = local_session(
+        find_java(java_places()),
+        os.environ,
+        cores=2,
+        settings={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g", "spark.log.level": "ERROR"},
     )
     try:
         topics = ",".join((topic, retry_topic(consumer_group), dlq_topic(consumer_group)))
