@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,10 +130,13 @@ class Frame(NamedTuple):
     recorded: dict[str, Any]
 
 
-def frames_of(path: Path) -> Iterator[Frame]:
+@cache
+def frames_of(path: Path) -> list[Frame]:
+    frames = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         recorded = json.loads(line)
-        yield Frame(number, base64.b64decode(recorded["frame_base64"]), recorded)
+        frames.append(Frame(number, base64.b64decode(recorded["frame_base64"]), recorded))
+    return frames
 
 
 def decoded(raw: bytes) -> RemotingCommand:
@@ -188,19 +192,20 @@ def test_a_frame_encodes_to_itself(path: Path) -> None:
         assert (same.code, same.ext, same.body, same.remark) == (again.code, again.ext, again.body, again.remark)
 
 
-@pytest.mark.parametrize("path", FRAMES, ids=by_scenario)
-def test_a_connection_is_read_in_any_pieces(path: Path) -> None:
-    for piece_size in (1, 7, 1000):
-        stream = b"".join([frame.raw for frame in frames_of(path)])[:20_000 if piece_size == 1 else None]
-        reader = FrameReader()
-        commands = []
-        for start in range(0, len(stream), piece_size):
-            reader.feed(stream[start:start + piece_size])
-            commands += reader.frames()
-        read = b"".join([command.encode() for command in commands])
-        assert len(stream) - reader.buffered == sum([len(frame.raw) for frame in list(frames_of(path))[:len(commands)]])
-        if path.stem not in OTHER_PRINTERS:
-            assert stream.startswith(read)
+@pytest.mark.parametrize("scenario", ["binary-serialize", "client-ali-ons", "client-python-rocketmq", "producer-sync"])
+@pytest.mark.parametrize("piece_size", [1, 7, 1000])
+def test_a_connection_is_read_in_any_pieces(scenario: str, piece_size: int) -> None:
+    frames = frames_of(Path(__file__).parent / "frames" / f"{scenario}.jsonl")[:30]
+    stream = b"".join([frame.raw for frame in frames])
+    reader = FrameReader()
+    commands = []
+    for start in range(0, len(stream), piece_size):
+        reader.feed(stream[start:start + piece_size])
+        commands += reader.frames()
+    assert reader.buffered == 0
+    whole = [decoded(frame.raw) for frame in frames]
+    assert [(each.opaque, each.ext, each.body) for each in commands] == \
+        [(each.opaque, each.ext, each.body) for each in whole]
 
 
 @pytest.mark.parametrize("path", FRAMES, ids=by_scenario)

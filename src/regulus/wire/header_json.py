@@ -15,7 +15,6 @@ Source: RemotingSerializable, RemotingCommand.
 
 import json
 import re
-from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 from regulus.errors import FrameError
@@ -32,7 +31,7 @@ _JAVA = int(LanguageCode.JAVA)
 _OTHER = int(LanguageCode.OTHER)
 _LOADS = json.JSONDecoder(strict=False, parse_constant=lambda name: _refuse(name)).decode
 _UNSAFE = re.compile("[\"\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_RARE = re.compile("[\x7f-\x9f\u2028\u2029]|\\\\u00[01][0-9a-f]")
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -370,7 +369,7 @@ def _ext_of(value: Any) -> dict[str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise FrameError(f"extFields is no JSON object: {str(value)[:60]}")
+        raise FrameError(f"header field extFields is no JSON object: {str(value)[:60]}")
     return {name: _text(each) for name, each in value.items() if each is not None}
 
 
@@ -394,7 +393,7 @@ def quote(text: str) -> str:
     """`text` as a JSON string, escaped as fastjson does."""
     if _is_plain(text) if _COMPILED else _UNSAFE.search(text) is None:
         return f'"{text}"'
-    return _RARE.sub(_escape, encode_basestring(text))
+    return f'"{_UNSAFE.sub(_escape, text)}"'
 
 
 def _is_plain(text: str) -> bool:
@@ -407,9 +406,8 @@ def _is_plain(text: str) -> bool:
 
 
 def _escape(match: "re.Match[str]") -> str:
-    """Java prints upper-case digits, and escapes more characters than JSON asks for."""
-    found = match[0]
-    return f"\\u{ord(found):04X}" if len(found) == 1 else "\\u" + found[2:].upper()
+    character = match[0]
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 
 def language_name(code: int) -> str:

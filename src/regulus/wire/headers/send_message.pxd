@@ -33,6 +33,9 @@ cdef class SendMessageRequest:
     cdef public str broker_name
 
 
+@cython.locals(request=SendMessageRequest)
+cdef SendMessageRequest _decode(RemotingCommand command)
+
 @cython.locals(request=SendMessageRequest, scanner=ExtScanner, found=cython.int, bit=cython.int)
 cdef SendMessageRequest _from_json(bytes ext_json)
 

@@ -74,11 +74,7 @@ class SendMessageRequest:
     @classmethod
     def decode(cls, command: RemotingCommand) -> "SendMessageRequest":
         """Takes either spelling for any code. Raises HeaderError naming the field."""
-        if command._ext_json is not None and command._ext is None:
-            request = _from_json(command._ext_json)
-            if request is not None:
-                return request
-        return _from_ext(command.ext)
+        return _decode(command)
 
     def ext(self) -> dict[str, str]:
         """The short spelling, for every code but 10 and 324."""
@@ -109,6 +105,14 @@ class SendMessageRequest:
     def __repr__(self) -> str:
         return (f"SendMessageRequest(topic={self.topic!r}, queue_id={self.queue_id}, "
                 f"producer_group={self.producer_group!r}, properties={self.properties!r})")
+
+
+def _decode(command: RemotingCommand) -> SendMessageRequest:
+    if command._ext_json is not None:
+        request = _from_json(command._ext_json)
+        if request is not None:
+            return request
+    return _from_ext(command.ext)
 
 
 # Bits of the required fields, in the order a ... h.

@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from regulus.errors import HeaderError
+from regulus.model.message_queue import MessageQueue
+from regulus.wire import fastjson
+
+QUEUE = MessageQueue("T", "b", 0)
+QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ('{"a":[1,-2.5,true,false,null,"x"]}', {"a": [1, -2.5, True, False, None, "x"]}),
+    ('{0:"a",-1:"b"}', {"0": "a", "-1": "b"}),
+    (f"{{{QUEUE_TEXT}:5}}", {QUEUE_TEXT: 5}),
+    ('{{"topic" : "T", "queueId":0,"brokerName":"b"}:{"x":1}}', {QUEUE_TEXT: {"x": 1}}),
+    (' { name : "v" , $ref : "$" } ', {"name": "v", "$ref": "$"}),
+    ('{0:[],"b":{},"c":"\\u4f60\\n\\"","d":1E3}', {"0": [], "b": {}, "c": '你\n"', "d": 1000.0}),
+    ('{0:"\\ud83d\\ude00"}', {"0": "😀"}),
+])
+def test_what_fastjson_prints_is_read(text: str, value: object) -> None:
+    assert fastjson.loads(text) == value
+    assert fastjson.loads(text.encode()) == value
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "}", "[", "]", "{0", "{0:", "{0:1", "{0:1,", "{0:1,}", "[1 2]", "{0 1}", '{0:"x}', '{0:"\\x"}', "{0:tru}",
+    "{0:1}x", "{:1}", "{0:'x'}", "{0:NaN}", '{0:"\x01"}', "{0:-}",
+])
+def test_what_it_does_not_print_is_refused_with_the_place(text: str) -> None:
+    with pytest.raises(HeaderError, match="JSON lacks .* at character"):
+        fastjson.loads(text)
+
+
+def test_bombs_and_broken_text_are_refused() -> None:
+    for text in ("[" * 100_000, "{0:" * 100_000, "{" * 100_000, "[" * 70 + "]" * 70 + "x"):
+        with pytest.raises(HeaderError, match="nested deeper than 64"):
+            fastjson.loads(text)
+    with pytest.raises(HeaderError, match="digits"):
+        fastjson.loads("{0:" + "9" * 5000 + "}")
+    with pytest.raises(HeaderError, match="UTF-8"):
+        fastjson.loads(b'{"a":"\xff"}')
+    with pytest.raises(HeaderError, match="UTF-16"):
+        fastjson.loads('{"a":"\\ud800"}')
+
+
+def test_writing() -> None:
+    value = {"b": [1, 2.0, True, None], "a": {10: "x", 9: "y"}, "none": None, "text": "é\x01\"", "q": QUEUE}
+    assert fastjson.dumps(value) == ('{"a":{"10":"x","9":"y"},"b":[1,2.0,true,null],"q":' + QUEUE_TEXT
+                                     + ',"text":"é\\u0001\\""}')
+
+
+def test_queue_keys_are_objects_and_read_back() -> None:
+    text = fastjson.dumps({"offsetTable": {QUEUE: 5, MessageQueue("T", "b", 1): 6}})
+    assert text == ('{"offsetTable":{' + QUEUE_TEXT + ':5,{"brokerName":"b","queueId":1,"topic":"T"}:6}}')
+    assert fastjson.loads(text) == {"offsetTable": {QUEUE_TEXT: 5, QUEUE_TEXT.replace("0", "1"): 6}}
+
+
+def test_numbers_that_json_has_not_are_null() -> None:
+    assert fastjson.dumps([float("nan"), float("inf"), 1e300]) == "[null,null,1e+300]"
+
+
+def test_the_pretty_form_of_config_files() -> None:
+    text = fastjson.dumps_pretty({"dataVersion": {"counter": 1}, "empty": {}, "list": ["a", "b"], "t": {"T@G": {0: 3}}})
+    assert text == ('{\n\t"dataVersion":{\n\t\t"counter":1\n\t},\n\t"empty":{},\n\t"list":[\n\t\t"a",\n\t\t"b"\n\t],'
+                    '\n\t"t":{\n\t\t"T@G":{\n\t\t\t"0":3\n\t\t}\n\t}\n}')
+    assert json.loads(text)["t"] == {"T@G": {"0": 3}}

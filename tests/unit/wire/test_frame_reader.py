@@ -1,0 +1,110 @@
+import struct
+
+import pytest
+
+from regulus.errors import FrameError
+from regulus.wire.frame_reader import FRAME_SIZE_MAX, FrameReader
+from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
+
+FRAMES = [
+    RemotingCommand.request(310, {"a": "PG", "b": "主题"}, b"x" * 50, opaque=1).encode(),
+    RemotingCommand.request(34, None, b"", opaque=2, serialize_type=ROCKETMQ).encode(),
+    RemotingCommand.request(105, {"topic": "T"}, opaque=3).encode(),
+]
+STREAM = b"".join(FRAMES)
+
+
+def test_every_split_in_two_gives_the_same_frames() -> None:
+    for cut in range(len(STREAM) + 1):
+        reader = FrameReader()
+        reader.feed(STREAM[:cut])
+        first = reader.frames()
+        reader.feed(STREAM[cut:])
+        assert [command.opaque for command in first + reader.frames()] == [1, 2, 3]
+        assert reader.buffered == 0
+
+
+def test_byte_by_byte() -> None:
+    reader = FrameReader()
+    frames = []
+    for position in range(len(STREAM)):
+        reader.feed(STREAM[position:position + 1])
+        frames += reader.frames()
+    assert [command.opaque for command in frames] == [1, 2, 3]
+
+
+def test_many_feeds_before_one_look() -> None:
+    reader = FrameReader()
+    for position in range(0, len(STREAM), 3):
+        reader.feed(STREAM[position:position + 3])
+    assert [command.opaque for command in reader.frames()] == [1, 2, 3]
+    assert reader.frames() == []
+
+
+def test_an_unfinished_frame_waits() -> None:
+    reader = FrameReader()
+    reader.feed(FRAMES[0][:-1])
+    assert reader.frames() == []
+    assert reader.buffered == len(FRAMES[0]) - 1
+    reader.feed(FRAMES[0][-1:])
+    assert reader.frames()[0].body == b"x" * 50
+
+
+def test_other_buffers_are_taken_too() -> None:
+    reader = FrameReader()
+    reader.feed(bytearray(FRAMES[0]))
+    reader.feed(memoryview(FRAMES[2]))
+    assert [command.opaque for command in reader.frames()] == [1, 3]
+
+
+@pytest.mark.parametrize(("bad", "cause"), [
+    (struct.pack(">I", 3), "frame of 3 bytes"),
+    (struct.pack(">I", 0), "frame of 0 bytes"),
+    (struct.pack(">I", FRAME_SIZE_MAX + 1), "frame of 16777217 bytes"),
+    (struct.pack(">i", -1), "frame of 4294967295 bytes"),
+    (struct.pack(">II", 4, 1), "header of 1 bytes in a frame of 4"),
+    (struct.pack(">II", 6, 0xFFFFFF) + b"{}", "header of 16777215 bytes"),
+    (struct.pack(">II", 6, 2 << 24 | 2) + b"{}", "serialize type 2"),
+    (struct.pack(">II", 6, 255 << 24 | 2) + b"{}", "serialize type 255"),
+    (struct.pack(">II", 6, 2) + b"{]", "no JSON"),
+    (struct.pack(">II", 4, 0), "no JSON"),
+    (struct.pack(">II", 6, 1 << 24 | 2) + b"{}", "at least 21"),
+])
+def test_bytes_that_no_peer_may_send_are_refused(bad: bytes, cause: str) -> None:
+    reader = FrameReader()
+    reader.feed(bad)
+    with pytest.raises(FrameError, match=cause):
+        reader.frames()
+
+
+def test_good_frames_before_a_bad_one_come_first_and_the_error_stays() -> None:
+    reader = FrameReader()
+    reader.feed(STREAM + struct.pack(">I", 1) + STREAM)
+    assert [command.opaque for command in reader.frames()] == [1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(FrameError, match="frame of 1 bytes"):
+            reader.frames()
+
+
+def test_the_limit_is_the_reader_s_own() -> None:
+    reader = FrameReader(frame_size_max=60)
+    reader.feed(FRAMES[0])
+    with pytest.raises(FrameError, match="4 to 60"):
+        reader.frames()
+
+
+def test_a_frame_of_the_largest_size_is_read() -> None:
+    empty = RemotingCommand.request(10).encode()
+    body = bytes(FRAME_SIZE_MAX - (len(empty) - 4))
+    frame = RemotingCommand.request(10, None, body).encode()
+    reader = FrameReader()
+    for start in range(0, len(frame), 1 << 18):
+        reader.feed(frame[start:start + (1 << 18)])
+    (command,) = reader.frames()
+    assert len(command.body) == len(body)
+
+
+def test_a_body_does_not_keep_the_chunk_alive() -> None:
+    reader = FrameReader()
+    reader.feed(STREAM)
+    assert type(reader.frames()[0].body) is bytes

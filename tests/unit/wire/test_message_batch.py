@@ -1,0 +1,52 @@
+import struct
+
+import pytest
+
+from regulus.errors import HeaderError, MessageIllegal
+from regulus.model.message import Message
+from regulus.wire import message_batch
+
+EXAMPLE = bytes.fromhex("00000026000000000000000000000000000000026869000e6b01760257414954017472756502")
+
+
+def test_the_layout() -> None:
+    message = Message("T", b"hi", properties={"k": "v", "WAIT": "true"})
+    assert message_batch.encode([message]) == EXAMPLE
+    assert message_batch.decode(EXAMPLE) == [(0, b"hi", {"k": "v", "WAIT": "true"})]
+
+
+def test_a_batch_survives_the_way() -> None:
+    messages = [Message("T", b"x" * size, tags="标", flag=-size) for size in range(5)]
+    assert [(each.flag, each.body, each.properties) for each in message_batch.decode(message_batch.encode(messages))] == \
+        [(each.flag, each.body, each.properties) for each in messages]
+
+
+def test_no_bytes_are_no_messages() -> None:
+    assert message_batch.decode(b"") == []
+
+
+@pytest.mark.parametrize("cut", range(1, len(EXAMPLE)))
+def test_a_batch_that_is_cut_short_is_refused(cut: int) -> None:
+    with pytest.raises(HeaderError, match="batch"):
+        message_batch.decode(EXAMPLE[:cut])
+
+
+@pytest.mark.parametrize(("position", "layout", "value"), [
+    (0, ">i", 0), (0, ">i", -1), (0, ">i", 21), (0, ">i", 39), (0, ">i", 1 << 30),
+    (16, ">i", -1), (16, ">i", 3000), (16, ">i", 17), (22, ">h", -1), (22, ">h", 15), (22, ">h", 32767),
+])
+def test_lengths_that_lie_are_refused(position: int, layout: str, value: int) -> None:
+    data = bytearray(EXAMPLE)
+    struct.pack_into(layout, data, position, value)
+    with pytest.raises(HeaderError, match="batch"):
+        message_batch.decode(bytes(data))
+
+
+def test_properties_that_are_no_text_are_refused() -> None:
+    with pytest.raises(HeaderError, match="UTF-8"):
+        message_batch.decode(EXAMPLE[:24] + b"\xff" + EXAMPLE[25:])
+
+
+def test_properties_that_are_too_long_are_refused() -> None:
+    with pytest.raises(MessageIllegal, match="32767"):
+        message_batch.encode([Message("T", b"", properties={"k": "v" * 32767})])
