@@ -99,8 +99,8 @@ class HeldRequests:
             if not held.is_gone:
                 held.is_gone = True
                 expired.append(held)
-        for held in expired:
-            self._sweep((held.topic, held.queue_id))
+        for key in {(held.topic, held.queue_id) for held in expired}:
+            self._sweep(key)
         return expired
 
     def drop_channel(self, channel: int) -> None:

@@ -1,0 +1,70 @@
+"""What each group has consumed."""
+
+from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
+
+
+def committed() -> ConsumerOffsets:
+    offsets = ConsumerOffsets()
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 3, 7)
+    offsets.commit("G", "U", 0, 1)
+    offsets.commit("H", "T", 0, 2)
+    return offsets
+
+
+def test_the_last_commit_counts():
+    offsets = committed()
+    offsets.commit("G", "T", 0, 4)
+    assert offsets.query("G", "T", 0) == 4
+    assert offsets.query("G", "T", 1) == NOT_FOUND
+    assert offsets.query("X", "T", 0) == NOT_FOUND
+
+
+def test_who_committed_what():
+    offsets = committed()
+    assert sorted(offsets.topics_of("G")) == ["T", "U"]
+    assert sorted(offsets.groups_of("T")) == ["G", "H"]
+    assert offsets.queues("G", "T") == {0: 5, 3: 7}
+
+
+def test_offsets_can_be_taken_over_and_removed():
+    offsets = committed()
+    offsets.clone("G", "Copy", "T")
+    offsets.commit("G", "T", 0, 9)
+    assert offsets.queues("Copy", "T") == {0: 5, 3: 7}
+    offsets.remove_group("G")
+    assert offsets.topics_of("G") == []
+    offsets.remove_topic("T")
+    assert offsets.groups_of("T") == []
+    assert offsets.table == {}
+
+
+def test_a_reset_is_pending_until_it_is_taken():
+    offsets = committed()
+    offsets.assign_reset("G", "T", 0, 1)
+    assert offsets.query("G", "T", 0) == 1
+    assert offsets.pending_reset("G", "T", 0) == 1
+    assert offsets.pending_reset("G", "T", 3) is None
+    assert offsets.take_reset("G", "T", 0) == 1
+    assert offsets.take_reset("G", "T", 0) is None
+    assert offsets.pending_reset("G", "T", 0) is None
+
+
+def test_offsets_are_saved_and_loaded():
+    offsets = committed()
+    again = ConsumerOffsets()
+    again.load(offsets.document())
+    assert again.table == offsets.table
+
+
+def test_a_file_of_4_9_is_read():
+    offsets = ConsumerOffsets()
+    offsets.load('{\n\t"offsetTable":{\n\t\t"%RETRY%g1@g1":{0:3\n\t\t},\n\t\t"TopicA@g1":{0:12,1:9\n\t\t}\n\t}\n}')
+    assert offsets.table == {"%RETRY%g1@g1": {0: 3}, "TopicA@g1": {0: 12, 1: 9}}
+
+
+def test_the_version_moves_with_every_five_hundredth_commit():
+    offsets = ConsumerOffsets()
+    for number in range(1000):
+        offsets.commit("G", "T", 0, number, 77)
+    assert (offsets.data_version.counter, offsets.data_version.timestamp) == (2, 77)

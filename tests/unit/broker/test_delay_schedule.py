@@ -1,0 +1,110 @@
+"""Messages come back when their wait is over."""
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.delay_schedule import DELIVERIES_PER_TICK_MAX, POLL_MS, DelaySchedule
+from regulus.broker.topics import Topics
+from regulus.model.message import MessageExt
+from regulus.testing.memory_store import MemoryStore
+
+LADDER = "50ms 1s 10s"
+
+
+class Clockwork:
+    def __init__(self) -> None:
+        self.store = MemoryStore(LADDER)
+        self.topics = Topics(BrokerConfig(message_delay_level=LADDER))
+        self.schedule = DelaySchedule(self.store, BrokerConfig(message_delay_level=LADDER).delay_ladder_ms, self.topics)
+
+    def park(self, level: int, now_ms: int, count: int = 1, topic: str = "T") -> None:
+        for _ in range(count):
+            self.store.append(MessageExt("SCHEDULE_TOPIC_XXXX", b"x", {
+                "DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": "0"}, queue_id=level - 1), now_ms)
+        self.store.dispatch(10_000)
+
+    def tick(self, now_ms: int) -> int:
+        wait_ms = self.schedule.tick(now_ms)
+        self.store.dispatch(10_000)
+        return wait_ms
+
+    def delivered(self, topic: str = "T") -> int:
+        return self.store.max_offset(topic, 0)
+
+
+@pytest.fixture
+def clockwork() -> Clockwork:
+    return Clockwork()
+
+
+def test_a_message_comes_back_when_it_is_due_and_not_before(clockwork):
+    clockwork.park(2, 1000)
+    assert clockwork.tick(1999) == 1
+    assert clockwork.delivered() == 0
+    clockwork.tick(2000)
+    assert clockwork.delivered() == 1
+    clockwork.tick(5000)
+    assert clockwork.delivered() == 1
+
+
+def test_a_quiet_schedule_rests(clockwork):
+    assert clockwork.tick(0) == POLL_MS
+    clockwork.park(3, 0)
+    assert clockwork.tick(0) == POLL_MS
+    assert clockwork.tick(9_970) == 30
+
+
+def test_levels_do_not_wait_for_each_other(clockwork):
+    clockwork.park(3, 0)
+    clockwork.park(1, 0, topic="U")
+    clockwork.tick(50)
+    assert (clockwork.delivered(), clockwork.delivered("U")) == (0, 1)
+
+
+def test_one_tick_does_a_bounded_amount_of_work(clockwork):
+    clockwork.park(1, 0, DELIVERIES_PER_TICK_MAX + 10)
+    assert clockwork.tick(50) == 0
+    assert clockwork.delivered() == DELIVERIES_PER_TICK_MAX
+    assert clockwork.tick(50) > 0
+    assert clockwork.delivered() == DELIVERIES_PER_TICK_MAX + 10
+
+
+def test_what_the_store_refuses_is_tried_again(clockwork):
+    clockwork.park(1, 0, 2)
+    clockwork.store.refusal = "full"
+    assert clockwork.tick(50) == POLL_MS
+    clockwork.store.refusal = ""
+    clockwork.tick(150)
+    assert clockwork.delivered() == 2
+
+
+def test_a_clock_that_was_turned_back_delays_nothing_longer(clockwork):
+    clockwork.park(2, 100_000)
+    clockwork.tick(1000)
+    assert clockwork.delivered() == 1
+
+
+def test_a_message_without_a_home_is_passed_over(clockwork):
+    clockwork.park(1, 0, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+    clockwork.park(1, 0)
+    clockwork.tick(50)
+    assert clockwork.delivered("RMQ_SYS_TRANS_HALF_TOPIC") == 0
+    assert clockwork.delivered() == 1
+
+
+def test_progress_is_saved_and_kept_within_the_queues(clockwork):
+    clockwork.park(1, 0, 2)
+    clockwork.tick(50)
+    assert clockwork.schedule.progress() == {1: (2, 2)}
+    again = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.topics)
+    again.load(clockwork.schedule.document())
+    assert again.offset_table == {1: 2}
+    again.load('{"offsetTable":{1:99,2:5,77:1}}')
+    assert again.offset_table == {1: 2, 2: 0}
+
+
+def test_deliveries_are_counted(clockwork):
+    clockwork.topics.create_if_absent("T", 1, 0)
+    clockwork.park(1, 0, 3)
+    clockwork.tick(50)
+    assert clockwork.topics.facts["T"].put_nums == 3

@@ -1,0 +1,38 @@
+"""What a send finds ready."""
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.model.topics import TopicConfig
+from regulus.testing.memory_store import MemoryStore
+
+
+@pytest.mark.parametrize(("config", "is_plain", "code"), [
+    (TopicConfig(topic_name="T"), True, 0),
+    (TopicConfig(topic_name="T", perm=4), False, 16),
+    (TopicConfig(topic_name="SCHEDULE_TOPIC_XXXX"), False, 16),
+    (TopicConfig(topic_name="%RETRY%G"), False, 0),
+    (TopicConfig(topic_name="T", attributes={"cleanup.policy": "COMPACTION"}), False, 0)])
+def test_a_plain_topic_needs_no_further_look(config, is_plain, code):
+    facts = TopicFacts(config)
+    assert (facts.is_plain, facts.refusal_code) == (is_plain, code)
+
+
+def test_queues_and_flags_of_a_topic():
+    facts = TopicFacts(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=5,
+                                   topic_filter_type="MULTI_TAG"))
+    assert (facts.write_queue_nums, facts.queue_nums_max, facts.sys_flag) == (5, 5, 2)
+
+
+def test_the_broker_s_marks():
+    facts = SendFacts(BrokerConfig(region_id="R", trace_on=False, broker_ip1="10.0.0.1", listen_port=80),
+                      MemoryStore(), {})
+    assert facts.stamp == {"MSG_REGION": "R", "TRACE_ON": "false", "CLUSTER": "DefaultCluster"}
+    assert facts.store_host == bytes((10, 0, 0, 1, 0, 0, 0, 80))
+    assert not facts.is_restricted
+
+
+@pytest.mark.parametrize("settings", [{"broker_permission": 4}, {"start_accept_send_request_time_stamp": 5}])
+def test_a_restricted_broker_looks_closer(settings):
+    assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}).is_restricted

@@ -1,0 +1,79 @@
+"""The broker as a whole: what it saves, registers and does in time."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.model.topics import TopicConfig
+from regulus.testing.memory_store import MemoryStore
+
+
+def broker(**settings: object) -> BrokerState:
+    return BrokerState(BrokerConfig(**settings), MemoryStore(), now_ms=0, seed=1)
+
+
+def test_only_what_changed_is_saved():
+    state = broker()
+    assert set(state.take_changed_documents()) == {"topics", "subscriptionGroup", "consumerOffset", "delayOffset"}
+    assert state.take_changed_documents() == {}
+    state.consumer_offsets.commit("G", "T", 0, 1)
+    state.topics.put(TopicConfig(topic_name="T"), 1)
+    assert set(state.take_changed_documents(with_offsets=False)) == {"topics"}
+    assert set(state.take_changed_documents()) == {"consumerOffset"}
+
+
+def test_a_broker_goes_on_where_an_earlier_one_stopped():
+    state = broker()
+    state.topics.put(TopicConfig(topic_name="T", read_queue_nums=7), 1)
+    state.subscription_groups.find("G", 1)
+    state.consumer_offsets.commit("G", "T", 3, 42)
+    again = broker()
+    again.load_documents(state.documents())
+    assert again.topics.get("T").read_queue_nums == 7
+    assert "G" in again.subscription_groups
+    assert again.consumer_offsets.query("G", "T", 3) == 42
+
+
+def test_missing_and_empty_documents_are_passed_by():
+    broker().load_documents({"topics": "", "subscriptionGroup": " \n", "unknown": "x"})
+
+
+def test_a_read_only_broker_registers_its_topics_so():
+    body = broker(broker_permission=4).register_body()
+    table = body.topic_config_serialize_wrapper.topic_config_table
+    assert (table["TBW102"].perm, table["BenchmarkTest"].perm) == (5, 4)
+
+
+def test_settings_take_effect_on_the_next_send(rig):
+    rig.send()
+    rig.broker.set_config(replace(rig.broker.config, max_message_size=3))
+    assert rig.send(body=b"long").code == 13
+
+
+def test_made_keys_differ_and_carry_the_time_of_the_month():
+    from regulus.model.message_id import unique_key_month_ms
+
+    state = broker(broker_ip1="10.0.0.1")
+    keys = {state.make_unique_key(1_700_000_000_000) for _ in range(100)}
+    assert len(keys) == 100
+    assert {unique_key_month_ms(key) for key in keys} == {1_700_000_000_000 - 1_698_796_800_000}
+
+
+def test_an_idle_broker_wants_to_be_called_for_its_delays():
+    assert broker().tick(0) == 100
+
+
+@pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset"])
+def test_files_of_rocketmq_4_9_8_are_read(name):
+    config = Path(__file__).parents[2] / "golden" / "store-4.9.8" / "config" / f"{name}.json"
+    if not config.exists():
+        pytest.skip("no recorded configuration here")
+    state = broker()
+    state.load_documents({name: config.read_text()})
+    if name == "topics":
+        assert state.topics.get("SOrder").order
+    if name == "consumerOffset":
+        assert state.consumer_offsets.query("CG_all", "SNormal", 1) == 111

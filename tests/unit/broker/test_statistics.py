@@ -1,0 +1,86 @@
+"""Counts, samples and rates."""
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.statistics import Statistics
+from regulus.broker.topics import Topics
+from regulus.model.topics import TopicConfig
+
+DAY_MS = 86_400_000
+
+
+def fresh(now_ms: int = 0) -> tuple[Statistics, Topics]:
+    topics = Topics(BrokerConfig())
+    topics.put(TopicConfig(topic_name="T"), 0)
+    return Statistics(topics, "C", now_ms), topics
+
+
+def put(topics: Topics, count: int, size: int) -> None:
+    topics.facts["T"].put_nums += count
+    topics.facts["T"].put_size += size
+
+
+def test_sends_show_up_under_topic_and_cluster():
+    statistics, topics = fresh()
+    put(topics, 30, 3000)
+    statistics.tick(10_000)
+    put(topics, 30, 3000)
+    statistics.tick(20_000)
+    assert statistics.item("TOPIC_PUT_NUMS", "T").minute().sum == 60
+    assert statistics.item("TOPIC_PUT_NUMS", "T").minute().tps == 3.0
+    assert statistics.item("TOPIC_PUT_SIZE", "T").minute().avgpt == 100.0
+    assert statistics.item("BROKER_PUT_NUMS", "C").value == 60
+    assert statistics.item("TOPIC_PUT_NUMS", "U") is None
+
+
+def test_rates_look_back_ten_seconds_a_minute_and_ten():
+    statistics, topics = fresh()
+    statistics.tick(0)
+    for second in range(10, 130, 10):
+        put(topics, 10 if second > 120 - 10 else 100, 1)
+        statistics.tick(second * 1000)
+    ten, sixty, six_hundred = statistics.put_tps()
+    assert ten == 1.0
+    assert 1.0 < sixty < six_hundred < 10.0
+
+
+def test_gets_and_misses():
+    statistics, _ = fresh()
+    statistics.tick(0)
+    statistics.note_get("G", "T", 5, 500)
+    statistics.note_miss()
+    statistics.tick(10_000)
+    assert statistics.get_found_tps()[0] == 0.1
+    assert statistics.get_miss_tps()[0] == 0.1
+    assert statistics.get_transferred_tps()[0] == 0.5
+    assert statistics.item("GROUP_GET_SIZE", "T@G").value == 500
+    assert statistics.item("BROKER_GET_NUMS", "C").value == 5
+
+
+def test_samples_come_only_when_they_are_due():
+    statistics, _ = fresh()
+    assert statistics.tick(0) == 10_000
+    assert statistics.tick(4_000) == 6_000
+
+
+def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
+    statistics, topics = fresh()
+    put(topics, 7, 70)
+    statistics.tick(0)
+    statistics.note_get("G", "T", 1, 1)
+    facts = topics.facts["T"]
+    topics.delete("T", 0)
+    statistics.topic_deleted("T", facts.put_nums, facts.put_size)
+    assert (statistics.put_message_nums, statistics.put_message_size) == (7, 70)
+    assert statistics.item("TOPIC_PUT_NUMS", "T") is None
+    assert statistics.item("GROUP_GET_NUMS", "T@G") is None
+
+
+def test_mornings_are_remembered():
+    statistics, topics = fresh()
+    statistics.tick(1000)
+    put(topics, 5, 5)
+    statistics.tick(DAY_MS)
+    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (0, 5)
+    put(topics, 5, 5)
+    statistics.tick(2 * DAY_MS)
+    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (5, 10)
