@@ -35,7 +35,7 @@ def _is_young(broker: BrokerState, topic: str, queue_id: int) -> bool:
 
 def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     header = UpdateConsumerOffsetRequest.decode(request)
-    if broker.subscription_groups.find(header.consumer_group, now_ms) is None:
+    if header.consumer_group not in broker.subscription_groups:
         return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                       f"Group {header.consumer_group} not exist!")
     if header.topic not in broker.topics:

@@ -5,6 +5,7 @@ from regulus.wire.codes import ResponseCode
 
 def test_a_committed_offset_is_found(rig):
     rig.send()
+    rig.broker.subscription_groups.find("CG", 0)
     assert rig.commit(5).code == ResponseCode.SUCCESS
     assert rig.offset().ext == {"offset": "5"}
     assert rig.commit(2).code == ResponseCode.SUCCESS
@@ -30,8 +31,8 @@ def test_a_queue_that_lost_messages_is_not_young(rig, monkeypatch):
     assert response.remark.startswith("Not found, V3_0_6_SNAPSHOT")
 
 
-def test_commits_that_are_refused(make_rig):
-    rig = make_rig(auto_create_subscription_group=False)
+def test_commits_that_are_refused(rig):
+    """A commit makes no group, even where a heartbeat would."""
     rig.send()
     assert rig.commit(1).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert rig.commit(1, group="TOOLS_CONSUMER", topic="Nothing").code == ResponseCode.TOPIC_NOT_EXIST
@@ -40,6 +41,7 @@ def test_commits_that_are_refused(make_rig):
 
 def test_until_a_reset_was_told_commits_do_nothing(rig):
     rig.send()
+    rig.broker.subscription_groups.find("CG", 0)
     rig.broker.consumer_offsets.assign_reset("CG", "TopicA", 0, 3)
     response = rig.commit(9)
     assert (response.code, response.remark) == (ResponseCode.SUCCESS, "Offset has been previously reset")
