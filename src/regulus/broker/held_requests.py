@@ -7,7 +7,7 @@ Source: PullRequestHoldService, ManyPullRequest.
 """
 
 from collections.abc import Callable, Container, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from regulus.broker.message_filter import is_wanted
 from regulus.model.store_result import Arrival
@@ -17,6 +17,8 @@ HELD_REQUESTS_MAX = 100_000
 """One more is answered SYSTEM_BUSY at once, after which clients wait before they pull again."""
 HOLD_MS_MAX = 300_000
 """A client cannot make us keep its request longer than this."""
+FORGOTTEN_MAX = 1024
+"""Requests that were woken stay on the list of deadlines until they are this many more than those that wait."""
 
 
 class HeldRequest:
@@ -65,6 +67,9 @@ class HeldRequests:
         self._sequence += 1
         heappush(self._deadlines, (held.deadline_ms, self._sequence, held))
         self._count += 1
+        if len(self._deadlines) > 2 * self._count + FORGOTTEN_MAX:
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].is_gone]
+            heapify(self._deadlines)
 
     def woken(self, arrivals: Sequence[Arrival]) -> list[HeldRequest]:
         """Take out the requests that these arrivals wake."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regulus.broker.held_requests import HeldRequest, HeldRequests
+from regulus.broker.held_requests import FORGOTTEN_MAX, HeldRequest, HeldRequests
 from regulus.model.store_result import Arrival
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -58,6 +58,14 @@ def test_it_is_full_at_its_limit():
     assert requests.is_full
     requests.drop_channel(1)
     assert not requests.is_full
+
+
+def test_woken_requests_do_not_pile_up_until_their_deadlines():
+    requests = HeldRequests()
+    for _ in range(5 * FORGOTTEN_MAX):
+        requests.hold(held(deadline_ms=15_000))
+        requests.woken([arrival()])
+    assert len(requests._deadlines) <= FORGOTTEN_MAX + 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 50)), max_size=30),
