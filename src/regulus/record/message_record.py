@@ -269,6 +269,9 @@ def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_c
     topic_end = find_topic_end(view, position, topic_at, end)
     if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != _int4(view, position + 8):
         raise CorruptRecord("body and its checksum differ", position)
+    # The checksum is the body's alone. Properties are text; a page that never reached the disk shows as zeros in them.
+    if check_crc and topic_end + 2 < end and view[end - 1] == 0:
+        raise CorruptRecord("properties end in zeros", position)
     tail = bytes(data[topic_start:end])
     request = DispatchRequest.__new__(DispatchRequest)
     request.size = size

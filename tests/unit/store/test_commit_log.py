@@ -58,7 +58,8 @@ def test_a_record_larger_than_a_file_is_illegal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("message", [
-    a_message(body=b"x" * 65_537), a_message(topic="t" * 256), a_message(K="v" * 40_000)], ids=["body", "topic", "properties"])
+    a_message(body=b"x" * 65_537), a_message(topic="t" * 256), a_message(K="v" * 40_000)],
+    ids=["body", "topic", "properties"])
 def test_what_breaks_a_limit_is_refused_and_costs_nothing(tmp_path: Path, message: object) -> None:
     store = open_store(tmp_path)
     assert store.append(message, NOW).status is PutStatus.MESSAGE_ILLEGAL  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_units_lie_end_to_end_over_files_of_one_size(tmp_path: Path) -> None:
     folder = tmp_path / "TopicA" / "3"
     assert sorted(path.name for path in folder.iterdir()) == [f"{start:020d}" for start in (0, 200, 400)]
     assert all(path.stat().st_size == FILE_SIZE for path in folder.iterdir())
-    assert list(decode_all((folder / f"{200:020d}").read_bytes()))[0] == Unit(1000, 100, 17)
+    assert next(decode_all((folder / f"{200:020d}").read_bytes())) == Unit(1000, 100, 17)
     assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (0, 25, 2500)
     assert [unit.physical_offset for unit in queue.units(8, 5)] == [800, 900, 1000, 1100, 1200]
     assert queue.units(25, 5) == []

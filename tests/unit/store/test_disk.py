@@ -29,13 +29,13 @@ def test_a_full_disk_is_named_with_its_mend(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "file"
     disk.create_sized(path, 4096)
     monkeypatch.setattr(os, "posix_fallocate", _raise(errno.ENOSPC))
-    with pytest.raises(StoreNotWritable, match=f"disk of {path} is full .* make room"):
+    with pytest.raises(StoreNotWritable, match=rf"disk of {path} is full .*make room"):
         disk.reserve(path, 0, 4096)
 
 
 def test_a_refused_write_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", _raise(errno.EROFS))
-    with pytest.raises(StoreNotWritable, match="cannot be written .* storePathRootDir"):
+    with pytest.raises(StoreNotWritable, match=r"cannot be written .* storePathRootDir"):
         disk.create_sized(tmp_path / "file", 10)
 
 

@@ -19,7 +19,8 @@ def test_a_document_comes_back_and_leaves_its_last_state_beside_it(tmp_path: Pat
     assert files.warnings == []
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{", b'{"a":{"b":1}', b'{"a":"\xff"}', b'"text"', b'{"a":[1}', b'{"a":"x}', b"nonsense"])
+@pytest.mark.parametrize("damaged", [
+    b"", b"{", b'{"a":{"b":1}', b'{"a":"\xff"}', b'"text"', b'{"a":[1}', b'{"a":"x}', b"nonsense"])
 def test_a_damaged_document_is_read_from_its_backup(tmp_path: Path, damaged: bytes) -> None:
     files = JsonFiles(tmp_path)
     files.save("topics", '{"a":1}')

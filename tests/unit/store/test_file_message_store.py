@@ -1,0 +1,218 @@
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
+from regulus.model.store_result import GetStatus, PutStatus
+from regulus.record import message_record
+from regulus.record.java_hash import tags_code
+from regulus.store.file_message_store import FileMessageStore
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+
+
+def test_opening_makes_what_is_missing(tmp_path: Path) -> None:
+    store = FileMessageStore(small_config(tmp_path / "new" / "store"))
+    report = store.open(iter(count()).__next__)
+    assert (report.records, report.duration_ms) == (0, 1000)
+    assert (tmp_path / "new/store/lock").read_bytes() == b"lock"
+    assert (tmp_path / "new/store/abort").exists()
+    store.close()
+    assert not (tmp_path / "new/store/abort").exists()
+    store.close()
+
+
+def test_only_one_may_have_it_open(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(StoreLocked):
+        FileMessageStore(small_config(tmp_path)).open()
+    store.close()
+    open_store(tmp_path).close()
+
+
+def test_a_root_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("")
+    with pytest.raises(StoreNotWritable, match="store"):
+        FileMessageStore(small_config(tmp_path / "store")).open()
+
+
+@pytest.mark.parametrize(("path", "content"), [
+    ("consumequeue/CURRENT", "MANIFEST-000001"), ("consumequeue/000012.sst", ""), ("config/rdb/CURRENT", ""),
+    ("batchconsumequeue/T/0/00000000000000000000", ""),
+    ("config/topics.json", '{"topicConfigTable":{"B":{"attributes":{"queue.type":"BatchCQ"}}}}')])
+def test_stores_of_formats_that_are_not_known_are_refused(tmp_path: Path, path: str, content: str) -> None:
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(content)
+    with pytest.raises(StoreNewer, match="RocketMQ 5"):
+        FileMessageStore(small_config(tmp_path)).open()
+    assert not (tmp_path / "abort").exists()
+
+
+def read(store: FileMessageStore, offset: int, count_max: int = 32, bytes_max: int = 1 << 20,
+         tags: frozenset[int] | None = None, queue_id: int = 0) -> tuple[GetStatus, int, list[bytes]]:
+    result = store.get_message("TopicA", queue_id, offset, count_max, bytes_max, tags)
+    found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
+    assert len(found) == result.message_count
+    assert sum(len(buffer) for buffer in result.buffers) == result.size
+    return result.status, result.next_begin_offset, found
+
+
+def test_neighbours_in_the_log_are_one_slice(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 5)
+    result = store.get_message("TopicA", 0, 1, 3, 1 << 20, None)
+    assert len(result.buffers) == 1
+    assert (result.min_offset, result.max_offset, result.message_count) == (0, 5, 3)
+    assert result.buffers[0].readonly
+
+
+def test_interleaved_queues_are_read_in_pieces(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 9, queues=3)
+    for queue_id in range(3):
+        assert read(store, 0, queue_id=queue_id) == (GetStatus.FOUND, 3,
+                                                     [message.body for message in messages[queue_id::3]])
+
+
+def test_reads_over_files_of_the_log_end_at_consume_queue_files(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 25, size=900)
+    assert read(store, 0)[:2] == (GetStatus.FOUND, 10)
+    assert read(store, 15)[:2] == (GetStatus.FOUND, 20)
+    assert bodies(store) == [message.body for message in messages]
+
+
+def test_limits_of_count_and_bytes(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    size = fill(store, 8)[0].store_size
+    assert read(store, 0, count_max=3)[1] == 3
+    assert read(store, 0, bytes_max=3 * size)[1] == 3
+    assert read(store, 0, bytes_max=3 * size - 1)[1] == 2
+    assert read(store, 0, bytes_max=1)[1] == 1
+
+
+def test_tags_filter_by_hash(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 9)
+    assert read(store, 0, tags=frozenset({tags_code("T1")})) == (
+        GetStatus.FOUND, 9, [messages[1].body, messages[4].body, messages[7].body])
+    assert read(store, 0, count_max=2, tags=frozenset({tags_code("T1")}))[1] == 5
+    assert read(store, 0, tags=frozenset({1})) == (GetStatus.NO_MATCHED_MESSAGE, 9, [])
+
+
+def test_a_filter_passes_over_so_many_units_and_no_more(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20_000, max_filter_message_size=400,
+                       mapped_file_size_commit_log=1 << 20)
+    fill(store, 100)
+    assert read(store, 0, count_max=5, tags=frozenset({1})) == (GetStatus.NO_MATCHED_MESSAGE, 20, [])
+
+
+@pytest.mark.parametrize(("offset", "status", "next_offset"), [
+    (-1, GetStatus.OFFSET_TOO_SMALL, 0), (5, GetStatus.OFFSET_OVERFLOW_ONE, 5),
+    (6, GetStatus.OFFSET_OVERFLOW_BADLY, 5)])
+def test_offsets_outside_the_queue(tmp_path: Path, offset: int, status: GetStatus, next_offset: int) -> None:
+    store = open_store(tmp_path)
+    fill(store, 5)
+    assert read(store, offset) == (status, next_offset, [])
+
+
+def test_a_queue_that_is_not_there_and_one_that_is_empty(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert read(store, 7) == (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, [])
+    store.append(a_message(), NOW)
+    assert read(store, 7) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
+
+
+def test_offset_by_time(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for second in (1, 2, 2, 2, 4):
+        store.append(a_message(), second * 1000)
+    dispatch(store)
+    lower = [store.offset_by_time("TopicA", 0, time) for time in (0, 1000, 1500, 2000, 3000, 4000, 5000)]
+    upper = [store.offset_by_time("TopicA", 0, time, True) for time in (0, 1000, 1500, 2000, 3000, 4000, 5000)]
+    assert lower == [0, 0, 1, 1, 4, 4, 5]
+    assert upper == [0, 0, 0, 3, 3, 4, 4]
+    assert store.offset_by_time("Other", 0, 1000) == 0
+
+
+def test_store_times(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store.earliest_store_timestamp() == -1
+    fill(store, 3)
+    assert [store.store_timestamp("TopicA", 0, offset) for offset in (-1, 0, 2, 3)] == [-1, NOW, NOW + 2, -1]
+    assert store.store_timestamp("Other", 0, 0) == -1
+    assert store.earliest_store_timestamp() == NOW
+
+
+def test_a_record_is_found_at_its_own_offset_only(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 30, size=300)
+    for message in messages:
+        found = store.look_message(message.physical_offset)
+        assert found is not None
+        assert (found.body, found.queue_offset) == (message.body, message.queue_offset)
+    starts = {message.physical_offset for message in messages}
+    for offset in range(-5, store.commit_log_max_offset() + 5):
+        assert (store.look_message(offset) is None) == (offset not in starts)
+
+
+def test_messages_are_found_by_key(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 30, size=300)
+    result = store.query_message("TopicA", "U00000003", 10, 0, NOW * 2)
+    assert [bytes(buffer) for buffer in result.buffers] == [message_record.encode(messages[3])]
+    assert (result.index_last_update_timestamp, result.index_last_update_physical_offset) == (
+        NOW + 29, messages[29].physical_offset)
+    assert len(store.query_message("TopicA", "all", 5, 0, NOW * 2).buffers) == 5
+    assert store.query_message("TopicB", "U00000003", 10, 0, NOW * 2).buffers == []
+
+
+def test_without_an_index_nothing_is_found_by_key(tmp_path: Path) -> None:
+    store = open_store(tmp_path, message_index_enable=False)
+    fill(store, 3)
+    assert store.query_message("TopicA", "U00000001", 10, 0, NOW * 2).buffers == []
+    assert not (tmp_path / "index").exists()
+
+
+def test_deleting_a_topic_starts_it_anew(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 5)
+    fill(store, 5, topic="TopicB")
+    store.delete_topic("TopicA")
+    assert store.queues() == [("TopicB", 0)]
+    assert store.max_offset("TopicA", 0) == 0
+    assert fill(store, 1)[0].queue_offset == 0
+    store.flush_consume_queues(0)
+    store.close()
+    assert open_store(tmp_path).max_offset("TopicA", 0) == 1
+
+
+def test_slices_stay_valid_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 3)
+    buffer = store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers[0]
+    before = bytes(buffer)
+    store.close()
+    assert bytes(buffer) == before
+
+
+def test_a_stopped_store_takes_nothing_and_says_why(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 3)
+    store.stop_writes("the disk is broken")
+    appended = store.append(a_message(), NOW)
+    assert (appended.status, appended.remark) == (PutStatus.SERVICE_NOT_AVAILABLE, "the disk is broken")
+    assert not store.is_writable
+    assert len(bodies(store)) == 3
+
+
+def test_documents(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store.load_config("topics") is None
+    store.save_config("topics", "{}")
+    assert store.load_config("topics") == "{}"
+    assert (tmp_path / "config/topics.json").exists()
+
+
+def test_disk_ratio(tmp_path: Path) -> None:
+    assert 0 < open_store(tmp_path).disk_ratio() <= 1
