@@ -91,7 +91,7 @@ def test_columns_say_what_single_records_say(many: list[MessageExt]) -> None:
     for name in ("queue_offset", "physical_offset", "sys_flag", "born_timestamp", "store_timestamp", "store_size"):
         assert list(fields[name]) == [getattr(message, name) for message in many]
     starts, ends = memoryview(fields["properties_start"]), memoryview(fields["properties_end"])
-    room = message_columns.count_properties(whole, starts, ends)
+    room = message_columns.properties_max(starts, ends)
     places, offsets = array("q", bytes(8 * 4 * room)), array("i", bytes(4 * (rows + 1)))
     total = message_columns.list_properties(whole, starts, ends, memoryview(offsets), memoryview(places), room)
     entries = [(whole[places[entry]:places[room + entry]].decode(),

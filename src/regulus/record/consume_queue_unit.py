@@ -12,7 +12,7 @@ Source: ConsumeQueue.CQ_STORE_UNIT_SIZE, ConsumeQueue.fillPreBlank.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from regulus.errors import TruncatedRecord
 
@@ -62,6 +62,11 @@ def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:
     if len(data) - position < UNIT_SIZE:
         raise TruncatedRecord("consume queue unit cut short", position)
     return ConsumeQueueUnit._make(_LAYOUT.unpack_from(data, position))
+
+
+def unpack_all(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
+    """As `decode_all` but plain tuples (physical_offset, size, tags_code), for loops over many; whole units only."""
+    return cast(Iterator[tuple[int, int, int]], _LAYOUT.iter_unpack(data))
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[ConsumeQueueUnit]:

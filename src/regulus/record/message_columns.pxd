@@ -20,29 +20,27 @@ cdef int _int4(const unsigned char[::1] data, Py_ssize_t position) noexcept
 @cython.locals(value=cython.longlong)
 cdef long long _int8(const unsigned char[::1] data, Py_ssize_t position) noexcept
 
-@cython.locals(rows=Py_ssize_t, row=Py_ssize_t, index=Py_ssize_t)
+@cython.locals(rows=Py_ssize_t, row=Py_ssize_t, index=Py_ssize_t, joined=bytes, name_ends=bytes)
 cpdef int locate_properties(const unsigned char[::1] data, const long long[::1] starts, const long long[::1] ends,
                             tuple names, long long[::1] places) except -1
 
 @cython.locals(end=Py_ssize_t, separator=Py_ssize_t, number=Py_ssize_t)
-cdef int _locate_in_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit, tuple names,
-                        long long[::1] places, Py_ssize_t row, Py_ssize_t rows) except -1
+cdef void _locate_in_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit,
+                         const unsigned char* joined, const unsigned char* name_ends, Py_ssize_t names,
+                         long long[::1] places, Py_ssize_t row, Py_ssize_t rows) noexcept
 
-@cython.locals(number=Py_ssize_t, name=bytes)
-cdef Py_ssize_t _number_of(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, tuple names) except -2
+@cython.locals(begin=Py_ssize_t, end=Py_ssize_t, number=Py_ssize_t)
+cdef Py_ssize_t _number_of(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t size,
+                           const unsigned char* joined, const unsigned char* name_ends, Py_ssize_t names) noexcept
 
 @cython.locals(index=Py_ssize_t)
-cdef bint _is_name(const unsigned char[::1] data, Py_ssize_t start, const unsigned char* name,
+cdef bint _is_name(const unsigned char[::1] data, Py_ssize_t start, const unsigned char* joined, Py_ssize_t begin,
                    Py_ssize_t size) noexcept
 
 cdef Py_ssize_t _find(const unsigned char[::1] data, int byte, Py_ssize_t start, Py_ssize_t limit) noexcept
 
 @cython.locals(row=Py_ssize_t, total=Py_ssize_t)
-cpdef Py_ssize_t count_properties(const unsigned char[::1] data, const long long[::1] starts,
-                                  const long long[::1] ends) except -1
-
-@cython.locals(total=Py_ssize_t)
-cdef Py_ssize_t _count_in_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit) noexcept
+cpdef Py_ssize_t properties_max(const long long[::1] starts, const long long[::1] ends) except -1
 
 @cython.locals(row=Py_ssize_t, total=Py_ssize_t)
 cpdef Py_ssize_t list_properties(const unsigned char[::1] data, const long long[::1] starts,

@@ -27,9 +27,8 @@ The end of a log file that is too short for the next record is a blank: its size
 Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, MessageVersion, CommitLog.calMsgLength.
 """
 
-from mmap import mmap
 from struct import Struct
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
@@ -41,8 +40,11 @@ from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
 from regulus.record.java_hash import java_hash
 
-Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
-WritableBuffer: TypeAlias = bytearray | memoryview | mmap
+if TYPE_CHECKING:
+    from mmap import mmap
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | mmap"
+WritableBuffer: TypeAlias = "bytearray | memoryview | mmap"
 
 MAGIC_V1 = 0xDAA320A7 - 0x100000000
 MAGIC_V2 = 0xDAA320AB - 0x100000000

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from regulus.errors import CorruptRecord, OptionError, RecordError
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
-from regulus.model.message_id import host_text
+from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.message_columns import FIELDS
 from regulus.record.message_record import Buffer
@@ -62,10 +62,18 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(),
     "timestamp": pa.timestamp("us", tz="UTC"), "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
-_PROPERTIES = tuple(name.encode() for name in (
-    names.TAGS, names.KEYS, names.UNIQUE_KEY, names.SHARDING_KEY, names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED,
-    names.REAL_TOPIC, names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC, names.ORIGIN_MESSAGE_ID,
-    names.DLQ_ORIGIN_MESSAGE_ID, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS))
+_PROPERTIES: dict[str, tuple[str, ...]] = {
+    "message_id": (names.UNIQUE_KEY,),
+    "message_type": (names.SHARDING_KEY, names.DELAY_TIME_LEVEL, names.TIMER_OUT_MS, names.TRANSACTION_PREPARED),
+    "keys": (names.KEYS,),
+    "tags": (names.TAGS,),
+    "deliver_time": (names.TIMER_OUT_MS, names.TIMER_DELIVER_MS),
+    "sharding_key": (names.SHARDING_KEY,),
+    "origin_topic": (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC, names.REAL_TOPIC),
+    "origin_message_id": (names.DLQ_ORIGIN_MESSAGE_ID, names.ORIGIN_MESSAGE_ID),
+}
+"""Which properties a column is made of; the first that a message has wins."""
+
 _MESSAGE_TYPES = pa.array(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
@@ -147,13 +155,18 @@ class RecordTable:
         self._rows = len(records.positions)
         self._data = records.data
         self._table = self._checked_fields()
+        wanted = {name for column in ("tags", *options.columns) for name in _PROPERTIES.get(column, ())}
+        self._properties = tuple(sorted(wanted))
         if options.verify_bodies:
             self._verify_bodies()
 
     def column(self, name: str) -> pa.Array:
+        """A column of `options.columns`, or the tags."""
         maker: Callable[[], pa.Array] | None = getattr(self, f"_{name}_column", None)
         if maker is not None:
             return maker()
+        if name in _PROPERTIES:
+            return self._first_property(name)
         values = self._field(name)
         return pa.array(values.astype(np.int32) if COLUMNS[name] == "int" else values)
 
@@ -193,20 +206,24 @@ class RecordTable:
 
     @cached_property
     def _places(self) -> Int64s:
-        """Starts (even rows) and ends (odd rows) of the properties that have columns; -1 where there is none."""
-        places = np.empty((2 * len(_PROPERTIES), self._rows), dtype=np.int64)
+        """Starts (even rows) and ends (odd rows) of the properties that are wanted; -1 where there is none."""
+        places = np.empty((2 * len(self._properties), self._rows), dtype=np.int64)
         message_columns.locate_properties(
             self._data, self._field("properties_start").data, self._field("properties_end").data,
-            _PROPERTIES, places.reshape(-1).data)
+            tuple(name.encode() for name in self._properties), places.reshape(-1).data)
         return places
 
     def _has(self, name: str) -> Booleans:
-        has: Booleans = self._places[2 * _PROPERTIES.index(name.encode())] >= 0
+        has: Booleans = self._places[2 * self._properties.index(name)] >= 0
         return has
 
     def _property(self, name: str) -> pa.Array:
-        number = 2 * _PROPERTIES.index(name.encode())
+        number = 2 * self._properties.index(name)
         return self._text(self._places[number], self._places[number + 1])
+
+    def _first_property(self, column: str) -> pa.Array:
+        """Of the properties that the column is made of, the first that a message has."""
+        return pc.coalesce(*[self._property(name) for name in _PROPERTIES[column]])
 
     def _gathered(self, starts: Int64s, ends: Int64s) -> tuple[Any, Bytes]:
         """32-bit offsets and bytes of the pieces, as Arrow keeps variable columns."""
@@ -242,47 +259,17 @@ class RecordTable:
     def _broker_name_column(self) -> pa.Array:
         return pa.repeat(pa.scalar(self._options.broker_name, pa.string()), self._rows)
 
-    def _message_id_column(self) -> pa.Array:
-        return self._property(names.UNIQUE_KEY)
-
-    def _keys_column(self) -> pa.Array:
-        return self._property(names.KEYS)
-
-    def _tags_column(self) -> pa.Array:
-        return self._property(names.TAGS)
-
-    def _sharding_key_column(self) -> pa.Array:
-        return self._property(names.SHARDING_KEY)
-
-    def _origin_topic_column(self) -> pa.Array:
-        return pc.coalesce(self._property(names.DLQ_ORIGIN_TOPIC), self._property(names.RETRY_TOPIC),
-                           self._property(names.REAL_TOPIC))
-
-    def _origin_message_id_column(self) -> pa.Array:
-        return pc.coalesce(self._property(names.DLQ_ORIGIN_MESSAGE_ID), self._property(names.ORIGIN_MESSAGE_ID))
-
     def _offset_message_id_column(self) -> pa.Array:
-        is_v6 = (self._field("sys_flag") & sys_flag.STORE_HOST_V6) != 0
-        if not is_v6.any():
-            return self._offset_ids(8)
-        if is_v6.all():
-            return self._offset_ids(20)
-        return pc.if_else(pa.array(is_v6), self._offset_ids(20), self._offset_ids(8))
-
-    def _offset_ids(self, host_size: int) -> pa.Array:
         """Upper-case hex of the store host and the physical offset."""
-        raw = np.empty((self._rows, host_size + 8), dtype=np.uint8)
-        raw[:, :host_size] = self._pieces(self._field("store_host_start"), host_size)
-        raw[:, host_size:] = self._field("physical_offset").astype(">i8").view(np.uint8).reshape(-1, 8)
-        digits = _HEX[raw]
-        offsets = np.arange(self._rows + 1, dtype=np.int32) * (2 * (host_size + 8))
-        return pa.Array.from_buffers(pa.string(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(digits)])
-
-    def _pieces(self, starts: Int64s, size: int) -> Bytes:
-        """A matrix with `size` bytes from each start on."""
-        whole = np.frombuffer(self._data, dtype=np.uint8)
-        pieces: Bytes = whole[np.minimum(starts[:, None] + np.arange(size), len(whole) - 1)]
-        return pieces
+        hosts = self._field("store_host_start")
+        if (self._field("sys_flag") & sys_flag.STORE_HOST_V6).any():
+            return pa.array([offset_message_id(host, offset) for host, offset in zip(
+                self._hosts(hosts, sys_flag.STORE_HOST_V6), self._field("physical_offset").tolist(), strict=True)])
+        raw = np.empty((self._rows, 16), dtype=np.uint8)
+        raw[:, :8] = self._gathered(hosts, hosts + 8)[1].reshape(-1, 8)
+        raw[:, 8:] = self._field("physical_offset").astype(">i8").view(np.uint8).reshape(-1, 8)
+        offsets = np.arange(self._rows + 1, dtype=np.int32) * 32
+        return pa.Array.from_buffers(pa.string(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(_HEX[raw])])
 
     def _born_host_column(self) -> pa.Array:
         return self._host_column("born_host_start", sys_flag.BORN_HOST_V6)
@@ -293,12 +280,20 @@ class RecordTable:
     def _host_column(self, field: str, v6_bit: int) -> pa.Array:
         """Host and port as text; each different host is formatted once."""
         starts = self._field(field)
+        if (self._field("sys_flag") & v6_bit).any():
+            return pa.array([host_text(host) for host in self._hosts(starts, v6_bit)], pa.string())
+        hosts = self._gathered(starts, starts + 8)[1].view(np.uint64)
+        if (hosts == hosts[:1]).all():
+            different, numbers = hosts[:1], np.zeros(self._rows, dtype=np.int64)
+        else:
+            different, numbers = np.unique(hosts, return_inverse=True)
+        return pa.array([host_text(host.tobytes()) for host in different], pa.string()).take(pa.array(numbers))
+
+    def _hosts(self, starts: Int64s, v6_bit: int) -> list[bytes]:
+        """Hosts in stored form where some are IPv6."""
         sizes = np.where((self._field("sys_flag") & v6_bit) != 0, 20, 8)
-        texts: dict[bytes, int] = {}
-        data = self._data
-        numbers = [texts.setdefault(bytes(data[start:start + size]), len(texts))
-                   for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
-        return pa.array([host_text(host) for host in texts], pa.string()).take(pa.array(numbers, pa.int32()))
+        return [bytes(self._data[start:start + size])
+                for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
 
     def _body_column(self) -> pa.Array:
         if self._options.decompress and (self._field("sys_flag") & sys_flag.COMPRESSED).any():
@@ -317,7 +312,7 @@ class RecordTable:
 
     def _properties_column(self) -> pa.Array:
         starts, ends = self._field("properties_start").data, self._field("properties_end").data
-        room = message_columns.count_properties(self._data, starts, ends)
+        room = message_columns.properties_max(starts, ends)
         offsets = np.empty(self._rows + 1, dtype=np.int32)
         places = np.empty((4, room), dtype=np.int64)
         total = message_columns.list_properties(self._data, starts, ends, offsets.data,
@@ -339,7 +334,7 @@ class RecordTable:
             return _times(self._records.tags_codes, is_scheduled)
         if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
             return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])
-        texts = pc.coalesce(self._property(names.TIMER_OUT_MS), self._property(names.TIMER_DELIVER_MS)).to_pylist()
+        texts = self._first_property("deliver_time").to_pylist()
         times = [int(text) * 1000 if text is not None and text.isdecimal() else None for text in texts]
         return pa.array(times, pa.int64()).cast(_ARROW_TYPES["timestamp"])
 

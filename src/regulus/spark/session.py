@@ -20,7 +20,7 @@ SETTINGS: Mapping[str, str] = {
 
 def local_session(java: Java, environment: MutableMapping[str, str], cores: int,
                   settings: Mapping[str, str]) -> "SparkSession":
-    """A session on this machine. Java and Python are set in `environment`, the process's, where Spark looks for them."""
+    """A session on this machine. Sets Java and Python in `environment`, the process's, where Spark looks for them."""
     from pyspark.sql import SparkSession
 
     environment["JAVA_HOME"] = str(java.home)

@@ -76,7 +76,7 @@ def test_properties_are_located():
 
 def listed(text: bytes) -> list[tuple[bytes, bytes]]:
     starts, ends = memoryview(array("q", [0])), memoryview(array("q", [len(text)]))
-    room = message_columns.count_properties(text, starts, ends)
+    room = message_columns.properties_max(starts, ends)
     places = array("q", bytes(8 * 4 * room))
     offsets = array("i", [0, 0])
     total = message_columns.list_properties(text, starts, ends, memoryview(offsets), memoryview(places), room)
