@@ -26,6 +26,7 @@ COMPILED_MODULES = (
     "regulus.broker.send_facts",
     "regulus.model.message",
     "regulus.model.message_properties",
+    "regulus.model.store_result",
     "regulus.record.consume_queue_unit",
     "regulus.record.index_entry",
     "regulus.record.java_hash",
@@ -57,6 +58,9 @@ _DIRECTIVES = {
 }
 
 
+_SHARED_UTILITY = "regulus._cyutility"
+
+
 class OptionalBuildExt(build_ext):
     """Compiles what it can; says once, clearly, when it cannot."""
 
@@ -86,12 +90,15 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
         for name in modules
     ]
+    # Views, string and call helpers are compiled once, in a module of their own, and not once a module.
+    sources.append(Extension(_SHARED_UTILITY, [str(Path(build_dir) / "_cyutility.c")], extra_compile_args=compile_args))
     return list(
         cythonize(
             sources,
             build_dir=build_dir,
             compiler_directives=_DIRECTIVES,
             include_path=[str(SOURCE)],
+            shared_utility_qualified_name=_SHARED_UTILITY,
             quiet=True,
             show_all_warnings=False,
         )
@@ -116,7 +123,7 @@ def build_copy(target: Path, modules: tuple[str, ...]) -> None:
         and "__pycache__" not in path.parts
         and not any(part.endswith(".egg-info") for part in path.parts)
     }
-    compiled_stems = {Path(name.replace(".", "/")) for name in modules}
+    compiled_stems = {Path(name.replace(".", "/")) for name in (*modules, _SHARED_UTILITY)}
     if target.exists():
         for path in target.rglob("*"):
             if not path.is_file() or "__pycache__" in path.parts:
