@@ -21,9 +21,11 @@ from regulus.broker.handlers.query_message import (
     handle_search_offset_by_timestamp,
     handle_view_message_by_id,
 )
-from regulus.broker.handlers.send_message import handle_send_message, handle_send_reply_message
+from regulus.broker.handlers.send_message import handle_send_message
+from regulus.broker.handlers.send_reply_message import handle_send_reply_message
 from regulus.broker.handlers.transaction import handle_end_transaction
 from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
+from regulus.broker.refusals import refusal_remark
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
@@ -65,8 +67,7 @@ def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: in
     """Decide what to do with one request. A one-way request gets no answer, not even a refusal."""
     handler = HANDLERS.get(request.code)
     if handler is None:
-        outcome: Outcome = refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                                  f" request type {request.code} not supported")
+        outcome: Outcome = refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal_remark(request.code))
     else:
         try:
             outcome = handler(request, peer, broker, now_ms)

@@ -1,0 +1,59 @@
+"""Requests that RocketMQ knows and this broker does not serve, each with its reason.
+
+Whoever sends one gets REQUEST_CODE_NOT_SUPPORTED, as from an older broker, and can read why.
+"""
+
+from regulus.wire.codes import RequestCode as Code
+
+_REASONS: dict[str, tuple[Code, ...]] = {
+    "ask a name server": (
+        Code.PUT_KV_CONFIG, Code.GET_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.REGISTER_BROKER, Code.UNREGISTER_BROKER,
+        Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO, Code.WIPE_WRITE_PERM_OF_BROKER,
+        Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, Code.DELETE_TOPIC_IN_NAMESRV, Code.REGISTER_TOPIC_IN_NAMESRV,
+        Code.GET_KVLIST_BY_NAMESPACE, Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+        Code.UPDATE_NAMESRV_CONFIG, Code.GET_NAMESRV_CONFIG, Code.QUERY_DATA_VERSION, Code.ADD_WRITE_PERM_OF_BROKER,
+        Code.GET_BROKER_MEMBER_GROUP, Code.BROKER_HEARTBEAT),
+    "brokers send this to clients": (
+        Code.CHECK_TRANSACTION_STATE, Code.NOTIFY_CONSUMER_IDS_CHANGED, Code.RESET_CONSUMER_CLIENT_OFFSET,
+        Code.GET_CONSUMER_STATUS_FROM_CLIENT, Code.PUSH_REPLY_MESSAGE_TO_CLIENT),
+    "no current broker serves it": (
+        Code.QUERY_BROKER_OFFSET, Code.GET_TOPIC_CONFIG_LIST, Code.GET_TOPIC_NAME_LIST, Code.TRIGGER_DELETE_FILES,
+        Code.GET_CLIENT_CONFIG, Code.SUSPEND_CONSUMER, Code.RESUME_CONSUMER, Code.RESET_CONSUMER_OFFSET_IN_CONSUMER,
+        Code.RESET_CONSUMER_OFFSET_IN_BROKER, Code.ADJUST_CONSUMER_THREAD_POOL, Code.WHO_CONSUME_THE_MESSAGE,
+        Code.REGISTER_FILTER_SERVER, Code.REGISTER_MESSAGE_FILTER_CLASS),
+    "this broker keeps no users and permissions": (
+        Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.GET_BROKER_CLUSTER_ACL_INFO,
+        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, Code.GET_BROKER_CLUSTER_ACL_CONFIG, Code.AUTH_CREATE_USER,
+        Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),
+    "timer messages are not served": (Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS, Code.RECALL_MESSAGE),
+    "transactional messages are not served": (Code.RESUME_CHECK_HALF_MESSAGE,),
+    "POP consumption is not served": (
+        Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.PEEK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.NOTIFICATION,
+        Code.POLLING_INFO, Code.POP_ROLLBACK, Code.BATCH_ACK_MESSAGE, Code.QUERY_ASSIGNMENT,
+        Code.SET_MESSAGE_REQUEST_MODE, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+    "static topics are not served": (Code.UPDATE_AND_CREATE_STATIC_TOPIC,),
+    "queues stand in files, not in RocksDB": (
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),
+    "brokers are not replicated": (
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE, Code.EXCHANGE_BROKER_HA_INFO, Code.GET_BROKER_HA_STATUS,
+        Code.RESET_MASTER_FLUSH_OFFSET, Code.GET_BROKER_EPOCH_CACHE, Code.NOTIFY_BROKER_ROLE_CHANGED),
+    "there is no controller": (
+        Code.CONTROLLER_ALTER_SYNC_STATE_SET, Code.CONTROLLER_ELECT_MASTER, Code.CONTROLLER_REGISTER_BROKER,
+        Code.CONTROLLER_GET_REPLICA_INFO, Code.CONTROLLER_GET_METADATA_INFO, Code.CONTROLLER_GET_SYNC_STATE_DATA,
+        Code.UPDATE_CONTROLLER_CONFIG, Code.GET_CONTROLLER_CONFIG, Code.CLEAN_BROKER_DATA,
+        Code.CONTROLLER_GET_NEXT_BROKER_ID, Code.CONTROLLER_APPLY_BROKER_ID),
+    "a process holds one broker": (Code.ADD_BROKER, Code.REMOVE_BROKER),
+    "reads of cold data are not limited": (
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, Code.GET_COLD_DATA_FLOW_CTR_INFO,
+        Code.SET_COMMITLOG_READ_MODE),
+}
+
+REFUSALS: dict[int, str] = {int(code): reason for reason, codes in _REASONS.items() for code in codes}
+
+
+def refusal_remark(code: int) -> str:
+    """What is answered to a request without a handler."""
+    reason = REFUSALS.get(code)
+    return f" request type {code} not supported" + (f": {reason}" if reason else "")
