@@ -139,7 +139,7 @@ def test_the_runtime_table_has_all_recorded_keys(by_code):
 def test_settings_that_tools_export_are_there(by_code):
     exported = {"brokerId", "traceOn", "flushDiskType", "msgTraceTopicName", "traceTopicEnable", "messageDelayLevel",
                 "autoCreateTopicEnable", "brokerRole", "slaveReadEnable", "brokerClusterName", "brokerName",
-                "filterServerNums", "maxMessageSize", "useTLS", "autoCreateSubscriptionGroup"}
+                "filterServerNums", "maxMessageSize", "useTLS", "autoCreateSubscriptionGroup", "fileReservedTime"}
     for exchange in by_code[Code.GET_BROKER_CONFIG]:
         then, now = (parse_lines(answer.body.decode()) for answer in (exchange.recorded, exchange.ours))
         assert exported <= set(now)

@@ -27,9 +27,9 @@ FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome
 """Keys that may never be changed from outside."""
 
 FIXED_VALUES = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "useTLS": "false", "aclEnable": "false",
-                "messageIndexEnable": "true", "brokerConfigPath": "", "rocketmqHome": "",
-                "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
-"""Settings that tools ask for and that this broker does not have: what they would say."""
+                "fileReservedTime": str((1 << 31) - 1), "messageIndexEnable": "true", "brokerConfigPath": "",
+                "rocketmqHome": "", "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
+"""Settings that tools ask for and that this broker does not have: what they would say. Files are kept for good."""
 
 
 def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
