@@ -12,7 +12,7 @@ Source: HookUtils.handleScheduleMessage, ScheduleMessageService.messageTimeUp, A
 """
 
 from regulus.model import message_properties as names
-from regulus.model import sys_flag, topics
+from regulus.model import topics
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
 
@@ -86,8 +86,5 @@ def _failed_properties(failed: MessageExt) -> dict[str, str]:
 
 def _copy(message: MessageExt, topic: str, queue_id: int, properties: dict[str, str], reconsume_times: int,
           store_host: bytes) -> MessageExt:
-    flags = message.sys_flag & ~sys_flag.STORE_HOST_V6
-    if len(store_host) > 8:
-        flags |= sys_flag.STORE_HOST_V6
-    return MessageExt(topic, message.body, properties, queue_id, message.flag, flags, message.born_timestamp,
-                      message.born_host, store_host, reconsume_times)
+    return MessageExt(topic, message.body, properties, queue_id, message.flag, message.sys_flag,
+                      message.born_timestamp, message.born_host, store_host, reconsume_times)

@@ -19,6 +19,7 @@ cdef class SendFacts:
     cdef public bint trace_on
     cdef public dict stamp
     cdef public bytes store_host
+    cdef public dict host_texts
     cdef public int max_message_size
     cdef public int delay_level_max
     cdef public bint sync_flush

@@ -40,7 +40,8 @@ class TopicFacts:
 class SendFacts:
     """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
 
-    `store_host` is empty when each client gets the address at which it reached us.
+    `store_host` is empty when each client gets the address at which it reached us. `host_texts` has these addresses in
+    hexadecimal digits; they are as few as the addresses of this machine.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts]) -> None:
@@ -51,6 +52,7 @@ class SendFacts:
         self.stamp = {names.MSG_REGION: config.region_id, names.TRACE_ON: "true" if config.trace_on else "false",
                       names.CLUSTER: config.broker_cluster_name}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
+        self.host_texts: dict[bytes, str] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
         self.sync_flush = config.sync_flush

@@ -66,11 +66,3 @@ def test_a_dead_letter_says_where_it_came_from():
     assert letter.properties == {
         "DELAY": "0", "RETRY_TOPIC": "T", "DLQ_ORIGIN_TOPIC": "T",
         "ORIGIN_MESSAGE_ID": offset_message_id(HERE, 77), "DLQ_ORIGIN_MESSAGE_ID": offset_message_id(HERE, 77)}
-
-
-def test_the_size_of_the_new_host_is_marked():
-    wide = b"\x20" * 16 + b"\0\0\0\1"
-    assert placement.retry_copy(message(), "G", 0, 3, wide).sys_flag == 1 | 0x20
-    narrow = message()
-    narrow.sys_flag = 0x31
-    assert placement.retry_copy(narrow, "G", 0, 3, HERE).sys_flag == 0x11

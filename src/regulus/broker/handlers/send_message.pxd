@@ -11,17 +11,16 @@ cdef str _UNIQUE_KEY
 cdef str _WAIT
 cdef int _ONEWAY
 cdef int _SUCCESS
-cdef int _PUT_OK
-cdef int _UNUSUAL_FLAGS
-cdef int _HOST_FLAGS
+cdef object _PUT_OK
+cdef int _TRANSACTION_MASK
 cdef frozenset _UNUSUAL_PROPERTIES
 
 
 @cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
 cpdef handle_send_message(RemotingCommand request, object peer, object broker, long long now_ms)
 
-@cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, born_host=bytes, store_host=bytes,
-               message=MessageExt, is_dead_letter=cython.bint, start=cython.longlong, end=cython.longlong)
+@cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
+               message=MessageExt, is_dead_letter=cython.bint)
 cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
            object peer, object broker, long long now_ms)
 
@@ -29,5 +28,9 @@ cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, Top
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
                  object peer, object broker, long long now_ms)
 
-@cython.locals(flags=cython.int)
-cdef _mark_hosts(MessageExt message)
+@cython.locals(message=MessageExt)
+cdef MessageExt _message(SendMessageRequest header, TopicFacts topic, bytes body, dict properties, int queue_id,
+                         int flag, bytes born_host, bytes store_host)
+
+@cython.locals(host=str)
+cdef str _offset_message_id(SendFacts facts, bytes store_host, long long physical_offset)

@@ -15,7 +15,6 @@ from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt
-from regulus.model.message_id import offset_message_id
 from regulus.model.peer import Peer
 from regulus.model.store_result import Appended, PutStatus
 from regulus.wire import message_batch
@@ -31,18 +30,16 @@ RETRY_LIMIT_VERSION_MIN = 121
 """Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
 
 TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
-REPLIES_NOT_SERVED = "request-reply is not served by this broker yet"
 
 _TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
 _UNUSUAL_PROPERTIES = _TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
-_UNUSUAL_FLAGS = sys_flag.TRANSACTION_MASK | sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
-_HOST_FLAGS = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
 
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
+_TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
 _ONEWAY = ONEWAY_FLAG
 _SUCCESS = int(ResponseCode.SUCCESS)
-_PUT_OK = int(PutStatus.PUT_OK)
+_PUT_OK = PutStatus.PUT_OK
 
 _CODES = {
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
@@ -64,9 +61,9 @@ def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if queue_id < 0:
         queue_id = broker.chance.below(topic.write_queue_nums)
     elif queue_id >= topic.queue_nums_max:
-        return _refuse(request, facts, ResponseCode.INVALID_PARAMETER,
-                       f"request queueId[{queue_id}] is illegal, topic [{header.topic}] has "
-                       f"{topic.queue_nums_max} queues")
+        return refuse_send(request, facts, ResponseCode.INVALID_PARAMETER,
+                           f"request queueId[{queue_id}] is illegal, topic [{header.topic}] has "
+                           f"{topic.queue_nums_max} queues")
     if header.batch:
         return _send_batch(request, header, queue_id, topic, facts, peer, broker, now_ms)
     return _send(request, header, queue_id, topic, facts, peer, broker, now_ms)
@@ -83,22 +80,19 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     if unique_key is None:
         unique_key = properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
     properties.update(facts.stamp)
-    born_host = peer.remote
     store_host = facts.store_host or peer.local
-    message = MessageExt(header.topic, body, properties, queue_id, header.flag, header.sys_flag | topic.sys_flag,
-                         header.born_timestamp, born_host, store_host, header.reconsume_times)
-    if is_unusual or message.sys_flag & _UNUSUAL_FLAGS or len(store_host) > 8 or len(born_host) > 8:
+    message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
+    if is_unusual or message.sys_flag & _TRANSACTION_MASK:
         refusal = _refuse_unusual(request, message, facts)
         if refusal is not None:
             return refusal
-        _mark_hosts(message)
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
     elif is_unusual:
         place(message, facts.delay_level_max)
     appended = facts.store.append(message, now_ms)
-    if appended.status != _PUT_OK:
+    if appended.status is not _PUT_OK:
         return _refuse_put(request, broker, appended)
     if message.topic != topic.topic:
         topic = facts.topics[message.topic]
@@ -106,8 +100,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     topic.put_size += appended.end - appended.start
     if request.flag & _ONEWAY:
         return NO_REPLY
-    response = send_message_response(request, _SUCCESS, offset_message_id(store_host, appended.start), queue_id,
-                                     appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
+    response = send_message_response(request, _SUCCESS, _offset_message_id(facts, store_host, appended.start),
+                                     queue_id, appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
     if facts.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
         return ReplyWhenDurable(response, appended.end)
     return Reply(response)
@@ -118,31 +112,29 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     """All messages of a batch are stored one behind the other, or none is."""
     fault = _batch_fault(header)
     if fault is not None:
-        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
     if len(request.body) > facts.max_message_size:
         return _refuse_size(request, facts, len(request.body))
     store_host = facts.store_host or peer.local
     messages = []
     for flag, body, properties in message_batch.decode(request.body):
         if not _UNUSUAL_PROPERTIES.isdisjoint(properties):
-            return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                           "a message of a batch can be neither delayed nor transactional")
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                               "a message of a batch can be neither delayed nor transactional")
         if _UNIQUE_KEY not in properties:
             properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
         properties.update(header.properties)
         properties.update(facts.stamp)
-        message = MessageExt(header.topic, body, properties, queue_id, flag, header.sys_flag | topic.sys_flag,
-                             header.born_timestamp, peer.remote, store_host, header.reconsume_times)
-        _mark_hosts(message)
+        message = _message(header, topic, body, properties, queue_id, flag, peer.remote, store_host)
         messages.append(message)
     if not messages:
-        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
     appended = facts.store.append_batch(messages, now_ms)
-    if appended.status != _PUT_OK:
+    if appended.status is not _PUT_OK:
         return _refuse_put(request, broker, appended)
     topic.put_nums += len(messages)
     topic.put_size += appended.end - appended.start
-    message_ids = ",".join([offset_message_id(store_host, start) for start in appended.starts])
+    message_ids = ",".join([_offset_message_id(facts, store_host, start) for start in appended.starts])
     response = send_message_response(request, _SUCCESS, message_ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
     if facts.sync_flush and header.properties.get(_WAIT) != "false":
@@ -150,9 +142,35 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     return Reply(response)
 
 
-def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2: named here so that a consumer that replies learns why it fails."""
-    return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION, REPLIES_NOT_SERVED)
+def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, properties: dict[str, str], queue_id: int,
+             flag: int, born_host: bytes, store_host: bytes) -> MessageExt:
+    # Field by field, because the constructor would cost a good part of what storing the message does.
+    message = MessageExt.__new__(MessageExt)
+    message.topic = header.topic
+    message.body = body
+    message.properties = properties
+    message.queue_id = queue_id
+    message.flag = flag
+    message.sys_flag = header.sys_flag | topic.sys_flag
+    message.born_timestamp = header.born_timestamp
+    message.born_host = born_host
+    message.store_host = store_host
+    message.reconsume_times = header.reconsume_times
+    message.prepared_transaction_offset = 0
+    message.queue_offset = 0
+    message.physical_offset = 0
+    message.store_timestamp = 0
+    message.store_size = 0
+    message.body_crc = 0
+    return message
+
+
+def _offset_message_id(facts: SendFacts, store_host: bytes, physical_offset: int) -> str:
+    """As model.message_id makes it; the host's part is the same for almost all messages."""
+    host = facts.host_texts.get(store_host)
+    if host is None:
+        host = facts.host_texts[store_host] = store_host.hex().upper()
+    return f"{host}{physical_offset:016X}"
 
 
 # --- before storing --------------------------------------------------------------------------------------------------
@@ -162,17 +180,17 @@ def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: Broke
     """Why the topic takes no message now; None when it does, after it was created if that was needed."""
     name = header.topic
     if now_ms < broker.config.start_accept_send_request_time_stamp:
-        return _refuse(request, broker.send_facts, ResponseCode.SYSTEM_ERROR,
-                       f"broker unable to service, until {broker.config.start_accept_send_request_time_stamp}")
+        return refuse_send(request, broker.send_facts, ResponseCode.SYSTEM_ERROR,
+                           f"broker unable to service, until {broker.config.start_accept_send_request_time_stamp}")
     if not broker.send_facts.is_writable and broker.topics.is_order(name):
-        return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION,
-                       f"the broker[{broker.config.broker_name}] sending message is forbidden")
+        return refuse_send(request, broker.send_facts, ResponseCode.NO_PERMISSION,
+                           f"the broker[{broker.config.broker_name}] sending message is forbidden")
     fault = topics.name_fault(name)
     if fault is not None:
-        return _refuse(request, broker.send_facts, ResponseCode.INVALID_PARAMETER, fault)
+        return refuse_send(request, broker.send_facts, ResponseCode.INVALID_PARAMETER, fault)
     if name in topics.NOT_SENDABLE_TOPICS:
-        return _refuse(request, broker.send_facts, ResponseCode.NO_PERMISSION,
-                       f"Sending message to topic[{name}] is forbidden.")
+        return refuse_send(request, broker.send_facts, ResponseCode.NO_PERMISSION,
+                           f"Sending message to topic[{name}] is forbidden.")
     topic = broker.send_facts.topics.get(name)
     if topic is None:
         refusal = _create_topic(request, header, broker, now_ms)
@@ -180,12 +198,12 @@ def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: Broke
             return refusal
         topic = broker.send_facts.topics[name]
     if topic.refusal_code:
-        return _refuse(request, broker.send_facts, topic.refusal_code, topic.refusal_remark)
+        return refuse_send(request, broker.send_facts, topic.refusal_code, topic.refusal_remark)
     if topic.is_retry and not header.batch:
         return _refuse_unknown_group(request, name, broker, now_ms)
     if topic.needs_keys and not header.batch and not header.properties.get(names.KEYS):
-        return _refuse(request, broker.send_facts, ResponseCode.MESSAGE_ILLEGAL,
-                       f"the topic[{name}] is compacted, so its messages need a key (property KEYS)")
+        return refuse_send(request, broker.send_facts, ResponseCode.MESSAGE_ILLEGAL,
+                           f"the topic[{name}] is compacted, so its messages need a key (property KEYS)")
     return None
 
 
@@ -202,16 +220,16 @@ def _create_topic(request: RemotingCommand, header: SendMessageRequest, broker: 
         created = broker.topics.create_for_send(name, header.default_topic, header.default_topic_queue_nums,
                                                 header.unit_mode, now_ms)
     if created is None:
-        return _refuse(request, broker.send_facts, ResponseCode.TOPIC_NOT_EXIST,
-                       f"topic[{name}] not exist, apply first please!")
+        return refuse_send(request, broker.send_facts, ResponseCode.TOPIC_NOT_EXIST,
+                           f"topic[{name}] not exist, apply first please!")
     return None
 
 
 def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerState, now_ms: int) -> Reply | None:
     group = name[len(topics.RETRY_PREFIX):]
     if broker.subscription_groups.find(group, now_ms) is None:
-        return _refuse(request, broker.send_facts, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                       f"subscription group not exist, {group}")
+        return refuse_send(request, broker.send_facts, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                           f"subscription group not exist, {group}")
     return None
 
 
@@ -220,11 +238,11 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     properties = message.properties
     properties.pop(names.POP_CK, None)
     is_retry = message.reconsume_times > 0 and delay_level(properties) > 0
-    if message.sys_flag & sys_flag.TRANSACTION_MASK or (
+    if message.sys_flag & _TRANSACTION_MASK or (
             properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retry):
-        return _refuse(request, facts, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
+        return refuse_send(request, facts, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
     if names.DELAY_TIME_LEVEL not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
-        return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
     return None
 
 
@@ -233,7 +251,7 @@ def _batch_fault(header: SendMessageRequest) -> str | None:
         return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
     if topics.is_retry_topic(header.topic):
         return "batch request does not support retry group"
-    if not _UNUSUAL_PROPERTIES.isdisjoint(header.properties) or header.sys_flag & sys_flag.TRANSACTION_MASK:
+    if not _UNUSUAL_PROPERTIES.isdisjoint(header.properties) or header.sys_flag & _TRANSACTION_MASK:
         return "a batch can be neither delayed nor transactional"
     return None
 
@@ -257,32 +275,22 @@ def _bury(message: MessageExt, broker: BrokerState, now_ms: int) -> None:
     place_dead_letter(message, group)
 
 
-def _mark_hosts(message: MessageExt) -> None:
-    """Make the flags tell the size of the hosts, whatever the client said."""
-    flags = message.sys_flag & ~_HOST_FLAGS
-    if len(message.born_host) > 8:
-        flags |= sys_flag.BORN_HOST_V6
-    if len(message.store_host) > 8:
-        flags |= sys_flag.STORE_HOST_V6
-    message.sys_flag = flags
-
-
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def _refuse(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
+def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
     """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
     ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
     return refuse(request, code, remark, ext)
 
 
 def _refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:
-    return _refuse(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                   f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
+    return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                       f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
 
 
 def _refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
     broker.statistics.put_failed_times += 1
     code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
     remark = appended.remark or f"the store answers {PutStatus(appended.status).name}"
-    return _refuse(request, broker.send_facts, code, remark)
+    return refuse_send(request, broker.send_facts, code, remark)

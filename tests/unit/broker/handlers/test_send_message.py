@@ -336,9 +336,3 @@ def test_sends_are_counted_by_topic(rig):
     facts = rig.broker.topics.facts["TopicA"]
     assert facts.put_nums == 3
     assert facts.put_size == rig.store.commit_log_max_offset()
-
-
-def test_replies_are_refused_by_name(rig):
-    header = SendMessageRequest("PG", "DefaultCluster_REPLY_TOPIC", queue_id=0)
-    response = rig.ask(RequestCode.SEND_REPLY_MESSAGE_V2, header.ext(), b"x")
-    assert response.code == ResponseCode.NO_PERMISSION
