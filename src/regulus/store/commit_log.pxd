@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport MessageExt
+from regulus.model.store_result cimport Appended
 from regulus.record.message_record cimport DispatchRequest, encode_into, record_size, request_of
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
@@ -27,18 +28,21 @@ cdef class CommitLog:
     cdef public str fault
     cdef public object recent
     cdef MappedFile _next
+    cdef long long _window
 
     @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)
-    cpdef append(self, MessageExt message, long long now_ms)
+    cpdef Appended append(self, MessageExt message, long long now_ms)
 
     @cython.locals(queue=ConsumeQueue, message=MessageExt, first=MessageExt)
-    cpdef append_batch(self, object messages, long long now_ms)
+    cpdef Appended append_batch(self, object messages, long long now_ms)
 
     @cython.locals(file=MappedFile, position="long long", room="long long", size=Py_ssize_t)
     cdef Py_ssize_t _write(self, MessageExt message) except -1
 
     @cython.locals(file=MappedFile, end="long long")
     cdef int _have_room(self, long long size) except -1
+
+    cdef int _reserve_more(self, MappedFile file, long long end) except -1
 
     @cython.locals(tail=MappedFile)
     cpdef MappedFile find(self, long long physical_offset)

@@ -17,7 +17,7 @@ from regulus.errors import MessageIllegal, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
-from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, decode_all
+from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.record.message_record import DispatchRequest, blank, encode_into, record_size, request_of
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
@@ -28,6 +28,10 @@ RESERVE_WINDOW = 8 << 20
 """Blocks are reserved this far ahead at least, and twice as far at most."""
 RECENT_MAX = 4096
 """Records remembered for dispatch at a time; beyond that it reads them from the log again."""
+WARM_AFTER_FLUSH_MIN = 64 << 10
+"""A flush of less does not warm: where little is written, bringing warm pages to disk would cost more than it saves."""
+WARM_AFTER_SYNC_MAX = 1 << 20
+"""With SYNC_FLUSH, where each flush writes what was warmed and not used, at most this much is."""
 KEEP_MAPPED = 32 << 20
 """Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
 
@@ -43,7 +47,7 @@ _PUT_OK = PutStatus.PUT_OK
 
 class CommitLog:
     def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, message_size_max: int, warms: bool) -> None:
-        """`warms`: whether pages are faulted in ahead, which pays off unless every batch is flushed at once."""
+        """`warms`: whether whole windows are faulted in ahead; no gain where each batch is flushed at once."""
         self.files = files
         self.queues = queues
         self.message_size_max = message_size_max
@@ -58,6 +62,7 @@ class CommitLog:
         self.recent: deque[DispatchRequest] = deque()
         """What to dispatch of the last records appended, in their order, perhaps with gaps."""
         self._next: MappedFile | None = None
+        self._window = RESERVE_WINDOW
 
     @property
     def start(self) -> int:
@@ -161,11 +166,19 @@ class CommitLog:
             file = self._roll()
         end = file.wrote_position + size
         if end > file.reserved_position:
-            try:
-                file.reserve(end + RESERVE_WINDOW)
-            except StoreNotWritable:
-                # A nearly full disk may still have room for this one.
-                file.reserve(end)
+            self._reserve_more(file, end)
+
+    def _reserve_more(self, file: MappedFile, end: int) -> None:
+        """Reserve up to `end` and a window beyond. On a nearly full disk the windows shrink, so that all of it is used
+        without asking in vain for each message; they grow again with room. Raises StoreNotWritable."""
+        try:
+            file.reserve(end + self._window)
+            self._window = min(2 * self._window + disk.PAGE_SIZE, RESERVE_WINDOW)
+        except StoreNotWritable:
+            if self._window == 0:
+                raise
+            self._window = self._window // 16 if self._window > disk.PAGE_SIZE else 0
+            self._reserve_more(file, end)
 
     def _roll(self) -> MappedFile:
         """Go on with the next file."""
@@ -195,8 +208,10 @@ class CommitLog:
 
     @property
     def wants_allocation(self) -> bool:
-        """Whether `allocate_ahead` has something to do."""
+        """Whether `allocate_ahead` has something to do, and did not find the disk too full for it before."""
         tail = self.tail
+        if self._window < RESERVE_WINDOW:
+            return False
         if tail is None:
             return self._next is None
         if tail.reserved_position < min(tail.wrote_position + RESERVE_WINDOW, tail.size):
@@ -204,8 +219,14 @@ class CommitLog:
         return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW
 
     def allocate_ahead(self) -> None:
-        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which the next append will
-        too."""
+        """Reserve and warm the next window, make the next file. Raises StoreNotWritable; appends then go in small steps."""
+        try:
+            self._allocate_ahead()
+        except StoreNotWritable:
+            self._window = RESERVE_WINDOW // 16
+            raise
+
+    def _allocate_ahead(self) -> None:
         tail = self.tail
         if tail is not None:
             self._reserve_window(tail, tail.wrote_position)
@@ -249,14 +270,29 @@ class CommitLog:
         """Bring everything written up to now to disk; the physical offset up to which it is. Raises
         StoreNotWritable."""
         end = self.end
-        if end > self.flushed_offset:
+        size = end - self.flushed_offset
+        if size > 0:
             for file in self._files_from(self.flushed_offset):
                 file.flush()
                 if file.is_new:
                     file.is_new = False
                     disk.sync_directory(self.files.directory)
             self.flushed_offset = max(end, self.flushed_offset)
+            if size >= WARM_AFTER_FLUSH_MIN:
+                self._warm_again(size)
         return self.flushed_offset
+
+    def _warm_again(self, flushed_size: int) -> None:
+        """A flush leaves all pages of the file to fault at their next write; take that from the writer."""
+        tail = self.tail
+        mapping = tail.mapping if tail is not None else None
+        if tail is None or mapping is None:
+            return
+        begin, end = tail.wrote_position, tail.reserved_position
+        if not self.warms:
+            end = min(end, begin + min(2 * flushed_size, WARM_AFTER_SYNC_MAX))
+        if end > begin:
+            disk.populate(mapping, begin, end - begin)
 
     def _files_from(self, offset: int) -> list[MappedFile]:
         """From the file that holds `offset` on; few, so looked for from the end."""
@@ -304,7 +340,7 @@ class CommitLog:
         run_start = run_end = -1
         count = size_sum = 0
         log_start = self.files.start
-        for physical_offset, size, tags_code in decode_all(units):
+        for physical_offset, size, tags_code in unpack_all(units):
             if size == _FILLER_SIZE:
                 offset += 1
                 continue

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from regulus.errors import StoreDamaged
 from regulus.model.store_result import QueueUnit
-from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, decode_all, encode_into
+from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, encode_into, unpack_all
 from regulus.record.consume_queue_unit import decode as decode_unit
 from regulus.record.consume_queue_unit import encode as encode_unit
 from regulus.store import disk
@@ -136,9 +136,9 @@ class ConsumeQueue:
             data = self.readable(position, (count_max - len(found)) * _UNIT)
             if not data:
                 break
-            for index, unit in enumerate(decode_all(data), position // _UNIT):
-                if unit.size != _FILLER_SIZE:
-                    found.append(QueueUnit(index, unit.physical_offset, unit.size, unit.tags_code))
+            for index, unit in enumerate(unpack_all(data), position // _UNIT):
+                if unit[1] != _FILLER_SIZE:
+                    found.append(QueueUnit(index, *unit))
             position += len(data)
         return found
 
@@ -172,7 +172,7 @@ class ConsumeQueue:
         while position < file.size:
             data = disk.read_at(file.path, position, min(_SCAN if position else disk.PAGE_SIZE // _UNIT * _UNIT,
                                                          file.size - position))
-            for physical_offset, size, _ in decode_all(data):
+            for physical_offset, size, _ in unpack_all(data):
                 if physical_offset < 0 or size <= 0:
                     return position
                 if size != _FILLER_SIZE:

@@ -116,9 +116,12 @@ def write_file(path: Path, data: bytes) -> None:
         try:
             _write_all(descriptor, data)
             os.fsync(descriptor)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         finally:
             os.close(descriptor)
-        temporary.replace(path)
         sync_directory(path.parent)
 
 
