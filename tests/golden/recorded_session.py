@@ -56,11 +56,13 @@ def scenarios() -> list[str]:
 
 def frames() -> list[RecordedFrame]:
     """All frames of the session in order of time."""
-    found = []
-    for scenario in scenarios():
-        with (FRAMES / f"{scenario}.jsonl").open(encoding="utf-8") as lines:
-            found += [_frame(scenario, json.loads(line)) for line in lines]
+    found = [frame for scenario in scenarios() for frame in frames_of(scenario)]
     return sorted(found, key=lambda frame: frame.t_ms)
+
+
+def frames_of(scenario: str) -> list[RecordedFrame]:
+    with (FRAMES / f"{scenario}.jsonl").open(encoding="utf-8") as lines:
+        return [_frame(scenario, json.loads(line)) for line in lines]
 
 
 def replay(root: Path) -> list[Exchange]:

@@ -23,7 +23,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 QUEUE_NUMS_MAX = 65_536
-"""Queues of one topic: a queue id is stored in more than 16 bits, but each queue takes files of its own."""
+"""Of one topic. Each queue takes files of its own, so that a slip of the hand must not make a million of them."""
 
 
 def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
