@@ -32,6 +32,7 @@ COMPILED_MODULES = (
     "regulus.record.java_hash",
     "regulus.record.message_columns",
     "regulus.record.message_record",
+    "regulus.server.request_server",
     "regulus.store.commit_log",
     "regulus.store.consume_queue",
     "regulus.store.dispatch",

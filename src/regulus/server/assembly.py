@@ -51,6 +51,11 @@ def _make_listener(bound: socket, requests: RequestServer, config: TransportConf
                     asyncio.get_running_loop())
 
 
+def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
+    answer = name_server_table.handle(request, peer, state, now_ms)
+    return NO_REPLY if answer is None else Reply(answer)
+
+
 def _never_durable(end: int, connection: Connection, response: RemotingCommand) -> None:
     raise AssertionError("a name server stores no messages")
 
@@ -75,8 +80,8 @@ class NameServer:
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
         self._load_documents()
-        self._requests = RequestServer(self._handle, self._settle, _never_durable, self.state.channel_closed,
-                                       self._clock)
+        self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable,
+                                       self.state.channel_closed, self._clock)
         bound = bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config)
         await self._listener.accept()
@@ -97,10 +102,6 @@ class NameServer:
     def _own_peer(self) -> Peer:
         own = host_bytes("127.0.0.1", self.port)
         return Peer(_OWN_CHANNEL, own, own, "this process", "127.0.0.1")
-
-    def _handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
-        answer = name_server_table.handle(request, peer, self.state, now_ms)
-        return NO_REPLY if answer is None else Reply(answer)
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
@@ -185,8 +186,8 @@ class BrokerServer:
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
                                       self._clock)
         self._ticks = TickLoop(self._tick, self._clock)
-        self._requests = RequestServer(self._handle, self._settle, self._flush.answer_when_durable,
-                                       self.broker.channel_closed, self._clock)
+        self._requests = RequestServer(request_table.handle, self.broker, self._settle,
+                                       self._flush.answer_when_durable, self.broker.channel_closed, self._clock)
         self._listener = _make_listener(bound, self._requests, self._transport_config)
         self._door = self._make_door()
 
@@ -215,9 +216,6 @@ class BrokerServer:
         self._settle(self._clock())
 
     # --- while running -----------------------------------------------------------------------------------------------
-
-    def _handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
-        return request_table.handle(request, peer, self.broker, now_ms)
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.broker.tick(now_ms)

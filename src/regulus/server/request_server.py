@@ -6,7 +6,8 @@ is made visible. Nothing here decides; nothing in the rooms below waits, sends o
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenDurable
 from regulus.errors import ConnectionLost, RequestTimeout
@@ -18,17 +19,18 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
-Handle = Callable[[RemotingCommand, Peer, int], Outcome]
+Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
 AnswerWhenDurable = Callable[[int, Connection, RemotingCommand], None]
 
 
 class RequestServer:
-    """`handle` decides one request; `settle` follows each batch: save, register, dispatch, send notices."""
+    """`handle` decides one request on `state`; `settle` follows each batch: save, register, dispatch, send notices."""
 
-    def __init__(self, handle: Handle, settle: Settle, answer_when_durable: AnswerWhenDurable,
+    def __init__(self, handle: Handle, state: Any, settle: Settle, answer_when_durable: AnswerWhenDurable,
                  channel_closed: Callable[[int, int], None], clock: Clock) -> None:
         self._handle = handle
+        self._state = state
         self._settle = settle
         self._answer_when_durable = answer_when_durable
         self._channel_closed = channel_closed
@@ -47,17 +49,11 @@ class RequestServer:
 
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
         now_ms = self._clock()
-        handle, peer = self._handle, connection.peer
         parts: list[bytes | memoryview] = []
-        for request in requests:
-            try:
-                outcome = handle(request, peer, now_ms)
-            except Exception:   # one broken handler must not end the connection, let alone the server
-                outcome = _unexpected(request, peer)
-            if type(outcome) is Reply:
-                parts += outcome.response.encode_parts()
-            else:
-                self._carry_out(outcome, connection)
+        others: list[Outcome] = []
+        decide(requests, self._handle, connection.peer, self._state, now_ms, parts, others)
+        for outcome in others:
+            self._carry_out(outcome, connection)
         self._settle(now_ms)
         if parts:
             send_parts(connection, parts)
@@ -98,15 +94,25 @@ class RequestServer:
 
 def send_parts(connection: Connection, parts: Sequence[bytes | memoryview]) -> None:
     """One write for frames that have their bodies inside; slices of the log go out as they are."""
-    if all(type(part) is bytes for part in parts):
+    if all([type(part) is bytes for part in parts]):
         connection.write(b"".join(parts))
     else:
         connection.send_many(parts)
 
 
-def send_all(server: RequestServer, notices: Iterable[tuple[int, RemotingCommand]]) -> None:
-    for channel, command in notices:
-        server.send_to(channel, command)
+def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
+           parts: list[bytes | memoryview], others: list[Outcome]) -> None:
+    """Decide one request after the other; `parts` takes the frames of plain replies, `others` all other outcomes."""
+    for request in requests:
+        try:
+            outcome = handle(request, peer, state, now_ms)
+        except Exception:   # one broken handler must not end the connection, let alone the server
+            outcome = _unexpected(request, peer)
+        if type(outcome) is Reply:
+            response = outcome.response
+            parts += response.encode_parts()
+        else:
+            others.append(outcome)
 
 
 def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:

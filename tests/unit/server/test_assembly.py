@@ -122,8 +122,9 @@ async def test_messages_topics_and_offsets_outlive_a_restart(tmp_path: Path, flu
     connection = await broker_connection(server)
     for n in range(10):
         await send(connection, b"m%d" % n)
+    assert len(bodies(await pull(connection, 0))) == 10
     offset = {"consumerGroup": "readers", "topic": "Orders", "queueId": "0"}
-    await ask(connection, RequestCode.UPDATE_CONSUMER_OFFSET, {**offset, "commitOffset": "7"})
+    assert (await ask(connection, RequestCode.UPDATE_CONSUMER_OFFSET, {**offset, "commitOffset": "7"})).code == 0
     connection.close()
     await server.stop()
     assert not (tmp_path / "abort").exists()

@@ -26,13 +26,13 @@ class Desk:
         self.durable: list[tuple[int, Connection, RemotingCommand]] = []
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
-        self.server = RequestServer(self.handle, self.settled.append, self.when_durable,
+        self.server = RequestServer(self.handle, self, self.settled.append, self.when_durable,
                                     lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
 
     def when_durable(self, end: int, connection: Connection, response: RemotingCommand) -> None:
         self.durable.append((end, connection, response))
 
-    def handle(self, request: RemotingCommand, peer: Peer, now_ms: int) -> Outcome:
+    def handle(self, request: RemotingCommand, peer: Peer, state: "Desk", now_ms: int) -> Outcome:
         self.channels.append(peer.channel)
         match request.code:
             case 1:
