@@ -3,8 +3,9 @@
 Requests of the peer reach `on_requests`, all of one read in one call; answers of the peer meet the `request` that waits
 for their opaque. The two directions number their requests independently.
 
-A peer that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
-socket and not in our memory. Bytes that are no frame close this connection and no other.
+A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
+socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
+would ever go on. Bytes that are no frame close this connection and no other.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 _channels = count(1)
 
 _TLS_HANDSHAKE = 0x16
+_DEADLINE_STEP = 0.01       # seconds: requests whose deadlines fall into one step share a timer
 _OPAQUE_MAX = 0x7FFFFFFF
 _RESPONSE = RESPONSE_FLAG
 
@@ -31,11 +33,21 @@ OnRequests = Callable[["Connection", list[RemotingCommand]], None]
 OnConnection = Callable[["Connection"], None]
 
 
+class _Deadline:
+    """The requests, by opaque and time allowed, that fail when the timer goes off."""
+
+    __slots__ = ("requests", "timer")
+
+    def __init__(self, timer: asyncio.TimerHandle) -> None:
+        self.timer = timer
+        self.requests: list[tuple[int, int]] = []
+
+
 class Connection(asyncio.Protocol):
     """Made by `listener.listen` and `connector.connect`."""
 
     def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
-                 config: TransportConfig, loop: asyncio.AbstractEventLoop) -> None:
+                 config: TransportConfig, loop: asyncio.AbstractEventLoop, reads_always: bool = False) -> None:
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
@@ -44,11 +56,15 @@ class Connection(asyncio.Protocol):
         self._on_closed = on_closed
         self._config = config
         self._loop = loop
+        self._reads_always = reads_always
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._reader = FrameReader()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._deadlines: dict[int, _Deadline] = {}
         self._opaque = 0
         self._has_read = False
+        self._outbox: list[bytes | memoryview] = []
+        self._drained: asyncio.Future[None] | None = None   # while more is waiting to leave than should
         self._closed: asyncio.Future[None] = loop.create_future()
 
     def __repr__(self) -> str:
@@ -79,14 +95,21 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
 
     def pause_writing(self) -> None:
-        self._transport.pause_reading()
+        self._drained = self._loop.create_future()
+        if not self._reads_always:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.is_open:
+        self._wake_drained()
+        if self.is_open and not self._reads_always:
             self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
+        self._wake_drained()
+        for deadline in self._deadlines.values():
+            deadline.timer.cancel()
+        self._deadlines.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -100,6 +123,12 @@ class Connection(asyncio.Protocol):
     def send(self, command: RemotingCommand) -> None:
         """Write one frame. Does nothing once the connection is closed."""
         self.send_many(command.encode_parts())
+
+    def send_soon(self, command: RemotingCommand) -> None:
+        """Write one frame at the end of this turn of the loop, in one system call with all others sent so."""
+        if not self._outbox:
+            self._loop.call_soon(self._flush_outbox)
+        self._outbox.extend(command.encode_parts())
 
     def send_many(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write whole frames given in parts. uvloop gathers them in one system call without copying."""
@@ -123,16 +152,21 @@ class Connection(asyncio.Protocol):
         command.opaque = opaque
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = future
-        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
+        self._set_deadline(opaque, timeout_ms)
         try:
-            self.send(command)
+            self.send_soon(command)
             return await future
         finally:
-            timer.cancel()
             self._waiting.pop(opaque, None)
+
+    async def drained(self) -> None:
+        """Returns when the peer keeps up with what we write: at once, unless much is waiting to leave."""
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
 
     def close(self) -> None:
         """Close after what was written has left."""
+        self._flush_outbox()
         if self.is_open:
             self.is_open = False
             self._transport.close()
@@ -152,6 +186,16 @@ class Connection(asyncio.Protocol):
         await asyncio.shield(self._closed)
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _flush_outbox(self) -> None:
+        if self._outbox:
+            parts, self._outbox = self._outbox, []
+            self.send_many(parts)
+
+    def _wake_drained(self) -> None:
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
 
     def _first_byte_fits(self, data: bytes) -> bool:
         self._has_read = True
@@ -174,10 +218,21 @@ class Connection(asyncio.Protocol):
         elif not future.done():
             future.set_result(response)
 
-    def _time_out(self, opaque: int, timeout_ms: int) -> None:
-        future = self._waiting.pop(opaque, None)
-        if future is not None and not future.done():
-            future.set_exception(RequestTimeout(f"no answer of {self.peer.remote_text} within {timeout_ms} ms"))
+    def _set_deadline(self, opaque: int, timeout_ms: int) -> None:
+        """Let the request fail after `timeout_ms`, or up to a step later. A timer for each would cost more than the
+        rest of the request."""
+        step = int((self._loop.time() + timeout_ms / 1000) / _DEADLINE_STEP) + 1
+        deadline = self._deadlines.get(step)
+        if deadline is None:
+            deadline = self._deadlines[step] = _Deadline(
+                self._loop.call_at(step * _DEADLINE_STEP, self._pass_deadline, step))
+        deadline.requests.append((opaque, timeout_ms))
+
+    def _pass_deadline(self, step: int) -> None:
+        for opaque, timeout_ms in self._deadlines.pop(step).requests:
+            future = self._waiting.pop(opaque, None)
+            if future is not None and not future.done():
+                future.set_exception(RequestTimeout(f"no answer of {self.peer.remote_text} within {timeout_ms} ms"))
 
     def _next_opaque(self) -> int:
         self._opaque = 1 if self._opaque == _OPAQUE_MAX else self._opaque + 1

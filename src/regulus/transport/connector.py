@@ -34,7 +34,7 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
     loop = asyncio.get_running_loop()
 
     def make_connection() -> Connection:
-        return Connection(on_requests, on_opened, on_closed, config, loop)
+        return Connection(on_requests, on_opened, on_closed, config, loop, reads_always=True)
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):
