@@ -63,7 +63,8 @@ class Connections:
         connection = self._open.get(address)
         if connection is None or not connection.is_open:
             connection = await self._get_within(address, timeout_ms)
-        connection.send(command)
+        connection.send_soon(command)
+        await connection.drained()
 
     def open_addresses(self) -> list[str]:
         return [address for address, connection in self._open.items() if connection.is_open]

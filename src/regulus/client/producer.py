@@ -18,7 +18,7 @@ from regulus.client.client_instance import ClientInstance, RequestHandler
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.core import batching, fault_isolation
 from regulus.client.core.batching import BatchKey, Gatherer
-from regulus.client.core.fault_isolation import Outcome, brokers_to_avoid
+from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
 from regulus.client.core.message_check import check_group, check_message, check_topic
 from regulus.client.core.queue_selector import QueueSelector, RoundRobin, check_selected
 from regulus.client.core.resend import RETRY_CODES, BackOff, SendBudget
@@ -43,6 +43,8 @@ from regulus.wire.bodies import ConsumerData
 from regulus.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
+
+_ONE_ATTEMPT = SendBudget(attempts=1)
 
 _COMPRESS_IN_THREAD_FROM = 256 << 10
 """Compressing a body of this size takes some ms, during which the event loop should serve others."""
@@ -70,12 +72,16 @@ class Producer:
         if strategy is IsolationStrategy.NONE and self.config.send_latency_fault_enable:
             strategy = IsolationStrategy.LATENCY
         self._isolation = fault_isolation.STRATEGIES[strategy]()
+        self._retries = SendBudget(attempts=1 + self.config.retry_times_when_send_failed,
+                                   attempt_timeout_max_ms=self.config.send_msg_max_timeout_per_request,
+                                   java_budget=self.config.java_budget)
         codes = self.config.retry_response_codes
         self._retry_codes = RETRY_CODES if codes is None else codes
         self._gatherer = Gatherer(batch_size_max=self.config.batch_max_bytes,
                                   held_size_max=self.config.total_batch_max_bytes)
         self._gathered: dict[BatchKey, _Waiters] = {}
         self._tasks = TaskGroup()
+        self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
         permits = self.config.back_pressure_for_async_send_num
         self._permits = asyncio.Semaphore(permits) if permits else None
 
@@ -132,7 +138,9 @@ class Producer:
             future = self._gather(message, queue)
             if future is not None:
                 return await future
-        return await self._send(await self._outgoing(message), queue, timeout_ms or self.config.send_msg_timeout)
+        outgoing = (self._outgoing(message) if len(message.body) < self._thread_size
+                    else await asyncio.to_thread(self._outgoing, message))
+        return await self._send(outgoing, queue, timeout_ms or self.config.send_msg_timeout)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
@@ -166,7 +174,7 @@ class Producer:
             queue = check_selected(route.publish_queues, selector(route.publish_queues, message, argument))
         elif queue is None:
             queue = self._turn(message.topic).select(route.publish_queues)
-        outgoing = await self._outgoing(message)
+        outgoing = self._outgoing(message)
         await instance.connections.send_oneway(_master(route, queue), outgoing.command(queue, oneway=True),
                                                self.config.send_msg_timeout)
 
@@ -194,7 +202,7 @@ class Producer:
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
         if self._permits is None:
             return await self._attempts(outgoing, queue, timeout_ms)
-        started = time.monotonic()
+        started = _monotonic_ms()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._permits.acquire()
@@ -202,27 +210,24 @@ class Producer:
             raise TooManyRequests(f"{self.config.back_pressure_for_async_send_num} sends are under way, and none ended "
                                   f"within {timeout_ms} ms") from None
         try:
-            left = timeout_ms - int((time.monotonic() - started) * 1000)
-            return await self._attempts(outgoing, queue, max(1, left))
+            return await self._attempts(outgoing, queue, max(1, timeout_ms - (_monotonic_ms() - started)))
         finally:
             self._permits.release()
 
     async def _attempts(self, outgoing: Outgoing, wanted: MessageQueue | None, timeout_ms: int) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
-        config = self.config
         started = _monotonic_ms()
-        attempts = 1 if wanted is not None else 1 + config.retry_times_when_send_failed
-        budget = SendBudget(budget_ms=timeout_ms, attempts=attempts, java_budget=config.java_budget,
-                            attempt_timeout_max_ms=config.send_msg_max_timeout_per_request)
-        route = await self._route(outgoing.topic)
+        budget = self._retries if wanted is None else _ONE_ATTEMPT
         tried: list[str] = []
         failure: ClientError | None = None
         stored: SendResult | None = None
-        for attempt in range(1, attempts + 1):
+        for attempt in range(1, budget.attempts + 1):
+            route = await self._route(outgoing.topic)
             queue = wanted or self._choose(route, tried[-1] if tried else None)
-            await self._rest(queue.broker_name, timeout_ms - (_monotonic_ms() - started), failure)
+            if not self._back_off.is_idle:
+                await self._rest(queue.broker_name, timeout_ms - (_monotonic_ms() - started), failure)
             begun = _monotonic_ms()
-            attempt_timeout = budget.attempt_timeout_ms(attempt, begun - started)
+            attempt_timeout = budget.attempt_timeout_ms(attempt, timeout_ms - (begun - started))
             if attempt_timeout <= 0:
                 break
             tried.append(queue.broker_name)
@@ -237,22 +242,24 @@ class Producer:
             except (ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster) as error:
                 failure = error
             else:
-                if result.send_status is SendStatus.SEND_OK or not config.retry_another_broker_when_not_store_ok:
+                if result.send_status is SendStatus.SEND_OK or not self.config.retry_another_broker_when_not_store_ok:
                     return result
                 stored = result
-            route = await self._route(outgoing.topic)
         if stored is not None:
             return stored
-        raise _terminal(outgoing.topic, tried, attempts, _monotonic_ms() - started, failure)
+        raise _terminal(outgoing.topic, tried, budget.attempts, _monotonic_ms() - started, failure)
 
     def _choose(self, route: Route, last_broker: str | None) -> MessageQueue:
         queues = route.publish_queues
+        turn = self._turn(route.topic)
+        if last_broker is None and self._isolation is NO_ISOLATION and self._back_off.is_idle:
+            return turn.select(queues)
         now = _monotonic_ms()
         tiers = list(self._isolation.tiers(route.brokers, last_broker, now))
         resting = self._back_off.resting(now)
         if resting:
             tiers = [*(tier | resting for tier in tiers), resting, *tiers]
-        return self._turn(route.topic).select(queues, brokers_to_avoid(queues, tiers) if tiers else ())
+        return turn.select(queues, brokers_to_avoid(queues, tiers))
 
     async def _rest(self, broker_name: str, left_ms: int, failure: ClientError | None) -> None:
         """Wait while the broker rests after throttling. Raises Throttled when that is longer than the budget."""
@@ -270,24 +277,27 @@ class Producer:
         broker_name = queue.broker_name
         address = route.master(broker_name)
         if address is None:
-            self._isolation.report(broker_name, Outcome.CLIENT_FAULT, 0, begun_ms)
+            self._report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
             raise _NoMaster(f"broker {broker_name} has no master")
         try:
             answer = await self._running().connections.request(address, outgoing.command(queue), timeout_ms)
         except (ConnectFailed, ConnectionLost, RequestTimeout):
-            now = _monotonic_ms()
-            self._isolation.report(broker_name, Outcome.TRANSPORT_FAULT, now - begun_ms, now)
+            self._report(broker_name, Outcome.TRANSPORT_FAULT, begun_ms)
             raise
-        now = _monotonic_ms()
         result = outgoing.result(answer, queue)
         if result is None:
-            self._isolation.report(broker_name, Outcome.BROKER_FAULT, now - begun_ms, now)
+            self._report(broker_name, Outcome.BROKER_FAULT, begun_ms)
             if answer.code == ResponseCode.SYSTEM_BUSY and self.config.throttle_back_off:
                 self._back_off.throttled(broker_name, begun_ms, random.uniform(-1, 1))
             raise BrokerRefused(answer.code, answer.remark, address)
-        self._isolation.report(broker_name, Outcome.SUCCESS, now - begun_ms, now)
+        if self._isolation is not NO_ISOLATION:
+            self._report(broker_name, Outcome.SUCCESS, begun_ms)
         self._back_off.succeeded(broker_name)
         return result
+
+    def _report(self, broker_name: str, outcome: Outcome, begun_ms: int) -> None:
+        now = _monotonic_ms()
+        self._isolation.report(broker_name, outcome, now - begun_ms, now)
 
     # --- batches of concurrent sends ---------------------------------------------------------------------------------
 
@@ -320,17 +330,13 @@ class Producer:
                                lambda task: waiters.done(task, messages))
 
     async def _send_together(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
-        outgoing = await self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
+        outgoing = self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
         return await self._send(outgoing, queue, self.config.send_msg_timeout)
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    async def _outgoing(self, message: Message) -> Outgoing:
-        now = client_instance.now_ms()
-        unique_keys = self._running().unique_keys
-        if len(message.body) >= max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch):
-            return await asyncio.to_thread(Outgoing.single, message, self.group, self.config, unique_keys, now)
-        return Outgoing.single(message, self.group, self.config, unique_keys, now)
+    def _outgoing(self, message: Message) -> Outgoing:
+        return Outgoing.single(message, self.group, self.config, self._running().unique_keys, client_instance.now_ms())
 
     def _outgoing_batch(self, messages: Sequence[Message]) -> Outgoing:
         return Outgoing.batch(messages, self.group, self.config, self._running().unique_keys, client_instance.now_ms())

@@ -53,6 +53,9 @@ class NoIsolation:
         return () if last_broker is None else (frozenset((last_broker,)),)
 
 
+NO_ISOLATION = NoIsolation()
+
+
 class LatencyIsolation:
     """RocketMQ's own: the slower the answer, the longer the broker is left alone.
 
@@ -144,7 +147,7 @@ class CounterIsolation:
 
 
 STRATEGIES: Mapping[str, Callable[[], FaultIsolation]] = MappingProxyType({
-    "NONE": NoIsolation,
+    "NONE": lambda: NO_ISOLATION,
     "LATENCY": LatencyIsolation,
     "LATENCY_4_9": lambda: LatencyIsolation(rules_4_9=True),
     "FAILURE_TIME": FailureTimeIsolation,

@@ -1,5 +1,7 @@
 """What is checked before anything is sent. Source: Validators."""
 
+from functools import lru_cache
+
 from regulus.errors import ConfigError, MessageIllegal
 from regulus.model.message import Message
 from regulus.model.topics import NOT_SENDABLE_TOPICS, name_fault
@@ -17,6 +19,7 @@ def check_message(message: Message, body_size_max: int) -> None:
         raise MessageIllegal(f"the message body has {len(body)} bytes, more than max_message_size {body_size_max}")
 
 
+@lru_cache(maxsize=1024)
 def check_topic(topic: str) -> None:
     """Raises MessageIllegal when no application may send to the topic."""
     fault = name_fault(topic)

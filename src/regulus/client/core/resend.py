@@ -30,22 +30,20 @@ BACK_OFF_MAX_MS = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBudget:
-    """`budget_ms` for the whole call, `attempts` at most."""
+    """How a call's time is shared by its attempts, of which there are `attempts` at most."""
 
-    budget_ms: int
     attempts: int
     attempt_timeout_max_ms: int = -1
     java_budget: bool = False
 
-    def attempt_timeout_ms(self, attempt: int, elapsed_ms: int) -> int:
-        """What attempt number `attempt` (from 1) may take; 0 or less when the budget is used up."""
-        left = self.budget_ms - elapsed_ms
+    def attempt_timeout_ms(self, attempt: int, left_ms: int) -> int:
+        """What attempt number `attempt` (from 1) may take of what is left; 0 or less when nothing is."""
         attempts_left = self.attempts - attempt + 1
-        if attempts_left <= 1 or left <= 0:
-            return left
+        if attempts_left <= 1 or left_ms <= 0:
+            return left_ms
         if self.attempt_timeout_max_ms >= 0:
-            return min(left, self.attempt_timeout_max_ms)
-        return left if self.java_budget else max(1, left // attempts_left)
+            return min(left_ms, self.attempt_timeout_max_ms)
+        return left_ms if self.java_budget else max(1, left_ms // attempts_left)
 
 
 @dataclass(slots=True)
@@ -73,7 +71,13 @@ class BackOff:
             rest.until_ms = started_ms + round(rest.step_ms * (1 + BACK_OFF_JITTER * jitter))
 
     def succeeded(self, broker_name: str) -> None:
-        self._rests.pop(broker_name, None)
+        if self._rests:
+            self._rests.pop(broker_name, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no broker was throttled since its last success."""
+        return not self._rests
 
     def wait_ms(self, broker_name: str, now_ms: int) -> int:
         """How long the broker still rests; 0 when it may be asked now."""

@@ -7,31 +7,31 @@ from regulus.wire.codes import ResponseCode
 
 
 def test_an_attempt_gets_its_share_of_what_is_left():
-    budget = SendBudget(budget_ms=3000, attempts=3)
-    assert budget.attempt_timeout_ms(1, 0) == 1000
-    assert budget.attempt_timeout_ms(2, 1000) == 1000
-    assert budget.attempt_timeout_ms(2, 100) == 1450
-    assert budget.attempt_timeout_ms(3, 2000) == 1000
+    budget = SendBudget(attempts=3)
+    assert budget.attempt_timeout_ms(1, 3000) == 1000
+    assert budget.attempt_timeout_ms(2, 2000) == 1000
+    assert budget.attempt_timeout_ms(2, 2900) == 1450
+    assert budget.attempt_timeout_ms(3, 1000) == 1000
 
 
 def test_with_java_budget_an_attempt_may_take_all_that_is_left():
-    budget = SendBudget(budget_ms=3000, attempts=3, java_budget=True)
-    assert budget.attempt_timeout_ms(1, 0) == 3000
-    assert budget.attempt_timeout_ms(2, 3000) == 0
+    budget = SendBudget(attempts=3, java_budget=True)
+    assert budget.attempt_timeout_ms(1, 3000) == 3000
+    assert budget.attempt_timeout_ms(2, 0) == 0
 
 
 def test_a_cap_holds_for_all_attempts_but_the_last():
-    budget = SendBudget(budget_ms=3000, attempts=3, attempt_timeout_max_ms=500)
-    assert [budget.attempt_timeout_ms(attempt, 0) for attempt in (1, 2, 3)] == [500, 500, 3000]
+    budget = SendBudget(attempts=3, attempt_timeout_max_ms=500)
+    assert [budget.attempt_timeout_ms(attempt, 3000) for attempt in (1, 2, 3)] == [500, 500, 3000]
 
 
 @given(budget_ms=st.integers(1, 60_000), attempts=st.integers(1, 8), cap=st.integers(-1, 5000), java=st.booleans(),
        spent=st.lists(st.floats(0, 1), min_size=8, max_size=8))
 def test_attempts_together_never_exceed_the_budget(budget_ms, attempts, cap, java, spent):
-    budget = SendBudget(budget_ms=budget_ms, attempts=attempts, attempt_timeout_max_ms=cap, java_budget=java)
+    budget = SendBudget(attempts=attempts, attempt_timeout_max_ms=cap, java_budget=java)
     elapsed = 0
     for attempt in range(1, attempts + 1):
-        timeout = budget.attempt_timeout_ms(attempt, elapsed)
+        timeout = budget.attempt_timeout_ms(attempt, budget_ms - elapsed)
         if timeout <= 0:
             break
         elapsed += round(timeout * spent[attempt - 1])
