@@ -114,8 +114,11 @@ class RouteTable:
 
     def register(self, registration: Registration, now_ms: int, delete_missing_topics: bool = False) -> Registered:
         """Enter a broker. Not accepted: an unknown one that sends one topic, which is an update without its base."""
+        known = self.brokers.get(registration.broker_name)
+        if len(registration.topics or ()) == 1 and (known is None or registration.broker_id not in known.broker_addrs):
+            return Registered(accepted=False)
         self.clusters.setdefault(registration.cluster_name, set()).add(registration.broker_name)
-        first = registration.broker_name not in self.brokers
+        first = known is None
         row = self.brokers.setdefault(registration.broker_name,
                                       BrokerRow(registration.cluster_name, registration.broker_name))
         row.enable_acting_master = bool(registration.enable_acting_master)
@@ -125,8 +128,6 @@ class RouteTable:
         if self._is_outdated(row, registration):
             self._live.pop((registration.cluster_name, registration.broker_addr), None)
             return Registered(accepted=True)
-        if registration.broker_id not in row.broker_addrs and len(registration.topics or ()) == 1:
-            return Registered(accepted=False)
         first = first or not row.broker_addrs.get(registration.broker_id)
         row.broker_addrs[registration.broker_id] = registration.broker_addr
         self._take_topics(row, registration, first, delete_missing_topics)
