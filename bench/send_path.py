@@ -66,7 +66,8 @@ def measure(store: FileMessageStore, body_size: int, count: int) -> dict[str, fl
         if store.wants_allocation:
             store.allocate_ahead()
         answered += len(answers)
-        for step, cost in zip(STEPS, (read - begin, handled - read, encoded - handled, dispatched - encoded), strict=True):
+        costs = (read - begin, handled - read, encoded - handled, dispatched - encoded)
+        for step, cost in zip(STEPS, costs, strict=True):
             spent[step] += cost
         assert answers[0].count(b'"code":0'), answers[0]
     assert answered == count, f"{answered} answers to {count} sends"
@@ -83,7 +84,8 @@ def main() -> None:
         store.open()
         costs = measure(store, options.body_size, options.count)
         store.close()
-    print(f"message_record is {Path(message_record.__file__).suffix}, {options.count} messages of {options.body_size} bytes")
+    kind = Path(message_record.__file__).suffix
+    print(f"message_record is {kind}, {options.count} messages of {options.body_size} bytes")
     for step, cost in costs.items():
         print(f"{step:16} {cost:8.2f} us")
     print(f"{'sum':16} {sum(costs.values()):8.2f} us")

@@ -94,7 +94,7 @@ class RequestServer:
 
 def send_parts(connection: Connection, parts: Sequence[bytes | memoryview]) -> None:
     """One write for frames that have their bodies inside; slices of the log go out as they are."""
-    if all([type(part) is bytes for part in parts]):
+    if {type(part) for part in parts} == {bytes}:
         connection.write(b"".join(parts))
     else:
         connection.send_many(parts)

@@ -24,11 +24,14 @@ from regulus.transport.config import TransportConfig
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
-# Small files keep a test's directory small; the formats are the same.
-SMALL_STORE = {"mapped_file_size_commit_log": 16 << 20, "mapped_file_size_consume_queue": 20_000,
-               "max_hash_slot_num": 5_000, "max_index_num": 20_000}
 
 _READY = re.compile(r"broker \S+:(\d+), name server \S+:(\d+), store (.+)")
+
+
+def small_store(path: Path) -> MessageStoreConfig:
+    """Small files keep a test's directory small; the formats are the same."""
+    return MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=16 << 20,
+                              mapped_file_size_consume_queue=20_000, max_hash_slot_num=5_000, max_index_num=20_000)
 
 
 class ServerThread:
@@ -40,7 +43,7 @@ class ServerThread:
         self.port = 0
         self.name_server_port = 0
         self._broker_config = broker_config or BrokerConfig(listen_port=0)
-        self._store_config = store_config or MessageStoreConfig(store_path_root_dir=str(store_path), **SMALL_STORE)
+        self._store_config = store_config or small_store(store_path)
         self._started = threading.Event()
         self._failure: RegulusError | OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -111,9 +111,10 @@ class Connection(asyncio.Protocol):
             deadline.timer.cancel()
         self._deadlines.clear()
         waiting, self._waiting = self._waiting, {}
+        lost = f"connection to {self.peer.remote_text} closed before the answer"
         for future in waiting.values():
             if not future.done():
-                future.set_exception(ConnectionLost(f"connection to {self.peer.remote_text} closed before the answer"))
+                future.set_exception(ConnectionLost(lost))
         if not self._closed.done():
             self._closed.set_result(None)
         self._on_closed(self)

@@ -44,7 +44,8 @@ async def regulus(tmp_path: Path) -> AsyncIterator[Regulus]:
     await server.stop()
 
 
-async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
+async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None,
+              body: bytes = b"") -> RemotingCommand:
     return await connection.request(RemotingCommand.request(code, ext, body), 5000)
 
 

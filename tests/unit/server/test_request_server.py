@@ -67,7 +67,8 @@ async def listener(desk: Desk) -> AsyncIterator[Listener]:
     await listener.close()
 
 
-async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
+async def ask(connection: Connection, code: int, ext: dict[str, str] | None = None,
+              body: bytes = b"") -> RemotingCommand:
     return await connection.request(RemotingCommand.request(code, ext, body), 5000)
 
 
@@ -86,7 +87,8 @@ async def test_slices_are_sent_between_other_answers(listener: Listener) -> None
     connection.close()
 
 
-async def test_a_broken_handler_is_logged_once_and_answered(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_handler_is_logged_once_and_answered(
+        listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
     connection = await connect("127.0.0.1", listener.port)
     answer = await ask(connection, BROKEN)
     assert answer.code == ResponseCode.SYSTEM_ERROR
