@@ -219,7 +219,7 @@ class CommitLog:
         return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW
 
     def allocate_ahead(self) -> None:
-        """Reserve and warm the next window, make the next file. Raises StoreNotWritable; appends then go in small steps."""
+        """Reserve and warm the next window, make the next file. Raises StoreNotWritable, which appends survive."""
         try:
             self._allocate_ahead()
         except StoreNotWritable:
