@@ -46,6 +46,7 @@ class HeldRequests:
         self.count_max = count_max
         self._count = 0
         self._queues: dict[tuple[str, int], list[HeldRequest]] = {}
+        self._channels: dict[int, set[HeldRequest]] = {}
         self._deadlines: list[tuple[int, int, HeldRequest]] = []
         self._sequence = 0
 
@@ -64,6 +65,7 @@ class HeldRequests:
     def hold(self, held: HeldRequest) -> None:
         key = (held.topic, held.queue_id)
         self._queues.setdefault(key, []).append(held)
+        self._channels.setdefault(held.channel, set()).add(held)
         self._sequence += 1
         heappush(self._deadlines, (held.deadline_ms, self._sequence, held))
         self._count += 1
@@ -110,10 +112,10 @@ class HeldRequests:
 
     def drop_channel(self, channel: int) -> None:
         """Forget the requests of a closed connection."""
-        for key in [key for key, waiting in self._queues.items() if any(h.channel == channel for h in waiting)]:
-            for held in self._queues[key]:
-                if held.channel == channel:
-                    held.is_gone = True
+        dropped = list(self._channels.get(channel, ()))
+        for held in dropped:
+            held.is_gone = True
+        for key in {(held.topic, held.queue_id) for held in dropped}:
             self._sweep(key)
 
     def wait_ms(self, now_ms: int) -> int | None:
@@ -123,9 +125,17 @@ class HeldRequests:
         return max(0, self._deadlines[0][0] - now_ms) if self._deadlines else None
 
     def _sweep(self, key: tuple[str, int]) -> None:
-        waiting = self._queues[key]
-        kept = [held for held in waiting if not held.is_gone]
-        self._count -= len(waiting) - len(kept)
+        """Take the requests that are gone out of a queue."""
+        kept = []
+        for held in self._queues[key]:
+            if not held.is_gone:
+                kept.append(held)
+                continue
+            self._count -= 1
+            channel = self._channels[held.channel]
+            channel.discard(held)
+            if not channel:
+                del self._channels[held.channel]
         if kept:
             self._queues[key] = kept
         else:

@@ -115,7 +115,7 @@ class BrokerState:
             self.notices.append(Notice(held.channel, held.resume(now_ms)))
 
     def queue_changed(self, topic: str, queue_id: int, now_ms: int) -> None:
-        """Something else than an arrival happened to a queue, such as a reset: all pulls that wait there are run again."""
+        """Something else than an arrival happened to a queue, such as a reset: run again the pulls that wait there."""
         for held in self.held_requests.take_queue(topic, queue_id):
             self.notices.append(Notice(held.channel, held.resume(now_ms)))
 

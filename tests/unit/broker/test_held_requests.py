@@ -86,5 +86,6 @@ def test_each_request_leaves_exactly_once(given_requests, steps, data):
             left += [r for r in all_held if not r.is_gone and r.channel == number % 3]
             requests.drop_channel(number % 3)
     left += requests.expired(1000)
+    assert not requests._channels
     assert sorted(map(id, left)) == sorted(map(id, all_held))
     assert len(requests) == 0
