@@ -91,6 +91,7 @@ class Statistics:
         self._retired_put_nums = 0
         self._retired_put_size = 0
         self._rates: deque[tuple[int, int, int, int, int]] = deque(maxlen=RATE_SAMPLES_MAX)
+        self._sampled_ms = boot_timestamp
         self._next_sample_ms = 0
         self._next_hour_ms = 0
         self._next_day_ms = 0
@@ -109,9 +110,7 @@ class Statistics:
         return self.items.get((name, key))
 
     def add(self, name: str, key: str, value: int) -> None:
-        item = self.items.get((name, key))
-        if item is None:
-            item = self.items[(name, key)] = StatisticsItem()
+        item = self.items.get((name, key)) or self._new_item((name, key))
         item.add(value)
 
     def note_get(self, group: str, topic: str, message_count: int, size: int) -> None:
@@ -157,6 +156,7 @@ class Statistics:
         self._turn_day(now_ms)
         for item in self.items.values():
             item.sample(now_ms, hour, day)
+        self._sampled_ms = now_ms
         self._rates.append((now_ms, self.put_message_nums, self.get_found_times, self.get_missed_times,
                             self.get_message_nums))
         return MINUTE_SAMPLE_MS
@@ -191,12 +191,15 @@ class Statistics:
             self._set((BROKER_GET_NUMS, self._cluster_name), self.get_message_nums, self.get_found_times)
 
     def _set(self, entry: tuple[str, str], value: int, times: int) -> None:
-        item = self.items.get(entry)
-        if item is None:
-            item = self.items[entry] = StatisticsItem()
-            item.sample(self.boot_timestamp, True, True)
+        item = self.items.get(entry) or self._new_item(entry)
         item.value = value
         item.times = times
+
+    def _new_item(self, entry: tuple[str, str]) -> StatisticsItem:
+        """An item that was zero at the last sample, so that what comes first is counted too."""
+        item = self.items[entry] = StatisticsItem()
+        item.sample(self._sampled_ms, True, True)
+        return item
 
     def _turn_day(self, now_ms: int) -> None:
         if now_ms < self._next_morning_ms:
