@@ -114,7 +114,11 @@ class RunningClient:
             raise ClientFailed(f"{self.client.name}: {self._story()}")
 
     def finish(self) -> None:
-        """Let it end cleanly, so that it commits its offsets and leaves its group."""
+        """Let it end cleanly, so that it commits its offsets and leaves its group.
+
+        A message counts as consumed only once its listener returned, which is a moment after its line reached us.
+        """
+        time.sleep(0.5)
         self.wait_for_end(40.0)
 
     def kill(self) -> None:

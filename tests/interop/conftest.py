@@ -1,6 +1,9 @@
 """Fixtures of the interoperability tests: everything fetched first, servers shared by the tests of one module."""
 
+import itertools
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +14,7 @@ from admin import AdminTool
 from clients import CLIENTS, Client
 from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
-from toolchain import check_tools
+from toolchain import BUILD, check_tools
 
 Server = RealRocketMQ | RegulusServer
 
@@ -38,10 +41,30 @@ def make_server(name: str, run: Path, **overrides: Any) -> Server:
     return RealRocketMQ(name.removeprefix("java-"), run, **overrides)
 
 
+NewRun = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def new_run() -> NewRun:
+    """Makes directories for stores, logs and homes below build/interop/runs; the last three sessions are kept."""
+    runs = BUILD / "runs"
+    session = runs / time.strftime("%Y%m%d-%H%M%S")
+    for old in sorted(runs.glob("*"))[:-2]:
+        shutil.rmtree(old)
+    made = itertools.count(1)
+
+    def make(name: str) -> Path:
+        directory = session / f"{next(made):02}-{name}"
+        directory.mkdir(parents=True)
+        return directory
+
+    return make
+
+
 @pytest.fixture(scope="module", params=SERVERS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, new_run: NewRun) -> Iterator[Server]:
     """A running name server and broker with delay levels of one second, and topics made by the first send."""
-    started = make_server(request.param, tmp_path_factory.mktemp(request.param))
+    started = make_server(request.param, new_run(request.param))
     try:
         started.start()
         yield started
@@ -50,9 +73,9 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def admin(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminTool]:
+def admin(server: Server, new_run: NewRun) -> Iterator[AdminTool]:
     """mqadmin of 5.3.3 on the shared server."""
-    with AdminTool("5.3.3", tmp_path_factory.mktemp("mqadmin"), server.name_server_address) as tool:
+    with AdminTool("5.3.3", new_run("mqadmin"), server.name_server_address) as tool:
         yield tool
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from admin import AdminTool
 from clients import CLIENTS, FOREIGN_CLIENTS, JAVA, OURS, Client, Event, RunningClient
-from conftest import Outcomes, Server, for_each_client
+from conftest import NewRun, Outcomes, Server, for_each_client
 
 COUNT = 6
 TAGS = "TagA,TagB,TagC"
@@ -56,8 +56,8 @@ class Deeds:
 
 
 @pytest.fixture(scope="module")
-def deeds(server: Server, admin: AdminTool, tmp_path_factory: pytest.TempPathFactory) -> Deeds:
-    return Deeds(server, admin, tmp_path_factory.mktemp("clients"))
+def deeds(server: Server, admin: AdminTool, new_run: NewRun) -> Deeds:
+    return Deeds(server, admin, new_run("clients"))
 
 
 # --- sending, and consuming with tags ---

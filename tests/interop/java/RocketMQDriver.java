@@ -25,6 +25,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -32,7 +33,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
  *
- * <p>The first argument names the deed (produce, transaction, consume, lite-pull, pull, view, query), pairs of {@code --name value}
+ * <p>The first argument names the deed (produce, fill, transaction, consume, lite-pull, pull,
+ * survey), pairs of {@code --name value}
  * follow. What consumes goes on until standard input ends.
  */
 public final class RocketMQDriver {
@@ -60,12 +62,12 @@ public final class RocketMQDriver {
     private void run(String deed) throws Exception {
         switch (deed) {
             case "produce": produce(); break;
+            case "fill": fill(); break;
             case "transaction": produceInTransactions(); break;
             case "consume": consume(); break;
             case "lite-pull": litePull(); break;
             case "pull": pullAll(); break;
-            case "view": view(); break;
-            case "query": query(); break;
+            case "survey": survey(); break;
             default: throw new IllegalArgumentException("no such deed: " + deed);
         }
     }
@@ -176,6 +178,42 @@ public final class RocketMQDriver {
         answered.await();
     }
 
+    /** Messages of each kind, each on a topic of its own; the delayed ones have arrived when this returns. */
+    private void fill() throws Exception {
+        DefaultMQProducer producer = configured(new DefaultMQProducer(option("group")));
+        producer.start();
+        try {
+            fill(producer, "Plain", "tags", "TagA,TagB");
+            fill(producer, "Keyed", "keys", "key-" + option("prefix"));
+            fill(producer, "Large", "size", "30000");
+            fill(producer, "Delayed", "delay-level", "1");
+            List<Message> batch = new ArrayList<>();
+            options.put("topic", "Batched");
+            for (int i = 0; i < count(); i++) {
+                batch.add(message(i));
+            }
+            emitSent(producer.send(batch));
+            for (long arrived = -1; arrived < Long.parseLong(option("delayed-before", "0")) + count();) {
+                Thread.sleep(100);
+                arrived = 0;
+                for (MessageQueue queue : producer.fetchPublishMessageQueues("Delayed")) {
+                    arrived += producer.maxOffset(queue);
+                }
+            }
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    private void fill(DefaultMQProducer producer, String topic, String option, String value) throws Exception {
+        options.put("topic", topic);
+        options.put(option, value);
+        for (int i = 0; i < count(); i++) {
+            emitSent(producer.send(message(i)));
+        }
+        options.remove(option);
+    }
+
     /** Message 0 commits at once, 1 rolls back, 2 commits when the broker asks, 3 rolls back when it asks, and so on. */
     private void produceInTransactions() throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer(option("group"));
@@ -211,6 +249,7 @@ public final class RocketMQDriver {
         consumer.setNamesrvAddr(option("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(Integer.parseInt(option("max-reconsume", "16")));
+        consumer.setAwaitTerminationMillisWhenShutdown(3000);
         if (options.containsKey("broadcast")) {
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
         }
@@ -282,7 +321,8 @@ public final class RocketMQDriver {
         }
     }
 
-    private static void pullQueue(DefaultMQPullConsumer consumer, MessageQueue queue) throws Exception {
+    private static List<MessageExt> pullQueue(DefaultMQPullConsumer consumer, MessageQueue queue) throws Exception {
+        List<MessageExt> pulled = new ArrayList<>();
         long next = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         emit("queue", "topic", queue.getTopic(), "queueId", String.valueOf(queue.getQueueId()),
@@ -293,31 +333,29 @@ public final class RocketMQDriver {
                 throw new IllegalStateException(queue + " at " + next + ": " + result);
             }
             result.getMsgFoundList().forEach(RocketMQDriver::emitMessage);
+            pulled.addAll(result.getMsgFoundList());
             next = result.getNextBeginOffset();
         }
+        return pulled;
     }
 
-    private void view() throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("interop-view");
+    /** Reads the topics from end to end, then finds what it read again: by its id, and by its keys. */
+    private void survey() throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("interop-survey");
         consumer.setNamesrvAddr(option("namesrv"));
         consumer.start();
         try {
-            for (String id : option("ids").split(",")) {
-                emitMessage(consumer.viewMessage(option("topic"), id));
-            }
-        } finally {
-            consumer.shutdown();
-        }
-    }
-
-    private void query() throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("interop-query");
-        consumer.setNamesrvAddr(option("namesrv"));
-        consumer.start();
-        try {
-            for (String key : option("keys").split(",")) {
-                consumer.queryMessage(option("topic"), key, 32, 0, Long.MAX_VALUE)
-                    .getMessageList().forEach(RocketMQDriver::emitMessage);
+            for (String topic : option("topic").split(",")) {
+                for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+                    for (MessageExt message : pullQueue(consumer, queue)) {
+                        String id = ((MessageClientExt) message).getOffsetMsgId();
+                        emitMessage("viewed", consumer.viewMessage(topic, id));
+                        if (message.getKeys() != null) {
+                            consumer.queryMessage(topic, message.getKeys(), 32, 0, Long.MAX_VALUE)
+                                .getMessageList().forEach(found -> emitMessage("found", found));
+                        }
+                    }
+                }
             }
         } finally {
             consumer.shutdown();
@@ -338,16 +376,21 @@ public final class RocketMQDriver {
     }
 
     private static void emitMessage(MessageExt message) {
+        emitMessage("message", message);
+    }
+
+    private static void emitMessage(String event, MessageExt message) {
         String uniqueKey = message.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
         StringBuilder properties = new StringBuilder();
         for (Map.Entry<String, String> property : new TreeMap<>(message.getProperties()).entrySet()) {
             properties.append(properties.length() == 0 ? "{" : ",");
             properties.append(quoted(property.getKey())).append(':').append(quoted(property.getValue()));
         }
-        emitLine("message", Collections.singletonMap("properties", properties.length() == 0 ? "{}" : properties + "}"),
+        String offsetMsgId = message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : "";
+        emitLine(event, Collections.singletonMap("properties", properties.length() == 0 ? "{}" : properties + "}"),
             "body", new String(message.getBody(), StandardCharsets.UTF_8), "topic", message.getTopic(),
             "tags", String.valueOf(message.getTags()), "keys", String.valueOf(message.getKeys()),
-            "msgId", String.valueOf(uniqueKey), "queueId", String.valueOf(message.getQueueId()),
+            "msgId", String.valueOf(uniqueKey), "offsetMsgId", offsetMsgId, "queueId", String.valueOf(message.getQueueId()),
             "queueOffset", String.valueOf(message.getQueueOffset()), "flag", String.valueOf(message.getFlag()),
             "physicalOffset", String.valueOf(message.getCommitLogOffset()),
             "bornTimestamp", String.valueOf(message.getBornTimestamp()),

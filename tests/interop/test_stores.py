@@ -1,0 +1,183 @@
+"""A store directory is handed from one broker to another and back, and nothing of it is lost or changed.
+
+Ours and the real one write in turn to the same directory; the real Java client reads it, in full and by every index.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from clients import JAVA, Event
+from conftest import NewRun, Server, make_server
+from ports import free_broker_port
+
+TOPICS = "Plain,Keyed,Large,Batched,Delayed"
+GROUP = "StoreGroup"
+COUNT = 12
+
+# Small files, so that every kind of file rolls over: a commit log file takes some of the large messages.
+SMALL_FILES = {"mappedFileSizeCommitLog": str(256 << 10), "mappedFileSizeConsumeQueue": "200", "maxHashSlotNum": "64",
+               "maxIndexNum": "40"}
+
+
+@dataclass
+class Handover:
+    """One directory and one port, held by one broker after the other."""
+
+    store: Path
+    port: int
+    new_run: NewRun
+
+    def open(self, name: str) -> Server:
+        server = make_server(name, self.new_run(name), broker_port=self.port, store=self.store, **SMALL_FILES)
+        server.start()
+        return server
+
+
+class Reader:
+    """The real Java client on one server."""
+
+    def __init__(self, server: Server, home: Path) -> None:
+        self._server = server
+        self._home = home
+        self._client = JAVA["5.3.3"]
+
+    def _run(self, deed: str, **options: object) -> list[Event]:
+        return self._client.run(self._home, deed, namesrv=self._server.name_server_address, **options)
+
+    def write(self, prefix: str, delayed_before: int) -> None:
+        """Messages of every kind; those of the delayed topic are in it when this returns."""
+        self._run("fill", group="StoreProducer", prefix=prefix, count=COUNT, delayed_before=delayed_before)
+
+    def read(self) -> list[Event]:
+        """Every message of every queue, all its fields; and the bounds of the queues."""
+        return self._run("pull", topic=TOPICS)
+
+    def survey(self) -> list[Event]:
+        """The same, and every message once more by its id and by its keys."""
+        return self._run("survey", topic=TOPICS)
+
+    def consume(self, expected: list[str]) -> list[str]:
+        """What the group takes of the plain topic, once the expected bodies have come."""
+        with self._client.consume(self._home, namesrv=self._server.name_server_address, topic="Plain",
+                                  group=GROUP) as running:
+            running.wait_for_bodies(expected)
+            running.finish()
+            return sorted(running.bodies())
+
+
+def messages_of(events: list[Event], event_name: str = "message") -> list[Event]:
+    """In order of topic, queue and offset, without the bounds that the client adds to what it pulls."""
+    told = []
+    for event in events:
+        if event["event"] == event_name:
+            properties = {name: value for name, value in event["properties"].items() if not name.endswith("_OFFSET")}
+            told.append({**event, "event": "", "properties": properties})
+    return sorted(told, key=lambda event: (event["topic"], int(event["queueId"]), int(event["queueOffset"])))
+
+
+def bounds_of(events: list[Event]) -> list[tuple[str, str, str, str]]:
+    return sorted((event["topic"], event["queueId"], event["minOffset"], event["maxOffset"])
+                  for event in events if event["event"] == "queue")
+
+
+@dataclass
+class Story:
+    """What was read from the directory: by its writer, by the one it was handed to, and by the writer again."""
+
+    end: str
+    written: list[Event]
+    taken_over: list[Event]
+    first_consumed: list[str]
+    then_consumed: list[str]
+    both: list[Event]
+    handed_back: list[Event]
+
+
+PAIRS = [("regulus", "java-4.9.8", "stop"), ("regulus", "java-5.3.3", "kill"), ("java-4.9.8", "regulus", "kill"),
+         ("java-5.3.3", "regulus", "stop")]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair[0]}-to-{pair[1]}-after-{pair[2]}")
+def story(request: pytest.FixtureRequest, new_run: NewRun) -> Story:
+    writer_name, reader_name, end = request.param
+    home = new_run("handover")
+    handover = Handover(home / "store", free_broker_port(), new_run)
+    open_servers: list[Server] = []
+
+    def with_server(name: str, end: str, deed: Callable[[Reader], None]) -> None:
+        server = handover.open(name)
+        open_servers.append(server)
+        deed(Reader(server, home / "client"))
+        if end == "stop":
+            server.stop()
+        else:
+            server.kill()
+
+    told: dict[str, list[Event]] = {}
+    consumed: dict[str, list[str]] = {}
+    first, second = ([f"{prefix}-{index}" for index in range(COUNT)] for prefix in ("first", "second"))
+
+    def write(reader: Reader) -> None:
+        reader.write("first", 0)
+        consumed["first"] = reader.consume(first)
+        told["written"] = reader.read()
+
+    def take_over(reader: Reader) -> None:
+        told["taken over"] = reader.survey()
+        reader.write("second", COUNT)
+        consumed["second"] = reader.consume(second)
+        told["both"] = reader.read()
+
+    try:
+        with_server(writer_name, end, write)
+        with_server(reader_name, end, take_over)
+        with_server(writer_name, "kill", lambda reader: told.update({"back": reader.read()}))
+    finally:
+        for server in open_servers:
+            server.kill()
+    return Story(end, told["written"], told["taken over"], consumed["first"], consumed["second"], told["both"],
+                 told["back"])
+
+
+def test_all_that_was_written_is_read(story: Story) -> None:
+    assert len(messages_of(story.written)) == 5 * COUNT
+    assert messages_of(story.taken_over) == messages_of(story.written)
+
+
+def test_the_queues_have_the_same_bounds(story: Story) -> None:
+    assert bounds_of(story.taken_over) == bounds_of(story.written)
+
+
+def test_messages_are_found_by_key(story: Story) -> None:
+    keyed = [event for event in messages_of(story.written) if event["topic"] == "Keyed"]
+    assert messages_of(story.taken_over, "found") == keyed
+
+
+def test_messages_are_found_by_their_id(story: Story) -> None:
+    assert messages_of(story.taken_over, "viewed") == messages_of(story.written)
+
+
+def test_a_group_goes_on_where_it_was(story: Story) -> None:
+    """After a kill the last seconds of consumer offsets may be lost: messages come again, but none is left out."""
+    first, second = (sorted(f"{prefix}-{index}" for index in range(COUNT)) for prefix in ("first", "second"))
+    assert story.first_consumed == first
+    if story.end == "stop":
+        assert story.then_consumed == second
+    else:
+        assert set(second) <= set(story.then_consumed) <= {*first, *second}
+
+
+def test_what_is_appended_comes_after_what_was_there(story: Story) -> None:
+    before = messages_of(story.written)
+    both = messages_of(story.both)
+    assert len(both) == 10 * COUNT
+    assert [event for event in both if event["body"].startswith("first-")] == before
+    last = max(int(event["physicalOffset"]) for event in before)
+    assert all(int(event["physicalOffset"]) > last for event in both if event["body"].startswith("second-"))
+
+
+def test_the_first_broker_reads_what_the_second_appended(story: Story) -> None:
+    assert messages_of(story.handed_back) == messages_of(story.both)
+    assert bounds_of(story.handed_back) == bounds_of(story.both)
