@@ -49,10 +49,12 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        return [client.client_id for client in self.clients.values()]
+        """Each once, though a client that connects anew stands beside its old connection until that is closed."""
+        return list(dict.fromkeys(client.client_id for client in self.clients.values()))
 
     def find(self, client_id: str) -> Client | None:
-        return next((client for client in self.clients.values() if client.client_id == client_id), None)
+        """The newest connection of the client."""
+        return next((client for client in reversed(self.clients.values()) if client.client_id == client_id), None)
 
 
 class Clients:
@@ -79,9 +81,9 @@ class Clients:
         return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def find_client(self, client_id: str) -> Client | None:
-        """Any connection of this client: as a producer first, then as a consumer."""
+        """A connection of this client: as a producer first, then as a consumer, the newest of a group first."""
         for clients in self._producers.values():
-            for client in clients.values():
+            for client in reversed(clients.values()):
                 if client.client_id == client_id:
                     return client
         for group in self._consumers.values():

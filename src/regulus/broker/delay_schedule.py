@@ -36,6 +36,7 @@ class DelaySchedule:
         self._store = store
         self._topics = topics
         self._ladder_ms = tuple(ladder_ms)
+        self._last_level = 0
 
     @property
     def level_max(self) -> int:
@@ -51,11 +52,14 @@ class DelaySchedule:
         """Deliver what is due, DELIVERIES_PER_TICK_MAX at most; ms until the next look, 0 when more is due."""
         room = DELIVERIES_PER_TICK_MAX
         wait_ms = POLL_MS
-        for level in range(1, len(self._ladder_ms) + 1):
+        for step in range(self.level_max):
+            level = (self._last_level + step) % self.level_max + 1
             delivered, level_wait_ms = self._deliver(level, room, now_ms)
             room -= delivered
             wait_ms = min(wait_ms, level_wait_ms)
             if room <= 0:
+                # The next tick begins behind this level, so that a crowded one does not keep the others waiting.
+                self._last_level = level
                 return 0
         return wait_ms
 

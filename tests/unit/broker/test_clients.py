@@ -71,3 +71,14 @@ def test_a_client_is_found_by_its_id():
     assert clients.find_client("c2").channel == 2
     assert clients.find_client("c3") is None
     assert clients.consumer_group("G").find("c2") is None
+
+
+def test_a_client_that_connects_anew_is_one_client():
+    clients = Clients()
+    for channel in (1, 2):
+        clients.register_consumer("G", Client(channel, "same", 0, 479, "", 0), "CONSUME_PASSIVELY", "CLUSTERING",
+                                  "CONSUME_FROM_LAST_OFFSET", [])
+        clients.register_producer("P", Client(channel, "maker", 0, 479, "", 0))
+    assert clients.consumer_group("G").client_ids() == ["same"]
+    assert clients.consumer_group("G").find("same").channel == 2
+    assert clients.find_client("maker").channel == 2

@@ -69,6 +69,15 @@ def test_one_tick_does_a_bounded_amount_of_work(clockwork):
     assert clockwork.delivered() == DELIVERIES_PER_TICK_MAX + 10
 
 
+def test_a_crowded_level_does_not_keep_the_others_waiting(clockwork):
+    clockwork.park(1, 0, 10 * DELIVERIES_PER_TICK_MAX)
+    clockwork.park(2, 0, topic="U")
+    assert clockwork.tick(2000) == 0
+    assert clockwork.delivered("U") == 0
+    assert clockwork.tick(2000) == 0
+    assert clockwork.delivered("U") == 1
+
+
 def test_what_the_store_refuses_is_tried_again(clockwork):
     clockwork.park(1, 0, 2)
     clockwork.store.refusal = "full"
