@@ -40,8 +40,8 @@ def main() -> None:
     from regulus.wire.frame_reader import FrameReader
     from regulus.wire.headers import (
         PullMessageRequest,
-        PullMessageResponse,
         SendMessageRequest,
+        pull_message_response,
         send_message_response,
     )
     from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
@@ -92,7 +92,7 @@ def main() -> None:
     records = [memoryview(bytes(4096))]
 
     def answer_pull() -> list[bytes | memoryview]:
-        return request.response(0, "FOUND", PullMessageResponse(100, 0, 200).ext(), records).encode_parts()
+        return pull_message_response(request, 0, "FOUND", 1_234_567, 0, 1_234_599, 0, records).encode_parts()
 
     print(f"  a send frame has {len(frame)} bytes, {len(frame) - len(body) - 8} of them header")
     measure("frame of a 1 KiB SEND_MESSAGE_V2 -> RemotingCommand", read_one)

@@ -1,3 +1,7 @@
+cimport cython
+
+
+@cython.no_gc
 cdef class CommandHeader:
     cdef public int code
     cdef public int language

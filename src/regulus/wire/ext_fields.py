@@ -38,19 +38,21 @@ def camel_case(name: str) -> str:
 
 
 def parse_int(text: str) -> int:
-    return _bounded(text, INT_MAX)
+    return whole_number(text, INT_MAX)
 
 
 def parse_long(text: str) -> int:
-    return _bounded(text, LONG_MAX)
+    return whole_number(text, LONG_MAX)
 
 
-def _bounded(text: str, limit: int) -> int:
-    # int() is laxer than Java: it takes underscores, blanks and other digits.
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
-        raise ValueError("is no whole number")
+def whole_number(text: str, limit: int) -> int:
+    """A number as Java parses it. Raises ValueError when it is none, or outside [-limit - 1, limit]."""
     number = int(text)
+    # int() is laxer than Java: it takes underscores, blanks and other digits.
+    if str(number) != text:
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError("is no whole number")
     if not -limit - 1 <= number <= limit:
         raise ValueError(f"is outside {-limit - 1} ... {limit}")
     return number

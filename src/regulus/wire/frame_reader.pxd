@@ -27,7 +27,7 @@ cdef class FrameReader:
 
 
 @cython.locals(word=Py_ssize_t, header_start=Py_ssize_t, header_end=Py_ssize_t, header_size=Py_ssize_t,
-               command=RemotingCommand)
+               command=RemotingCommand, text="const unsigned char*")
 cpdef RemotingCommand decode_frame(bytes data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(value=Py_ssize_t)

@@ -91,7 +91,8 @@ class FrameReader:
 
 def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
     """The command of data[start:end], which begins behind the total size. Raises FrameError."""
-    word = _word(data, start)
+    text = data
+    word = _word(text, start)
     header_start = start + 4
     header_size = word & 0xFFFFFF
     header_end = header_start + header_size
@@ -106,7 +107,7 @@ def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
         decode_rocketmq(command, data, header_start, header_end)
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
-    command._body = data[header_end:end]
+    command._body = text[header_end:end]
     return command
 
 

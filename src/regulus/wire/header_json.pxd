@@ -2,8 +2,11 @@ cimport cython
 
 from regulus.wire.command_header cimport CommandHeader
 
+cdef long long _INT_MAX
 cdef bint _COMPILED
 cdef int _DIGITS_MAX
+cdef int _CONTROL
+cdef int _NOT_ASCII
 cdef tuple _LANGUAGE_NAMES
 cdef dict _LANGUAGE_CODES
 cdef int _JAVA
@@ -16,17 +19,18 @@ cpdef int decode(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t 
 cpdef dict parse_ext(bytes ext_json)
 
 @cython.locals(text="const unsigned char*", position=Py_ssize_t, key=Py_ssize_t, key_end=Py_ssize_t,
-               value_end=Py_ssize_t, ascii_only=bint)
+               value_end=Py_ssize_t, surprises=cython.int)
 cpdef bint scan(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
 
-@cython.locals(text="const unsigned char*")
-cdef bint _take_text(CommandHeader header, bytes data, Py_ssize_t key, Py_ssize_t key_end, Py_ssize_t start,
-                     Py_ssize_t end) except -1
+cdef bint _take_text(CommandHeader header, const unsigned char* text, Py_ssize_t key, Py_ssize_t key_end,
+                     Py_ssize_t start, Py_ssize_t end) except -1
 
 cdef bint _take_integer(CommandHeader header, const unsigned char* text, Py_ssize_t key, Py_ssize_t key_end,
                         long long value) noexcept
 
 
+@cython.no_gc
+@cython.freelist(8)
 cdef class ExtScanner:
     cdef public bytes text
     cdef public Py_ssize_t key_start
@@ -34,10 +38,12 @@ cdef class ExtScanner:
     cdef public Py_ssize_t start
     cdef public Py_ssize_t end
     cdef public bint is_text
-    cdef Py_ssize_t _position
 
-    @cython.locals(text="const unsigned char*", size=Py_ssize_t, key=Py_ssize_t, start=Py_ssize_t)
+    @cython.locals(text="const unsigned char*", position=Py_ssize_t, key=Py_ssize_t)
     cpdef bint next(self) except -1
+
+    @cython.locals(text="const unsigned char*", position=Py_ssize_t)
+    cpdef int find_end(self) except -1
 
     cpdef str key(self)
 
@@ -45,14 +51,17 @@ cdef class ExtScanner:
     cpdef str value(self)
 
 
+@cython.locals(scanner=ExtScanner)
+cpdef ExtScanner scanner_of(bytes text)
+
 cdef str _string(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
 cpdef str utf8(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
-cdef int _check_utf8(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) except -1
+cdef str _checked_utf8(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
-@cython.locals(bits=cython.int, position=Py_ssize_t)
-cdef bint _is_ascii(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
+@cython.locals(bits=cython.uchar, control=cython.uchar, position=Py_ssize_t, character=cython.uchar)
+cdef int _surprises(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
 
 @cython.locals(position=Py_ssize_t)
 cdef bint _has_escape(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
@@ -80,11 +89,11 @@ cpdef long long integer(const unsigned char* text, Py_ssize_t position, Py_ssize
 
 cpdef int load(CommandHeader header, bytes text) except -1
 
-@cython.locals(ext=str, remark=str, name=str, value=str)
+@cython.locals(ext=str, remark=str, rest=str, name=str, value=str)
 cpdef bytes encode(CommandHeader header)
 
 cpdef str quote(str text)
 
-cdef bint _is_plain(str text) noexcept
+cpdef bint is_plain(str text) except -1
 
 cpdef str language_name(int code)

@@ -2,16 +2,23 @@ cimport cython
 
 from regulus.wire.command_header cimport CommandHeader
 
+cdef int _SIZE_MIN
 cdef int _NAME_SIZE_MAX
 
 
-@cython.locals(position=Py_ssize_t, remark_size=Py_ssize_t, ext_size=Py_ssize_t)
+@cython.locals(text="const unsigned char*", position=Py_ssize_t, remark_size=Py_ssize_t, ext_size=Py_ssize_t)
 cpdef int decode(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
 
 @cython.locals(name_size=Py_ssize_t, value_size=Py_ssize_t, name_end=Py_ssize_t, value_start=Py_ssize_t, ext=dict)
-cdef dict _decode_ext(bytes data, Py_ssize_t position, Py_ssize_t end)
+cdef dict _decode_ext(const unsigned char* text, Py_ssize_t position, Py_ssize_t end)
 
-cdef str _text(bytes data, Py_ssize_t start, Py_ssize_t end)
+cdef str _text(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
+
+@cython.locals(value=cython.longlong)
+cdef long long _short(const unsigned char* text, Py_ssize_t position) noexcept
+
+@cython.locals(value=cython.longlong)
+cdef long long _int(const unsigned char* text, Py_ssize_t position) noexcept
 
 @cython.locals(code=cython.int, version=cython.int)
 cpdef bytes encode(CommandHeader header, dict ext)

@@ -20,60 +20,74 @@ from regulus.errors import FrameError
 from regulus.wire.command_header import CommandHeader
 
 _FIXED = Struct(">hBhiii")
-_INT = Struct(">i")
-_SHORT = Struct(">h")
+_VALUE_SIZE = Struct(">i")
+_NAME_SIZE = Struct(">h")
+_SIZE_MIN = 21
 _NAME_SIZE_MAX = 32767
 
 
 def decode(header: CommandHeader, data: bytes, start: int, end: int) -> None:
     """Fill `header` from data[start:end]. Raises FrameError."""
-    position = start + 21
-    if end < position:
-        raise FrameError(f"binary header has {end - start} bytes, at least 21 are needed")
-    code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(data, start)
-    position -= 4
-    if not 0 <= remark_size <= end - position - 4:
+    text = data
+    if end - start < _SIZE_MIN:
+        raise FrameError(f"binary header has {end - start} bytes, at least {_SIZE_MIN} are needed")
+    header.code = _short(text, start)
+    header.language = text[start + 2]
+    header.version = _short(text, start + 3)
+    header.opaque = _int(text, start + 5)
+    header.flag = _int(text, start + 9)
+    remark_size = _int(text, start + 13)
+    position = start + 17
+    if remark_size < 0 or remark_size > end - position - 4:
         raise FrameError(f"binary header's remark length {remark_size} does not fit")
-    header.code = code
-    header.language = language
-    header.version = version
-    header.opaque = opaque
-    header.flag = flag
-    header.remark = _text(data, position, position + remark_size) if remark_size else None
+    header.remark = _text(text, position, position + remark_size) if remark_size else None
     position += remark_size
-    ext_size = _INT.unpack_from(data, position)[0]
+    ext_size = _int(text, position)
     position += 4
     if ext_size < 0 or ext_size > end - position:
         raise FrameError(f"binary header's ext length {ext_size} does not fit")
-    header._ext = _decode_ext(data, position, position + ext_size) if ext_size else None
+    header._ext = _decode_ext(text, position, position + ext_size) if ext_size else None
     header._ext_json = None
 
 
-def _decode_ext(data: bytes, position: int, end: int) -> dict[str, str]:
+def _decode_ext(text: bytes, position: int, end: int) -> dict[str, str]:
     ext = {}
     while position < end:
         if position + 2 > end:
             raise FrameError("binary header's ext map is cut short")
-        name_size = _SHORT.unpack_from(data, position)[0]
+        name_size = _short(text, position)
         position += 2
         if name_size < 0 or name_size + 4 > end - position:
             raise FrameError(f"binary header's ext name length {name_size} does not fit")
         name_end = position + name_size
-        value_size = _INT.unpack_from(data, name_end)[0]
+        value_size = _int(text, name_end)
         value_start = name_end + 4
         if value_size < 0 or value_size > end - value_start:
             raise FrameError(f"binary header's ext value length {value_size} does not fit")
         if name_size and value_size:
-            ext[_text(data, position, name_end)] = _text(data, value_start, value_start + value_size)
+            ext[_text(text, position, name_end)] = _text(text, value_start, value_start + value_size)
         position = value_start + value_size
     return ext
 
 
-def _text(data: bytes, start: int, end: int) -> str:
+def _text(text: bytes, start: int, end: int) -> str:
     try:
-        return data[start:end].decode("utf-8")
+        return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
         raise FrameError(f"binary header has text that is no UTF-8: {cause.reason}") from cause
+
+
+def _short(text: bytes, position: int) -> int:
+    value = text[position] << 8 | text[position + 1]
+    return value - 0x10000 if value & 0x8000 else value
+
+
+def _int(text: bytes, position: int) -> int:
+    value = text[position]
+    value = value << 8 | text[position + 1]
+    value = value << 8 | text[position + 2]
+    value = value << 8 | text[position + 3]
+    return value - 0x100000000 if value & 0x80000000 else value
 
 
 def encode(header: CommandHeader, ext: dict[str, str] | None) -> bytes:
@@ -83,15 +97,15 @@ def encode(header: CommandHeader, ext: dict[str, str] | None) -> bytes:
     code = (header.code + 0x8000 & 0xFFFF) - 0x8000
     version = (header.version + 0x8000 & 0xFFFF) - 0x8000
     fixed = _FIXED.pack(code, header.language & 0xFF, version, header.opaque, header.flag, len(remark))
-    return b"".join((fixed, remark, _INT.pack(len(entries)), entries))
+    return b"".join((fixed, remark, _VALUE_SIZE.pack(len(entries)), entries))
 
 
 def _encode_ext(ext: dict[str, str]) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     for name, value in ext.items():
         name_bytes = name.encode("utf-8", "replace")
         value_bytes = value.encode("utf-8", "replace")
         if len(name_bytes) > _NAME_SIZE_MAX:
             raise FrameError(f"ext name of {len(name_bytes)} bytes; {_NAME_SIZE_MAX} are the most")
-        parts += (_SHORT.pack(len(name_bytes)), name_bytes, _INT.pack(len(value_bytes)), value_bytes)
+        parts += (_NAME_SIZE.pack(len(name_bytes)), name_bytes, _VALUE_SIZE.pack(len(value_bytes)), value_bytes)
     return b"".join(parts)

@@ -32,7 +32,7 @@ class BatchedMessage(NamedTuple):
 
 def encode(messages: Sequence[Message]) -> bytes:
     """Raises MessageIllegal when a message's properties are too long."""
-    parts = []
+    parts: list[bytes] = []
     for message in messages:
         properties = message_properties.format(message.properties).encode("utf-8", "replace")
         if len(properties) > message_properties.PROPERTIES_SIZE_MAX:

@@ -9,8 +9,11 @@ cdef int _ROCKETMQ
 cdef int _RESPONSE
 cdef int _ONEWAY
 cdef object _PREFIX
+cdef list _WORDS
+cdef int _WORD_SIZE_MAX
 
 
+@cython.no_gc
 cdef class RemotingCommand(CommandHeader):
     cdef public int serialize_type
     cdef bytes _body
@@ -19,11 +22,13 @@ cdef class RemotingCommand(CommandHeader):
     @cython.locals(answer=RemotingCommand)
     cpdef RemotingCommand response(self, int code, str remark=*, dict ext=*, object body=*)
 
+    @cython.locals(header=bytes)
     cpdef bytes encode(self)
 
-    @cython.locals(header=bytes, body_size=Py_ssize_t)
+    @cython.locals(header=bytes, front=bytes, body_size=Py_ssize_t)
     cpdef list encode_parts(self)
 
     cdef bytes _encode_header(self)
 
+    @cython.locals(size=Py_ssize_t)
     cdef bytes _prefix(self, bytes header, Py_ssize_t body_size)

@@ -31,6 +31,9 @@ _ONEWAY = ONEWAY_FLAG
 _PYTHON = int(LanguageCode.PYTHON)
 _VERSION = VERSION
 _PREFIX = Struct(">II")
+# The words of small frames, ready to send: most answers have no body.
+_WORDS = [size.to_bytes(4, "big") for size in range(1024)]
+_WORD_SIZE_MAX = 1019
 
 Buffer = bytes | memoryview
 
@@ -114,16 +117,21 @@ class RemotingCommand(CommandHeader):
 
     def encode(self) -> bytes:
         """The whole frame."""
+        header = self._encode_header()
+        if self._body_parts is None:
+            return b"".join((self._prefix(header, len(self._body)), header, self._body))
         return b"".join(self.encode_parts())
 
     def encode_parts(self) -> list[Buffer]:
         """The frame as buffers to write one after the other; bodies are not copied."""
         header = self._encode_header()
         if self._body_parts is not None:
-            body_size = sum([len(part) for part in self._body_parts])
+            body_size = 0
+            for part in self._body_parts:
+                body_size += len(part)
             return [self._prefix(header, body_size) + header, *self._body_parts]
-        prefix = self._prefix(header, len(self._body))
-        return [prefix + header, self._body] if self._body else [prefix + header]
+        front = self._prefix(header, len(self._body)) + header
+        return [front, self._body] if self._body else [front]
 
     def _encode_header(self) -> bytes:
         if self.serialize_type == _ROCKETMQ:
@@ -131,7 +139,10 @@ class RemotingCommand(CommandHeader):
         return header_json.encode(self)
 
     def _prefix(self, header: bytes, body_size: int) -> bytes:
-        return _PREFIX.pack(4 + len(header) + body_size, self.serialize_type << 24 | len(header))
+        size = len(header)
+        if size + body_size <= _WORD_SIZE_MAX and self.serialize_type == _JSON:
+            return _WORDS[4 + size + body_size] + _WORDS[size]
+        return _PREFIX.pack(4 + size + body_size, self.serialize_type << 24 | size)
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway request" if self.is_oneway else "request"

@@ -53,7 +53,12 @@ from regulus.wire.headers.pop_message import (
     PopMessageRequest,
     PopMessageResponse,
 )
-from regulus.wire.headers.pull_message import PullMessageRequest, PullMessageResponse
+from regulus.wire.headers.pull_message import (
+    PullMessageRequest,
+    PullMessageResponse,
+    decode_pull_message_request,
+    pull_message_response,
+)
 from regulus.wire.headers.query import (
     GetEarliestMsgStoretimeRequest,
     GetEarliestMsgStoretimeResponse,
@@ -95,7 +100,12 @@ from regulus.wire.headers.reply_message import (
     RecallMessageRequest,
     RecallMessageResponse,
 )
-from regulus.wire.headers.send_message import SendMessageRequest, SendMessageResponse, send_message_response
+from regulus.wire.headers.send_message import (
+    SendMessageRequest,
+    SendMessageResponse,
+    decode_send_message_request,
+    send_message_response,
+)
 from regulus.wire.headers.statistics import (
     CloneGroupOffsetRequest,
     GetBrokerConsumeStatsRequest,
@@ -225,5 +235,8 @@ __all__ = [
     "ViewMessageByIdRequest",
     "WipeWritePermOfBrokerRequest",
     "WipeWritePermOfBrokerResponse",
+    "decode_pull_message_request",
+    "decode_send_message_request",
+    "pull_message_response",
     "send_message_response",
 ]

@@ -1,8 +1,15 @@
 cimport cython
 
+from regulus.wire.header_json cimport ExtScanner, integer, integer_end, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
+cdef long long _INT_MAX
+cdef int _WHOLE
+cdef int _UNUSUAL
+cdef str _TAG
 
+
+@cython.no_gc
 cdef class PullMessageRequest:
     cdef public str consumer_group
     cdef public str topic
@@ -21,6 +28,24 @@ cdef class PullMessageRequest:
     cdef public str broker_name
 
 
+@cython.locals(request=PullMessageRequest)
+cpdef PullMessageRequest decode_pull_message_request(RemotingCommand command)
+
+@cython.locals(request=PullMessageRequest, scanner=ExtScanner, found=cython.int, bit=cython.int)
+cdef PullMessageRequest _from_json(bytes ext_json)
+
+@cython.locals(text="const unsigned char*", key=Py_ssize_t, key_end=Py_ssize_t, value=cython.longlong)
+cdef int _take_number(PullMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+
+@cython.locals(text="const unsigned char*", key=Py_ssize_t, key_end=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
+               position=Py_ssize_t)
+cdef int _take_text(PullMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+
+cdef bint _is_of_a_hook(const unsigned char* text, Py_ssize_t key, Py_ssize_t key_end) noexcept
+
+cdef PullMessageRequest _from_ext(dict ext)
+
+
 cdef class PullMessageResponse:
     cdef public long long next_begin_offset
     cdef public long long min_offset
@@ -36,5 +61,9 @@ cdef str _required(dict ext, str name)
 
 cdef object _optional(dict ext, str name)
 
-@cython.locals(text=str, digits=str)
 cdef object _number(dict ext, str name, limit)
+
+@cython.locals(response=RemotingCommand)
+cpdef RemotingCommand pull_message_response(RemotingCommand request, int code, str remark, long long next_begin_offset,
+                                            long long min_offset, long long max_offset,
+                                            long long suggest_which_broker_id=*, object body=*)

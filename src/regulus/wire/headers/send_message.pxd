@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
-from regulus.wire.header_json cimport ExtScanner, integer, integer_end, matches, quote, utf8
+from regulus.wire.header_json cimport ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef long long _INT_MAX
@@ -16,6 +16,8 @@ cdef str _UNIQ_KEY
 cdef dict _EMPTY
 
 
+@cython.no_gc
+@cython.freelist(256)
 cdef class SendMessageRequest:
     cdef public str producer_group
     cdef public str topic
@@ -34,13 +36,12 @@ cdef class SendMessageRequest:
 
 
 @cython.locals(request=SendMessageRequest)
-cdef SendMessageRequest _decode(RemotingCommand command)
+cpdef SendMessageRequest decode_send_message_request(RemotingCommand command)
 
 @cython.locals(request=SendMessageRequest, scanner=ExtScanner, found=cython.int, bit=cython.int)
 cdef SendMessageRequest _from_json(bytes ext_json)
 
-@cython.locals(text="const unsigned char*", key=cython.int, start=Py_ssize_t, end=Py_ssize_t, value=cython.bint,
-               properties=dict)
+@cython.locals(text="const unsigned char*", key=cython.int, start=Py_ssize_t, end=Py_ssize_t, value=cython.bint)
 cdef int _take(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
 
 @cython.locals(position=Py_ssize_t)
@@ -49,10 +50,13 @@ cdef int _take_text(SendMessageRequest request, int key, const unsigned char* te
 
 cdef int _take_number(SendMessageRequest request, int key, long long value) noexcept
 
-@cython.locals(properties=dict, name_end=Py_ssize_t, value_start=Py_ssize_t, value_end=Py_ssize_t)
-cdef dict _properties_of(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
+@cython.locals(text="const unsigned char*", properties=dict, start=Py_ssize_t, name_end=Py_ssize_t,
+               value_start=Py_ssize_t, value_end=Py_ssize_t)
+cdef int _take_properties(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
 
-cdef Py_ssize_t _backslash(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
+cdef Py_ssize_t _run_end(const unsigned char* text, Py_ssize_t position) noexcept
+
+cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
 
 cdef str _property_name(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
@@ -70,6 +74,6 @@ cdef class SendMessageResponse:
     cdef public str recall_handle
 
 
-@cython.locals(response=RemotingCommand, trace=str, key=str)
+@cython.locals(response=RemotingCommand, trace=str)
 cpdef RemotingCommand send_message_response(RemotingCommand request, int code, str msg_id, int queue_id,
                                             long long queue_offset, str transaction_id, str region, bint trace_on)

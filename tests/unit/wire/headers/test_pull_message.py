@@ -1,8 +1,9 @@
 import pytest
 
 from regulus.errors import HeaderError
-from regulus.wire.headers.pull_message import PullMessageRequest, PullMessageResponse
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.headers.pull_message import PullMessageRequest, PullMessageResponse, pull_message_response
+from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
 
 REQUIRED = {"consumerGroup": "G", "topic": "T", "queueId": "1", "queueOffset": "5", "maxMsgNums": "32", "sysFlag": "3",
             "commitOffset": "4", "suspendTimeoutMillis": "15000"}
@@ -49,3 +50,44 @@ def test_the_answer() -> None:
 def test_an_answer_without_offsets_is_refused() -> None:
     with pytest.raises(HeaderError, match="nextBeginOffset"):
         PullMessageResponse.decode(RemotingCommand(19))
+
+
+def over_the_wire(command: RemotingCommand) -> RemotingCommand:
+    reader = FrameReader()
+    reader.feed(command.encode())
+    return reader.frames()[0]
+
+
+@pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("more", [
+    {}, {"subVersion": "-1", "expressionType": "TAG", "bname": "b"}, {"expressionType": "SQL92", "subscription": "a > 5"},
+    {"subscription": "北京", "maxMsgBytes": "262144", "requestSource": "-1"}, {"AccessKey": "k", "Signature": "s"},
+    {"proxyFrowardClientId": "c", "ReqT": "0", "lo": "true"}, {"topic": "12345", "consumerGroup": "007"},
+    {"subscription": 'quoted " and \\'}, {"queueOffset": "9223372036854775807", "queueId": "+3"},
+])
+def test_a_request_survives_the_way(more: dict[str, str], serialize_type: int) -> None:
+    ext = {**REQUIRED, **more}
+    there = PullMessageRequest.decode(over_the_wire(RemotingCommand.request(11, ext, serialize_type=serialize_type)))
+    here = PullMessageRequest.decode(RemotingCommand(11, ext))
+    assert there.ext() == here.ext()
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_field_that_is_missing_in_a_frame_is_named(name: str) -> None:
+    ext = {key: value for key, value in REQUIRED.items() if key != name}
+    with pytest.raises(HeaderError, match=f"lacks the field {name}"):
+        PullMessageRequest.decode(over_the_wire(RemotingCommand.request(11, ext)))
+
+
+def test_numbers_in_a_frame_have_java_s_bounds() -> None:
+    for name, text in (("queueId", "2147483648"), ("sysFlag", "x"), ("queueOffset", "9223372036854775808")):
+        with pytest.raises(HeaderError, match=name):
+            PullMessageRequest.decode(over_the_wire(RemotingCommand.request(11, {**REQUIRED, name: text})))
+
+
+@pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
+def test_the_short_way_to_an_answer(serialize_type: int) -> None:
+    request = RemotingCommand.request(11, opaque=9, serialize_type=serialize_type)
+    response = over_the_wire(pull_message_response(request, 0, "FOUND", 11, 1, 20, 1, [memoryview(b"ab"), b"c"]))
+    assert (response.code, response.remark, response.body, response.opaque) == (0, "FOUND", b"abc", 9)
+    assert PullMessageResponse.decode(response).ext() == PullMessageResponse(11, 1, 20, 1).ext()
