@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 from regulus.model.message import MessageExt
 from regulus.store import commit_log
@@ -48,27 +49,28 @@ def measure(root: Path, arguments: argparse.Namespace) -> None:
     store.open(time.monotonic)
     body = bytes(range(256)) * (arguments.size // 256 + 1)
     body = body[:arguments.size]
-    seconds = {"append": 0.0, "dispatch": 0.0, "allocate_ahead": 0.0}
+    seconds: dict[str, list[float]] = {"append": [], "dispatch": [], "allocate_ahead": []}
     for first in range(0, arguments.messages, arguments.batch):
         messages = [message(number, body, arguments.queues, arguments.keys)
                     for number in range(first, min(first + arguments.batch, arguments.messages))]
-        if store.wants_allocation:
-            began = time.thread_time()
-            store.allocate_ahead()
-            seconds["allocate_ahead"] += time.thread_time() - began
         began = time.thread_time()
+        if store.wants_allocation:
+            store.allocate_ahead()
+        allocated = time.thread_time()
         for each in messages:
             store.append(each, 1_700_000_000_000)
-        seconds["append"] += time.thread_time() - began
-        began = time.thread_time()
+        appended = time.thread_time()
         while store.dispatch_behind_bytes():
             store.dispatch(arguments.batch, ())
-        seconds["dispatch"] += time.thread_time() - began
+        seconds["allocate_ahead"].append(allocated - began)
+        seconds["append"].append(appended - allocated)
+        seconds["dispatch"].append(time.thread_time() - appended)
     build = "interpreted" if commit_log.__file__.endswith(".py") else "compiled"
     print(f"{build}, {arguments.messages} messages of {arguments.size} bytes, {arguments.queues} queues, "
           f"1 unique key and {arguments.keys} keys each")
-    for name, value in seconds.items():
-        print(f"  {name:15} {value / arguments.messages * 1e6:6.2f} us per message")
+    for name, values in seconds.items():
+        print(f"  {name:15} {sum(values) / arguments.messages * 1e6:6.2f} us per message, "
+              f"median batch {median(values) / arguments.batch * 1e6:.2f}, best {min(values) / arguments.batch * 1e6:.2f}")
     read(store, arguments)
     store.close()
 
@@ -84,7 +86,8 @@ def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
                 break
             count += result.message_count
             offset = result.next_begin_offset
-    print(f"  {'get_message':15} {(time.thread_time() - began) / max(count, 1) * 1e6:6.2f} us per message, {count} read")
+    elapsed = time.thread_time() - began
+    print(f"  {'get_message':15} {elapsed / max(count, 1) * 1e6:6.2f} us per message, {count} read")
 
 
 if __name__ == "__main__":

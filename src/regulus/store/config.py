@@ -52,6 +52,8 @@ class MessageStoreConfig:
 
     def __post_init__(self) -> None:
         delay_level.parse_ladder(self.message_delay_level)
+        if self.flush_disk_type not in tuple(FlushDiskType):
+            raise ConfigError(f"flush_disk_type is {self.flush_disk_type!r}: choose one of {', '.join(FlushDiskType)}")
         self._check("mapped_file_size_commit_log", 4096, _FILE_SIZE_MAX)
         self._check("mapped_file_size_consume_queue", UNIT_SIZE, _FILE_SIZE_MAX - UNIT_SIZE)
         self._check("max_hash_slot_num", 1, _FILE_SIZE_MAX)
@@ -91,4 +93,4 @@ class MessageStoreConfig:
 
     @property
     def is_sync_flush(self) -> bool:
-        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        return self.flush_disk_type == FlushDiskType.SYNC_FLUSH

@@ -14,7 +14,7 @@ import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from mmap import mmap
+from mmap import MADV_RANDOM, mmap
 from pathlib import Path
 from struct import Struct
 
@@ -195,12 +195,19 @@ def reserve(path: Path | str, offset: int, length: int) -> None:
             os.close(descriptor)
 
 
-def map_file(path: Path | str, size: int) -> mmap:
-    """Shared and writable. The mapping lives as long as a view of it, whatever happens to the file's name."""
+def map_file(path: Path | str, size: int, is_sequential: bool) -> mmap:
+    """Shared and writable. The mapping lives as long as a view of it, whatever happens to the file's name.
+
+    Unless `is_sequential`, a page that is touched comes alone: reading ahead would fill memory with zeros that were
+    reserved and never written, megabytes for the first byte of a new file.
+    """
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            return mmap(descriptor, size)
+            mapping = mmap(descriptor, size)
+            if not is_sequential:
+                mapping.madvise(MADV_RANDOM)
+            return mapping
         finally:
             os.close(descriptor)
 

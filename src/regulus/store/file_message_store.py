@@ -72,7 +72,7 @@ class FileMessageStore:
         self._pool = pool
         self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
         log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
-                                    "mappedFileSizeCommitLog")
+                                    "mappedFileSizeCommitLog", is_sequential=True)
         self._log = CommitLog(log_files, self._queues, config.max_message_size, not config.is_sync_flush)
         self._index = (Index(config.index_directory, config.max_hash_slot_num, config.max_index_num, pool)
                        if config.message_index_enable else None)

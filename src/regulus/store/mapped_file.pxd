@@ -18,6 +18,7 @@ cdef class MappedFile:
     cdef unsigned char[::1] cells
     cdef public object view
     cdef public bint is_used
+    cdef public bint is_sequential
     cdef MappedFilePool _pool
 
     cpdef map(self)

@@ -66,13 +66,15 @@ class MappedFile:
         self.cells: memoryview | None = None
         self.view: memoryview | None = None
         self.is_used = False
+        self.is_sequential = False
+        """Whether reading ahead pays off; set before the file is mapped."""
         self._pool = pool
 
     def map(self) -> None:
         """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises
         StoreError."""
         if self.mapping is None:
-            mapping = disk.map_file(self.path, self.size)
+            mapping = disk.map_file(self.path, self.size, self.is_sequential)
             self.cells = memoryview(mapping)
             self.view = memoryview(mapping).toreadonly()
             self.mapping = mapping

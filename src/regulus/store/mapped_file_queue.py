@@ -18,13 +18,15 @@ def file_name(start: int) -> str:
 
 
 class MappedFileQueue:
-    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool, size_key: str) -> None:
+    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool, size_key: str,
+                 is_sequential: bool = False) -> None:
         """`size_key` is the configuration key behind `file_size`, for error texts."""
         self.directory = directory
         self.file_size = file_size
         self.files: list[MappedFile] = []
         self._pool = pool
         self._size_key = size_key
+        self._is_sequential = is_sequential
         self._is_directory_made = False
 
     def load(self) -> None:
@@ -46,7 +48,7 @@ class MappedFileQueue:
             if self.files and start < self.files[-1].start + self.file_size:
                 raise StoreDamaged(f"{path} overlaps the file before it, {file_name(self.files[-1].start)}: "
                                    "one of the two belongs to another store; move it away")
-            self.files.append(MappedFile(str(path), start, self.file_size, self.file_size, self._pool))
+            self.files.append(self._mapped_file(path, start, self.file_size))
 
     @property
     def last(self) -> MappedFile | None:
@@ -81,8 +83,13 @@ class MappedFileQueue:
             self._is_directory_made = True
         path = self.directory / file_name(start)
         disk.create_sized(path, self.file_size)
-        file = MappedFile(str(path), start, self.file_size, 0, self._pool)
+        file = self._mapped_file(path, start, 0)
         file.is_new = True
+        return file
+
+    def _mapped_file(self, path: Path, start: int, wrote_position: int) -> MappedFile:
+        file = MappedFile(str(path), start, self.file_size, wrote_position, self._pool)
+        file.is_sequential = self._is_sequential
         return file
 
     def extend(self, start: int) -> MappedFile:

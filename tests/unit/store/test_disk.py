@@ -84,7 +84,7 @@ def test_populating_and_releasing_keep_the_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     disk.create_sized(path, 1 << 20)
     disk.reserve(path, 0, 1 << 20)
-    mapping = disk.map_file(path, 1 << 20)
+    mapping = disk.map_file(path, 1 << 20, False)
     mapping[5000:5003] = b"abc"
     disk.populate(mapping, 4096, 65_536)
     disk.release(mapping, 0, 1 << 20)
