@@ -75,7 +75,7 @@ _PARSERS: dict[Any, Callable[[str], Any] | None] = {
 
 
 @cache
-def _plan(header: type) -> tuple[_Field, ...]:
+def _plan(header: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(header, include_extras=True)
     plan = []
     for each in fields(header):

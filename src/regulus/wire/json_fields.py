@@ -96,7 +96,7 @@ class _Member(NamedTuple):
 
 
 @cache
-def _plan(body: type) -> tuple[_Member, ...]:
+def _plan(body: Any) -> tuple[_Member, ...]:
     hints = get_type_hints(body)
     return tuple([
         _Member(each.name, each.metadata.get("named") or camel_case(each.name),
