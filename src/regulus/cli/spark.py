@@ -58,7 +58,7 @@ def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: 
     if count:
         click.echo(table.count())
         return
-    for row in table.limit(limit).toLocalIterator():
+    for row in table.limit(limit).collect():
         click.echo("  ".join(f"{name}={_shown(value)}" for name, value in row.asDict().items() if value is not None))
 
 

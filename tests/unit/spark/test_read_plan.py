@@ -1,0 +1,58 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regulus.spark.read_plan import ReadRange, Sample, UnitRange, cut_points, partition_count, sample_offsets, split
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(("size", "least", "cores", "count"), [
+    (0, None, 8, 1), (15 * MB, None, 8, 1), (16 * MB, None, 8, 8), (1182 * MB, None, 2, 6), (256 * MB, None, 1, 1),
+    (15 * MB, 3, 8, 3), (1024 * MB, 3, 2, 4), (1024 * MB, 5, 2, 5),
+])
+def test_partition_count(size, least, cores, count):
+    assert partition_count(size, 256 * MB, least, cores) == count
+
+
+def test_cuts_divide_the_weight_evenly():
+    samples = [Sample(offset, 10) for offset in range(0, 1000, 10)]
+    assert cut_points(samples, 4) == [250, 500, 750]
+
+
+def test_one_part_has_no_cut():
+    assert cut_points([Sample(0, 10), Sample(10, 10)], 1) == []
+
+
+@given(st.lists(st.builds(Sample, st.integers(0, 10**6), st.integers(1, 10**4)), max_size=50), st.integers(1, 20))
+def test_cuts_ascend_and_are_too_few_rather_than_too_many(samples, count):
+    cuts = cut_points(samples, count)
+    assert cuts == sorted(set(cuts))
+    assert len(cuts) < count
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 50))
+def test_samples_lie_in_the_range_and_begin_it(start, size, count):
+    offsets = sample_offsets(start, start + size, count)
+    assert offsets[0] == start
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] < start + size
+    assert len(offsets) <= count
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 100)), min_size=1, max_size=5), st.data())
+def test_every_message_is_in_exactly_one_part(queues, data):
+    ranges = [UnitRange("t", number, start, start + size) for number, (start, size) in enumerate(queues)]
+    cuts = []
+    lowest = [unit.start for unit in ranges]
+    for _ in range(data.draw(st.integers(0, 4))):
+        lowest = [data.draw(st.integers(low, unit.end)) for low, unit in zip(lowest, ranges, strict=True)]
+        cuts.append(lowest)
+    parts = split(ranges, cuts)
+    seen = [(unit.queue_id, offset) for part in parts for unit in part.units for offset in range(unit.start, unit.end)]
+    assert sorted(seen) == sorted((unit.queue_id, offset) for unit in ranges for offset in range(unit.start, unit.end))
+    assert all(part.rows > 0 for part in parts)
+
+
+def test_rows():
+    assert ReadRange((UnitRange("t", 0, 5, 8), UnitRange("t", 1, 0, 1))).rows == 4
