@@ -60,7 +60,9 @@ class Admin(MessageAdmin):
                                       WipeWritePermOfBrokerRequest(broker_name).ext())
 
     async def add_write_permission(self, broker_name: str) -> None:
-        await self._tell_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, AddWritePermOfBrokerRequest(broker_name).ext())
+        """Let producers choose the broker again."""
+        await self._tell_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER,
+                                      AddWritePermOfBrokerRequest(broker_name).ext())
 
     async def clean_unused_topics(self, broker_address: str) -> None:
         """Remove the queues of topics that were deleted."""

@@ -66,7 +66,7 @@ class AdminBase:
         return TopicRouteData.decode(answer.body)
 
     async def master_addresses(self, cluster: str | None = None) -> list[str]:
-        """Addresses of all masters, or those of one cluster, by broker name. Raises ClientError for an unknown cluster."""
+        """Addresses of all masters, or of one cluster's, by broker name. Raises ClientError for an unknown cluster."""
         info = await self.cluster_info()
         names = sorted(info.broker_addr_table)
         if cluster is not None:

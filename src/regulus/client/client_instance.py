@@ -122,7 +122,7 @@ class ClientInstance:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def request(self, address: str, command: RemotingCommand, timeout_ms: int | None = None) -> RemotingCommand:
-        """The answer of a broker, if its code is SUCCESS. Raises BrokerRefused and what `Connections.request` raises."""
+        """A broker's answer, if its code is SUCCESS. Raises BrokerRefused and what `Connections.request` raises."""
         answer = await self.connections.request(address, command, timeout_ms or self.config.mq_client_api_timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark, address)
@@ -234,7 +234,8 @@ class ClientInstance:
         addresses = self._broker_addresses()
         if not addresses or not (consumers or producers):
             return
-        body = HeartbeatData(client_id=self.client_id, producer_data_set=producers, consumer_data_set=consumers).encode()
+        body = HeartbeatData(client_id=self.client_id, producer_data_set=producers,
+                             consumer_data_set=consumers).encode()
         self._brokers_greeted = frozenset(addresses)
         await self._each(addresses, lambda: RemotingCommand.request(RequestCode.HEART_BEAT, body=body))
 
@@ -264,7 +265,8 @@ class ClientInstance:
 
     def _on_requests(self, connection: Connection, commands: list[RemotingCommand]) -> None:
         for command in commands:
-            self._tasks.spawn(self._answer(connection, command), f"request {command.code} of {connection.peer.remote_text}")
+            self._tasks.spawn(self._answer(connection, command),
+                              f"request {command.code} of {connection.peer.remote_text}")
 
     async def _answer(self, connection: Connection, command: RemotingCommand) -> None:
         answer = None
@@ -276,7 +278,8 @@ class ClientInstance:
             except RegulusError as error:
                 answer = command.response(ResponseCode.SYSTEM_ERROR, str(error))
         if not handled:
-            answer = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, NOT_SUPPORTED_REMARK.format(command.code))
+            answer = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                                      NOT_SUPPORTED_REMARK.format(command.code))
         if answer is not None and not command.is_oneway:
             connection.send(answer)
 

@@ -13,11 +13,15 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
+CLOSE_WAIT_MAX_S = 1.0
+"""How long closing waits until what was written has left."""
+
 
 class Connections:
     """Answers are returned whatever their code; only what keeps an answer from coming is raised."""
 
-    def __init__(self, config: ClientConfig, on_requests: OnRequests, sign: Callable[[RemotingCommand], None] | None) -> None:
+    def __init__(self, config: ClientConfig, on_requests: OnRequests,
+                 sign: Callable[[RemotingCommand], None] | None) -> None:
         self._connect_timeout_ms = config.connect_timeout
         self._on_requests = on_requests
         self._sign = sign
@@ -79,7 +83,8 @@ class Connections:
         for connection in connections:
             connection.close()
         if connections:
-            await asyncio.wait([asyncio.ensure_future(connection.wait_closed()) for connection in connections], timeout=1.0)
+            await asyncio.wait([asyncio.ensure_future(connection.wait_closed()) for connection in connections],
+                               timeout=CLOSE_WAIT_MAX_S)
 
     async def _get_within(self, address: str, timeout_ms: int) -> Connection:
         try:

@@ -69,7 +69,7 @@ class GroupAdmin(TopicAdmin):
 
     async def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None,
                            broker_address: str | None = None) -> None:
-        """Create the group, or change it, on one broker, on a cluster, or everywhere. Raises ConfigError for its name."""
+        """Create or change the group on one broker, on a cluster, or everywhere. Raises ConfigError for its name."""
         check_group(config.group_name)
         addresses = [broker_address] if broker_address else await self.master_addresses(cluster)
         body = encode_subscription_group_config(config)
@@ -82,7 +82,8 @@ class GroupAdmin(TopicAdmin):
         for address in await self.master_addresses(cluster):
             await self._request(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header.ext())
             for topic in (retry_topic(group), dlq_topic(group)):
-                await self._request(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest(topic).ext())
+                await self._request(address, RequestCode.DELETE_TOPIC_IN_BROKER,
+                                    DeleteTopicInBrokerRequest(topic).ext())
         for topic in (retry_topic(group), dlq_topic(group)):
             await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV,
                                           DeleteTopicInNamesrvRequest(topic=topic, cluster_name=cluster).ext())
@@ -98,7 +99,8 @@ class GroupAdmin(TopicAdmin):
 
     async def list_groups(self) -> list[str]:
         """Groups that were online at some time, as their retry topics tell; sorted."""
-        return [topic.removeprefix(RETRY_PREFIX) for topic in await self.list_topics() if topic.startswith(RETRY_PREFIX)]
+        topics = await self.list_topics()
+        return [topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)]
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -206,8 +208,8 @@ class GroupAdmin(TopicAdmin):
         header = InvokeBrokerToResetOffsetRequest(topic=queue.topic, group=group, timestamp=LATEST,
                                                   queue_id=queue.queue_id, offset=offset)
         try:
-            await self._request(await self._queue_address(queue), RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.ext(),
-                                timeout_ms=RELAY_TIMEOUT_MS)
+            await self._request(await self._queue_address(queue), RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+                                header.ext(), timeout_ms=RELAY_TIMEOUT_MS)
         except BrokerRefused as error:
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise

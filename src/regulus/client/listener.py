@@ -1,4 +1,7 @@
-"""What a push consumer and its listener say to each other. Source: MessageListenerConcurrently, ConsumeConcurrentlyContext."""
+"""What a push consumer and its listener say to each other.
+
+Source: MessageListenerConcurrently, ConsumeConcurrentlyContext.
+"""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum

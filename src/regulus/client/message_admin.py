@@ -92,8 +92,11 @@ class MessageAdmin(GroupAdmin):
 
     async def pull(self, queue: MessageQueue, queue_offset: int, max_num: int = 32, *, expression: str = "*",
                    suspend_ms: int = 0) -> Pulled:
-        """Messages from an offset on, without a group's offset being touched; with `suspend_ms` the broker may wait that
-        long for a new one. An offset out of range gives no messages and a corrected `next_offset`."""
+        """Messages from an offset on; no group's offset is touched.
+
+        With `suspend_ms` the broker may wait that long for a new one. An offset out of range gives no messages and a
+        corrected `next_offset`.
+        """
         sys_flag = flags.PULL_SUBSCRIPTION | (flags.PULL_SUSPEND if suspend_ms else 0)
         header = PullMessageRequest(TOOLS_GROUP, queue.topic, queue.queue_id, queue_offset, max_num, sys_flag, 0,
                                     suspend_ms, expression, 0, "TAG", broker_name=queue.broker_name)

@@ -76,7 +76,7 @@ class BrokerOffsets:
 
 
 class LocalOffsets:
-    """Offsets in `<folder>/<client id>/<group>/offsets.json`, in RocketMQ's own form, with a `.bak` of the one before."""
+    """Offsets in `<folder>/<client id>/<group>/offsets.json`, in RocketMQ's form, with a `.bak` of the one before."""
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
         self._path = folder / client_id / group / "offsets.json"

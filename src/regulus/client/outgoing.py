@@ -40,7 +40,8 @@ class Outgoing:
         self._body = body
 
     @staticmethod
-    def single(message: Message, group: str, config: ProducerConfig, unique_keys: UniqueKeys, now_ms: int) -> "Outgoing":
+    def single(message: Message, group: str, config: ProducerConfig, unique_keys: UniqueKeys,
+               now_ms: int) -> "Outgoing":
         """Gives the message its unique key, unless it has one from an earlier send; the body is left as it is."""
         properties = message.properties
         message_id = properties.get(names.UNIQUE_KEY)

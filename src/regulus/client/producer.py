@@ -399,7 +399,8 @@ def split_result(result: SendResult, messages: Sequence[Message]) -> list[SendRe
                        offset_id) for index, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True))]
 
 
-def _terminal(topic: str, tried: Sequence[str], attempts: int, elapsed_ms: int, failure: ClientError | None) -> ClientError:
+def _terminal(topic: str, tried: Sequence[str], attempts: int, elapsed_ms: int,
+              failure: ClientError | None) -> ClientError:
     """The error of a send whose attempts have all failed, or whose time is up."""
     if len(tried) < attempts:
         error: ClientError = TooManyRequests(

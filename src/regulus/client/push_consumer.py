@@ -10,50 +10,46 @@ Source: DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService, RebalanceP
 
 import asyncio
 import logging
-import platform
 import time
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms
-from regulus.client.config import ClientConfig, MessageModel, ProducerConfig, PushConsumerConfig
+from regulus.client.config import MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
-from regulus.client.core.flow_control import MIB, FlowLimits
+from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.core.offset_table import OffsetTable
 from regulus.client.core.process_queue import NOTHING_PUT, ProcessQueue
-from regulus.client.core.send_back import retry_message
 from regulus.client.group_retry_limit import set_group_retry_limit
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
-from regulus.client.producer import Producer
 from regulus.client.rebalancer import Rebalancer
+from regulus.client.running_info import running_info
+from regulus.client.send_back import GROUP_LIMIT, SendBack
 from regulus.client.tasks import TaskGroup
-from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConfigError, MessageIllegal, NoRoute
+from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConfigError, NoRoute, RegulusError
 from regulus.model.message import MessageExt
-from regulus.model.message_id import host_text
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import retry_topic
 from regulus.record import message_record
-from regulus.wire import bodies
 from regulus.wire.bodies import (
     CheckClientConfigBody,
     ConsumeMessageDirectlyResult,
     ConsumerData,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
-    ProcessQueueInfo,
     ResetOffsetBody,
     SubscriptionData,
 )
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import (
     ConsumeMessageDirectlyRequest,
-    ConsumerSendMsgBackRequest,
     GetConsumerStatusFromClientRequest,
     ResetConsumerClientOffsetRequest,
 )
@@ -61,11 +57,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
-SEND_BACK_TIMEOUT_MS = 5000
 LOCAL_RETRY_DELAY_MS = 5000
 EXPIRED_DELAY_LEVEL = 3
 EXPIRY_SCAN_INTERVAL_MAX_MS = 30_000
-INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 TAG = "TAG"
 
 
@@ -104,8 +98,7 @@ class PushConsumer:
         self._workers: ListenerWorkers | None = None
         self._offsets: OffsetStore | None = None
         self._rebalancer: Rebalancer | None = None
-        self._inner_producer: Producer | None = None
-        self._sends_limit = False
+        self._send_back: SendBack | None = None
         self._handlers: dict[int, RequestHandler] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._answer_notify,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._answer_reset_offset,
@@ -136,7 +129,7 @@ class PushConsumer:
             self._rebalancer.soon()
 
     async def start(self) -> None:
-        """Join the group; consuming begins. Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression."""
+        """Join the group and consume. Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression."""
         if self._instance is not None:
             return
         if not self._subscriptions:
@@ -155,10 +148,11 @@ class PushConsumer:
         try:
             await self._fetch_routes(instance)
             await self._check_expressions(instance)
-            self._sends_limit = not await self._share_retry_limit(instance)
-        except BaseException:
+            limit = await self._limit_to_send(instance)
+        except (RegulusError, asyncio.CancelledError):
             await self._leave(instance)
             raise
+        self._send_back = SendBack(instance, self._name_server, self.group, self.config, limit)
         await instance.heartbeat()
         self._tasks.spawn(self._rebalancer.run(), f"rebalance {self.group}")
         self._tasks.spawn(self._persist_offsets(), f"persist offsets of {self.group}")
@@ -230,7 +224,7 @@ class PushConsumer:
         """Give the subscription a new version, after the queues of its topic changed."""
         known = self._subscriptions.get(topic)
         if known is not None:
-            self._subscriptions[topic] = SubscriptionData.compile(topic, known.sub_string, now_ms(), known.expression_type)
+            self._subscriptions[topic] = replace(known, sub_version=now_ms())
 
     def statistics(self, topic: str) -> TopicStatistics:
         known = self._statistics.get(topic)
@@ -302,8 +296,8 @@ class PushConsumer:
     async def _send_back_all(self, work: Work, failed: Sequence[MessageExt]) -> None:
         """Send failed messages back; those that no broker takes are tried again here, and hold the offset back."""
         level = work.context.delay_level_when_next_consume
-        kept = [message for message in failed
-                if work.process_queue.holds(message) and not await self._send_back(message, work.queue, level)]
+        kept = [message for message in failed if work.process_queue.holds(message)
+                and not await self._giving_back().send_back(message, work.queue, level)]
         if work.process_queue.dropped:
             return
         still = {message.queue_offset for message in kept}
@@ -318,41 +312,6 @@ class PushConsumer:
             message.reconsume_times += 1
         if not work.process_queue.dropped and self._workers is not None:
             self._workers.submit([Work(work.queue, work.process_queue, [message]) for message in messages])
-
-    async def _send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        """True when a broker has the message again."""
-        header = ConsumerSendMsgBackRequest(
-            offset=message.physical_offset, group=self.group, delay_level=delay_level, origin_topic=message.topic,
-            origin_msg_id=message.message_id or None, unit_mode=False, broker_name=queue.broker_name,
-            max_reconsume_times=self.config.max_reconsume_times if self._sends_limit else None)
-        try:
-            route = await self._running().route(queue.topic)
-            address = route.master(queue.broker_name) or host_text(message.store_host)
-            await self._running().request(
-                address, RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext()), SEND_BACK_TIMEOUT_MS)
-            return True
-        except ClientError as error:
-            _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
-                         message.message_id, queue, error)
-        try:
-            producer = await self._retry_producer()
-            await producer.send(retry_message(message, self.group, delay_level, self._fallback_limit()))
-            return True
-        except (ClientError, MessageIllegal) as error:
-            _log.warning("message %s of %s not sent to the retry topic either, trying again here in %d ms: %s",
-                         message.message_id, queue, LOCAL_RETRY_DELAY_MS, error)
-            return False
-
-    def _fallback_limit(self) -> int:
-        return self.config.max_reconsume_times if self._sends_limit else -1
-
-    async def _retry_producer(self) -> Producer:
-        if self._inner_producer is None:
-            shared = {key: getattr(self.config, key) for key in ClientConfig.__dataclass_fields__}
-            producer = Producer(self._name_server, INNER_PRODUCER_GROUP, ProducerConfig(**shared))
-            self._inner_producer = producer
-            await producer.start()
-        return self._inner_producer
 
     # --- background --------------------------------------------------------------------------------------------------
 
@@ -379,7 +338,8 @@ class PushConsumer:
         messages = [message for message in work.messages if work.process_queue.holds(message)]
         _log.warning("the listener has held %d messages of %s for more than %d ms; they are sent back", len(messages),
                      work.queue, self.config.consume_timeout)
-        gone = [message for message in messages if await self._send_back(message, work.queue, EXPIRED_DELAY_LEVEL)]
+        gone = [message for message in messages
+                if await self._giving_back().send_back(message, work.queue, EXPIRED_DELAY_LEVEL)]
         if len(gone) == len(messages):
             work.expired = True
         if not work.process_queue.dropped:
@@ -419,29 +379,13 @@ class PushConsumer:
         return command.response(ResponseCode.SUCCESS, body=self.running_info().encode())
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What `consumerStatus` shows of this consumer."""
-        now = now_ms()
-        queues = {} if self._rebalancer is None else self._rebalancer.assigned
-        properties = {
-            "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
-            "PROP_CONSUMEORDERLY": "false",
-            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_NAMESERVER_ADDR": ";".join(self._running().name_servers.addresses),
-            "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_thread_max),
-        }
-        return ConsumerRunningInfo(
-            properties=properties, subscription_set=list(self._subscriptions.values()),
-            mq_table={queue: self._queue_info(queue, each.process_queue) for queue, each in queues.items()},
-            status_table={topic: _consume_status(statistics, now) for topic, statistics in self._statistics.items()})
-
-    def _queue_info(self, queue: MessageQueue, process_queue: ProcessQueue) -> ProcessQueueInfo:
-        low, high = process_queue.offset_range()
-        return ProcessQueueInfo(
-            commit_offset=self._table().get(queue) or 0, cached_msg_count=process_queue.count,
-            cached_msg_min_offset=low, cached_msg_max_offset=high, cached_msg_size_in_mib=process_queue.size // MIB,
-            droped=process_queue.dropped, last_pull_timestamp=process_queue.last_pull_ms,
-            last_consume_timestamp=process_queue.last_consume_ms)
+        """What an operator sees of this consumer."""
+        owned = {} if self._rebalancer is None else self._rebalancer.assigned
+        return running_info(
+            name_servers=self._running().name_servers.addresses, started_ms=self._started_ms,
+            thread_count=self.config.consume_thread_max, subscriptions=self._subscriptions.values(),
+            queues={queue: each.process_queue for queue, each in owned.items()}, offsets=self._table(),
+            statistics=self._statistics, now_ms=now_ms())
 
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)
@@ -466,6 +410,11 @@ class PushConsumer:
     def _is_clustering(self) -> bool:
         return self.config.message_model is MessageModel.CLUSTERING
 
+    def _giving_back(self) -> SendBack:
+        if self._send_back is None:
+            raise ClientClosed(f"consumer {self.group} is not running; use `async with` or call start() first")
+        return self._send_back
+
     def _table(self) -> OffsetTable:
         if self._offsets is None:
             raise ClientClosed(f"consumer {self.group} is not running; use `async with` or call start() first")
@@ -477,9 +426,8 @@ class PushConsumer:
         return self._instance
 
     async def _leave(self, instance: ClientInstance) -> None:
-        producer, self._inner_producer = self._inner_producer, None
-        if producer is not None:
-            await producer.shutdown()
+        if self._send_back is not None:
+            await self._send_back.close()
         self._instance = None
         self._rebalancer = None
         await client_instance.release(instance, self)
@@ -504,19 +452,18 @@ class PushConsumer:
                 await instance.request(address, RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG,
                                                                         body=body.encode()))
 
-    async def _share_retry_limit(self, instance: ClientInstance) -> bool:
-        """True when brokers know the group's limit by themselves, and requests need not carry it."""
+    async def _limit_to_send(self, instance: ClientInstance) -> int:
+        """The retry limit that requests have to carry: none when brokers know the group's limit by themselves."""
         limit = self.config.max_reconsume_times
-        if limit < 0 or not self._is_clustering():
-            return True
-        if not self.config.share_max_reconsume_times:
-            return False
+        if limit < 0 or not self.config.share_max_reconsume_times or not self._is_clustering():
+            return limit if limit >= 0 else GROUP_LIMIT
         try:
             await set_group_retry_limit(instance, self.group, limit, self._masters(instance))
         except BrokerRefused as error:
-            _log.warning("the retry limit of group %s could not be set, so each request carries it: %s", self.group, error)
-            return False
-        return True
+            _log.warning("the retry limit of group %s could not be set, so each request carries it: %s", self.group,
+                         error)
+            return limit
+        return GROUP_LIMIT
 
     def _masters(self, instance: ClientInstance) -> Collection[str]:
         routes = [route for topic in self._subscriptions if (route := instance.known_route(topic)) is not None]
@@ -530,10 +477,3 @@ _DIRECT_RESULTS = {
     ConsumeStatus.RECONSUME_LATER: "CR_LATER",
     None: "CR_RETURN_NULL",
 }
-
-
-def _consume_status(statistics: TopicStatistics, now: int) -> bodies.ConsumeStatus:
-    rates = statistics.rates(now)
-    return bodies.ConsumeStatus(
-        pull_rt=rates.pull_rt, pull_tps=rates.pull_tps, consume_rt=rates.consume_rt, consume_ok_tps=rates.consume_ok_tps,
-        consume_failed_tps=rates.consume_failed_tps, consume_failed_msgs=rates.failed)

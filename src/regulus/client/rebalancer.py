@@ -118,8 +118,8 @@ class Rebalancer:
             owned.task.cancel()
 
     def forget(self, queue: MessageQueue, process_queue: ProcessQueue | None) -> None:
-        """Take the queue anew at the next rebalance, which comes at once. With `process_queue`: only if it is the current
-        one."""
+        """Take the queue anew at the next rebalance, which comes at once; if `process_queue` is given, only when it is
+        still the current one."""
         owned = self.assigned.get(queue)
         if owned is not None and process_queue in (None, owned.process_queue):
             del self.assigned[queue]

@@ -75,7 +75,8 @@ class Producer:
     def send_async(self, message: Message, *, queue: MessageQueue | None = None,
                    timeout_ms: int | None = None) -> "Future[SendResult]":
         """Begin a send and return at once; the future has the result or the error."""
-        return asyncio.run_coroutine_threadsafe(self._producer.send(message, queue=queue, timeout_ms=timeout_ms), _loop())
+        sending = self._producer.send(message, queue=queue, timeout_ms=timeout_ms)
+        return asyncio.run_coroutine_threadsafe(sending, _loop())
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                    timeout_ms: int | None = None) -> SendResult:

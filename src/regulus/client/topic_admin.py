@@ -73,7 +73,8 @@ class TopicAdmin(AdminBase):
         if cluster is None:
             command = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
-            command = RemotingCommand.request(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequest(cluster).ext())
+            command = RemotingCommand.request(RequestCode.GET_TOPICS_BY_CLUSTER,
+                                              GetTopicsByClusterRequest(cluster).ext())
         return sorted(TopicList.decode((await self._ask_name_server(command)).body).topic_list)
 
     async def topic_configs(self, broker_address: str) -> dict[str, TopicConfig]:
@@ -152,7 +153,8 @@ class TopicAdmin(AdminBase):
 
     async def kv_namespace(self, namespace: str) -> dict[str, str]:
         """Raises BrokerRefused with code QUERY_NOT_FOUND when the namespace is empty."""
-        command = RemotingCommand.request(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvlistByNamespaceRequest(namespace).ext())
+        command = RemotingCommand.request(RequestCode.GET_KVLIST_BY_NAMESPACE,
+                                          GetKvlistByNamespaceRequest(namespace).ext())
         return KVTable.decode((await self._ask_name_server(command)).body).table
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Servers whose answers a test writes: a name server and brokers on free loopback ports, in the test's own event loop."""
+"""Servers whose answers a test writes: a name server and brokers on free ports, in the test's own event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -98,8 +98,8 @@ class ScriptedCluster:
 
     def route(self) -> TopicRouteData:
         return TopicRouteData(
-            queue_datas=[QueueData(broker_name=name, read_queue_nums=self.queue_count, write_queue_nums=self.queue_count,
-                                   perm=7) for name in self.addresses],
+            queue_datas=[QueueData(broker_name=name, read_queue_nums=self.queue_count,
+                                   write_queue_nums=self.queue_count, perm=7) for name in self.addresses],
             broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={0: address})
                           for name, address in self.addresses.items()])
 

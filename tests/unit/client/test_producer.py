@@ -204,11 +204,14 @@ async def test_not_fully_stored_is_retried_when_asked_for_and_kept_when_that_fai
             assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
             assert len(a.sends()) > before
             assert len(b.sends()) >= 1
-            assert (await producer.send(Message("T", b"x"), queue=queue)).send_status is SendStatus.FLUSH_DISK_TIMEOUT
+            result = await producer.send(Message("T", b"x"), queue=queue)
+            assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
 
 
 @pytest.mark.parametrize("options", [
-    {"queue": MessageQueue("T", "a", 1)}, {"selector": lambda queues, message, argument: queues[argument], "argument": 1}])
+    {"queue": MessageQueue("T", "a", 1)},
+    {"selector": lambda queues, message, argument: queues[argument], "argument": 1},
+])
 async def test_an_ordered_send_has_one_attempt(options):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", refuses(ResponseCode.SERVICE_NOT_AVAILABLE))

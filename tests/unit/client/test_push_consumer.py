@@ -17,7 +17,7 @@ from regulus.errors import BrokerRefused, ClientError, ConfigError
 from regulus.model.message import Message
 from regulus.model.message_id import offset_message_id
 from regulus.model.message_queue import MessageQueue
-from regulus.model.topics import TopicConfig, dlq_topic, retry_topic
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, dlq_topic, retry_topic
 from regulus.testing.running_server import ServerThread
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
@@ -92,7 +92,7 @@ async def send_all(producer, count, topic="T", **options):
     return [await producer.send(Message(topic, b"%d" % number, **options)) for number in range(count)]
 
 
-# --- consuming ---------------------------------------------------------------------------------------------------------
+# --- consuming -------------------------------------------------------------------------------------------------------
 
 
 async def test_everything_is_consumed_and_the_offsets_are_stored_at_the_end(server, admin, producer):
@@ -219,7 +219,7 @@ async def test_suspended_it_pulls_nothing_and_resumed_it_goes_on(server, admin, 
         await listener.until(1)
 
 
-# --- where a group starts ----------------------------------------------------------------------------------------------
+# --- where a group starts --------------------------------------------------------------------------------------------
 
 
 async def test_a_new_group_on_a_young_topic_starts_at_its_first_message_even_with_last_offset(server, admin, producer):
@@ -243,7 +243,7 @@ async def test_a_group_goes_on_where_it_was_whatever_the_policy_says(server, adm
     assert second.bodies == [b"new"]
 
 
-# --- retry -------------------------------------------------------------------------------------------------------------
+# --- retry -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("failure", [LATER, None, RuntimeError("no")], ids=["later", "none", "exception"])
@@ -269,7 +269,7 @@ async def test_a_failed_message_comes_again_under_its_own_topic(server, admin, p
     assert offset_message_id(again.store_host, again.physical_offset) != sent.offset_message_id
 
 
-async def test_a_message_that_always_fails_becomes_a_dead_letter_after_the_set_number_of_retries(server, admin, producer):
+async def test_a_message_that_always_fails_becomes_a_dead_letter_after_its_retries(server, admin, producer):
     await create_topic(admin, queues=1)
     sent = await producer.send(Message("T", b"poison", "A", "k1"))
     listener = Listener(lambda message: LATER)
@@ -377,7 +377,7 @@ async def test_what_takes_too_long_is_sent_back_and_its_late_result_is_ignored(s
     assert Counter(seen) == {(b"0", 0): 1, (b"1", 0): 1, (b"1", 1): 1}
 
 
-# --- sharing -----------------------------------------------------------------------------------------------------------
+# --- sharing ---------------------------------------------------------------------------------------------------------
 
 
 async def test_members_share_the_queues_and_take_over_from_one_that_leaves(server, admin, producer):
@@ -455,7 +455,7 @@ async def test_two_broadcasting_members_need_names_of_their_own(server, admin):
                 pass
 
 
-# --- administration of a running member --------------------------------------------------------------------------------
+# --- administration of a running member ------------------------------------------------------------------------------
 
 
 async def test_reset_of_a_running_group_brings_messages_again(server, admin, producer):
@@ -500,13 +500,14 @@ async def test_a_message_is_consumed_directly_without_touching_offsets(server, a
         assert (result.consume_result, result.remark) == ("CR_THROW_EXCEPTION", "ZeroDivisionError: division by zero")
 
 
-# --- faults ------------------------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 
 async def test_an_offset_out_of_range_is_corrected_by_the_broker(server, admin, producer):
     await create_topic(admin, queues=1)
     await send_all(producer, 3)
     queue = MessageQueue("T", "broker-a", 0)
+    await admin.create_group(SubscriptionGroupConfig(group_name="CG"))
     await admin.set_offsets("CG", {queue: 100})
     listener = Listener()
     async with consuming(server, listener):

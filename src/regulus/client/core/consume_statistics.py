@@ -31,7 +31,7 @@ class _Totals(NamedTuple):
 
 @dataclass(slots=True)
 class TopicStatistics:
-    """Counts as they grow; `sample` keeps one reading for each call, and `rates` compares the newest with the oldest."""
+    """Counts as they grow; `sample` keeps a reading, and `rates` compares now with the oldest reading kept."""
 
     pulls: int = 0
     pulled: int = 0

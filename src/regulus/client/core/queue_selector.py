@@ -1,4 +1,7 @@
-"""Which queue a message goes to. Source: TopicPublishInfo.selectOneMessageQueue, ThreadLocalIndex, SelectMessageQueue*."""
+"""Which queue a message goes to.
+
+Source: TopicPublishInfo.selectOneMessageQueue, ThreadLocalIndex, SelectMessageQueueByHash.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 

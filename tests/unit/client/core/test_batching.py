@@ -61,7 +61,8 @@ def test_topic_tag_and_wait_flag_keep_batches_apart():
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("alone", [message(DELAY="1"), message("%RETRY%G"), message(PGROUP="G"), message(TRAN_MSG="true")])
+@pytest.mark.parametrize("alone", [
+    message(DELAY="1"), message("%RETRY%G"), message(PGROUP="G"), message(TRAN_MSG="true")])
 def test_messages_that_cannot_wait_are_sent_directly_and_hold_nothing(alone):
     gatherer = Gatherer(batch_size_max=10, held_size_max=100)
     assert gatherer.add(alone, None) is None

@@ -62,10 +62,11 @@ def test_committed_offset_is_the_smallest_unfinished_for_any_order_of_completion
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40))
 def test_messages_put_out_of_order_hold_the_offset_back_too(offsets):
-    queue = ProcessQueue()
+    queue, put = ProcessQueue(), []
     for offset in offsets:
         queue.put([message_at(offset)])
-        assert queue.commit_offset() == min(offsets[:offsets.index(offset) + 1] + [queue.commit_offset()])
+        put.append(offset)
+        assert queue.commit_offset() == min(put)
     remaining = set(offsets)
     for offset in sorted(remaining, reverse=True):
         remaining.discard(offset)

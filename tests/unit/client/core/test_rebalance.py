@@ -70,7 +70,8 @@ def test_client_ids_sort_by_utf_16_units_as_java_compares_strings():
 
 
 def test_queues_sort_by_topic_broker_and_number():
-    mixed = [MessageQueue("T", "b", 10), MessageQueue("T", "b", 9), MessageQueue("T", "a", 11), MessageQueue("S", "z", 1)]
+    places = (("T", "b", 10), ("T", "b", 9), ("T", "a", 11), ("S", "z", 1))
+    mixed = [MessageQueue(*place) for place in places]
     assert sort_queues(mixed) == [mixed[3], mixed[2], mixed[1], mixed[0]]
 
 
