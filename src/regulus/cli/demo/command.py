@@ -1,5 +1,6 @@
 """`regulus demo`: runs it, prints the table and the verdict, draws the picture."""
 
+import logging
 import shutil
 import socket
 import sys
@@ -46,6 +47,8 @@ _TITLES = ("carrier", "sent", "applied", "retried", "dead letters", "lost", "dup
 @click.option("--namesrv-port", default=0, help="Of the name server; 0: 9876 or a free one.")
 def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     """Real flights through a broker that is killed on the way, and the verdict from Spark."""
+    # The listener's failures are the demo's point; a traceback for each of 25,000 would hide everything else.
+    logging.getLogger("regulus.client").setLevel(logging.CRITICAL)
     directory = directory.absolute()
     _make_anew(directory)
     port = port or _free_port(10911)
