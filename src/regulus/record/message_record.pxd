@@ -15,9 +15,7 @@ cdef int _BORN_V6
 cdef int _STORE_V6
 cdef int _HOSTS_V6
 cdef object _BLANK_LAYOUT
-cdef tuple _LAYOUTS
-cdef tuple _LENGTH_V1
-cdef object _LENGTH
+cdef bint _COMPILED
 
 
 cdef class DispatchRequest:
@@ -43,8 +41,24 @@ cpdef Py_ssize_t record_size(MessageExt message) except -1
 
 cpdef bytes encode(MessageExt message)
 
-@cython.locals(topic=bytes, properties=bytes, body=bytes, size=Py_ssize_t, flags=cython.int, is_v2=cython.bint)
 cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt message, Py_ssize_t room=*) except -1
+
+@cython.locals(topic=bytes, properties=bytes, body=bytes, size=Py_ssize_t, is_v2=cython.bint, end=Py_ssize_t)
+cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
+                             Py_ssize_t room) except -1
+
+@cython.locals(end=Py_ssize_t)
+cdef Py_ssize_t _put_head(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
+                          bint is_v2) except -1
+
+cdef Py_ssize_t _put2(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t value) noexcept
+
+cdef Py_ssize_t _put4(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t value) noexcept
+
+cdef Py_ssize_t _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
+
+@cython.locals(size=Py_ssize_t, index=Py_ssize_t, source="const unsigned char*")
+cdef Py_ssize_t _copy(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes data) except -1
 
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _size(MessageExt message, bytes topic, bytes properties) except -1

@@ -64,12 +64,9 @@ _PROPERTIES_SIZE_MAX = message_properties.PROPERTIES_SIZE_MAX
 _BORN_V6 = BORN_HOST_V6
 _STORE_V6 = STORE_HOST_V6
 _HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_COMPILED = not __file__.endswith(".py")
 
 _BLANK_LAYOUT = Struct(">ii")
-# Fields from total_size to body_length, by the two host bits of sys_flag.
-_LAYOUTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20))
-_LENGTH_V1 = tuple(bytes((length,)) for length in range(TOPIC_SIZE_MAX + 1))
-_LENGTH = Struct(">h")
 
 
 class DispatchRequest:
@@ -126,26 +123,83 @@ def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room
     not ask for the size first. Raises MessageIllegal when topic or properties are too long. The caller has set offsets
     and store time.
     """
+    return encode_view(buffer, buffer, position, message, room)
+
+
+def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
+    """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
     topic = message.topic.encode("utf-8", "replace")
     properties = format_properties(message.properties).encode("utf-8", "replace")
     size = _size(message, topic, properties)
     if room >= 0 and size > room:
         return size
     body = message.body
-    flags = _flags_of_hosts(message)
-    body_crc = crc32(body) & 0x7FFFFFFF
     message.store_size = size
-    message.body_crc = body_crc
-    message.sys_flag = flags
+    message.body_crc = crc32(body) & 0x7FFFFFFF
+    message.sys_flag = _flags_of_hosts(message)
     is_v2 = len(topic) > _TOPIC_SIZE_V1_MAX
-    fixed = _LAYOUTS[(flags >> 4) & 3].pack(
-        size, _V2 if is_v2 else _V1, body_crc, message.queue_id, message.flag, message.queue_offset,
-        message.physical_offset, flags, message.born_timestamp, message.born_host, message.store_timestamp,
-        message.store_host, message.reconsume_times, message.prepared_transaction_offset, len(body))
-    topic_length = _LENGTH.pack(len(topic)) if is_v2 else _LENGTH_V1[len(topic)]
-    buffer[position:position + size] = b"".join(
-        (fixed, body, topic_length, topic, _LENGTH.pack(len(properties)), properties))
+    end = _put_head(buffer, cells, position, message, is_v2)
+    buffer[end:end + len(body)] = body
+    end += len(body)
+    if is_v2:
+        end = _put2(cells, end, len(topic))
+    else:
+        cells[end] = len(topic)
+        end += 1
+    end = _copy(buffer, cells, end, topic)
+    end = _put2(cells, end, len(properties))
+    _copy(buffer, cells, end, properties)
     return size
+
+
+def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, is_v2: bool) -> int:
+    """Write the fields before the body; the position behind them."""
+    end = _put4(cells, position, message.store_size)
+    end = _put4(cells, end, _V2 if is_v2 else _V1)
+    end = _put4(cells, end, message.body_crc)
+    end = _put4(cells, end, message.queue_id)
+    end = _put4(cells, end, message.flag)
+    end = _put8(cells, end, message.queue_offset)
+    end = _put8(cells, end, message.physical_offset)
+    end = _put4(cells, end, message.sys_flag)
+    end = _put8(cells, end, message.born_timestamp)
+    end = _copy(buffer, cells, end, message.born_host)
+    end = _put8(cells, end, message.store_timestamp)
+    end = _copy(buffer, cells, end, message.store_host)
+    end = _put4(cells, end, message.reconsume_times)
+    end = _put8(cells, end, message.prepared_transaction_offset)
+    return _put4(cells, end, len(message.body))
+
+
+def _put2(cells: WritableBuffer, position: int, value: int) -> int:
+    cells[position] = value >> 8 & 0xFF
+    cells[position + 1] = value & 0xFF
+    return position + 2
+
+
+def _put4(cells: WritableBuffer, position: int, value: int) -> int:
+    cells[position] = value >> 24 & 0xFF
+    cells[position + 1] = value >> 16 & 0xFF
+    cells[position + 2] = value >> 8 & 0xFF
+    cells[position + 3] = value & 0xFF
+    return position + 4
+
+
+def _put8(cells: WritableBuffer, position: int, value: int) -> int:
+    _put4(cells, position, value >> 32)
+    return _put4(cells, position + 4, value & 0xFFFFFFFF)
+
+
+def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes) -> int:
+    """Write `data`; the position behind it. Few bytes go faster one by one, but only in the compiled form."""
+    size = len(data)
+    if not _COMPILED:
+        buffer[position:position + size] = data
+        return position + size
+    source = data
+    for index in range(size):
+        cells[position + index] = source[index]
+    return position + size
 
 
 def _size(message: MessageExt, topic: bytes, properties: bytes) -> int:

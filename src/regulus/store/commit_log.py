@@ -18,13 +18,13 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
-from regulus.record.message_record import DispatchRequest, blank, encode_into, record_size, request_of
+from regulus.record.message_record import DispatchRequest, blank, encode_view, record_size, request_of
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import MappedFileQueue
 
-RESERVE_WINDOW = 8 << 20
+RESERVE_WINDOW = 4 << 20
 """Blocks are reserved this far ahead at least, and twice as far at most."""
 RECENT_MAX = 4096
 """Records remembered for dispatch at a time; beyond that it reads them from the log again."""
@@ -138,8 +138,9 @@ class CommitLog:
             file.is_used = True
             mapping = file.mapping
             assert mapping is not None
+            assert file.cells is not None
             message.physical_offset = file.start + position
-            size = encode_into(mapping, position, message, room if room > 0 else 0)
+            size = encode_view(mapping, file.cells, position, message, room if room > 0 else 0)
             if size <= room:
                 file.wrote_position = position + size
                 self.end = file.start + position + size
@@ -234,8 +235,8 @@ class CommitLog:
         start = tail.start + tail.size if tail is not None else 0
         if self._next is None and (tail is None or tail.size - tail.wrote_position < RESERVE_WINDOW):
             made = self.files.make(start)
-            self._reserve_window(made, 0)
             made.map()
+            self._reserve_window(made, 0)
             disk.sync_directory(self.files.directory)
             made.is_new = False
             self._next = made
