@@ -1,30 +1,29 @@
-"""Free loopback ports for servers that must be told theirs."""
+"""Free loopback ports for servers that must be told theirs, below those that the system gives to connections."""
 
+import random
 import socket
 from contextlib import ExitStack
+
+_LOWEST, _HIGHEST = 15_000, 30_000      # Linux gives 32768 and above to outgoing connections
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago."""
-    with ExitStack() as stack:
-        return [_bound(stack, 0) for _ in range(count)]
+    return [_free_with_neighbours(()) for _ in range(count)]
 
 
 def free_broker_port() -> int:
     """A port whose neighbours are free too: a Java broker takes its port - 2 (fast) and + 1 (replication) besides."""
+    return _free_with_neighbours((-2, 1))
+
+
+def _free_with_neighbours(neighbours: tuple[int, ...]) -> int:
     while True:
+        port = random.randrange(_LOWEST, _HIGHEST)
         with ExitStack() as stack:
-            port = _bound(stack, 0)
             try:
-                _bound(stack, port - 2)
-                _bound(stack, port + 1)
+                for each in (port, *(port + distance for distance in neighbours)):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", each))
             except OSError:
                 continue
             return port
-
-
-def _bound(stack: ExitStack, port: int) -> int:
-    listener = stack.enter_context(socket.socket())
-    listener.bind(("127.0.0.1", port))
-    bound: int = listener.getsockname()[1]
-    return bound

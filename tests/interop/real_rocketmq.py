@@ -50,11 +50,15 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
 
 
 def java_command(version: str, home: Path, main: str, arguments: Sequence[str],
-                 options: Sequence[str] = SMALL_HEAP) -> list[str]:
-    """Command line of a Java program on the class path of RocketMQ `version`; its logs go below `home`."""
+                 options: Sequence[str] = SMALL_HEAP, also: Sequence[Path] = ()) -> list[str]:
+    """Command line of a Java program on the class path of RocketMQ `version`; its logs go below `home`.
+
+    `also`: directories of more jars, which come first.
+    """
     prepare_home(home)
+    class_path = ":".join([*(f"{directory}/*" for directory in also), java_classpath(version)])
     return [tool("java"), *options, *_OPENED, f"-Duser.home={home}", "-Duser.timezone=UTC",
-            f"-Drmq.logback.configurationFile={home}/conf/rmq.logback.xml", f"-Drocketmq.home.dir={home}", "-cp", java_classpath(version), main, *arguments]
+            f"-Drmq.logback.configurationFile={home}/conf/rmq.logback.xml", f"-Drocketmq.home.dir={home}", "-cp", class_path, main, *arguments]
 
 
 def prepare_home(home: Path) -> None:

@@ -6,6 +6,8 @@ import struct
 import time
 from typing import Any
 
+READY_WITHIN_S = 180.0          # a JVM on a machine that does other things too
+
 GET_BROKER_RUNTIME_INFO = 28
 GET_BROKER_CLUSTER_INFO = 106
 
@@ -38,12 +40,12 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def await_name_server(address: str, alive: Any, timeout_s: float = 60.0) -> None:
+def await_name_server(address: str, alive: Any, timeout_s: float = READY_WITHIN_S) -> None:
     """Until the name server answers. `alive` is asked meanwhile and raises when the process has ended."""
     _await(lambda: ask(address, GET_BROKER_CLUSTER_INFO)["code"] == 0, f"name server {address}", alive, timeout_s)
 
 
-def await_broker(broker: str, name_server: str, alive: Any, timeout_s: float = 60.0) -> None:
+def await_broker(broker: str, name_server: str, alive: Any, timeout_s: float = READY_WITHIN_S) -> None:
     """Until the broker answers and the name server names its address."""
     def ready() -> bool:
         listed = ask(name_server, GET_BROKER_CLUSTER_INFO)["body"]

@@ -70,15 +70,15 @@ def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     return directory
 
 
-def java_libraries(version: str) -> Path:
-    """Directory with the jars of RocketMQ `version` and of all it depends on."""
-    pom = HERE / "java" / version / "pom.xml"
+def java_libraries(name: str) -> Path:
+    """Directory with the jars that java/<name>/pom.xml asks for: a RocketMQ version, or `benchmark`."""
+    pom = HERE / "java" / name / "pom.xml"
 
     def make(directory: Path) -> None:
         _run([tool("mvn"), "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES, f"-DoutputDirectory={directory}",
               "-DincludeScope=runtime"], HERE)
 
-    return _made(f"java-{version}", [pom], make)
+    return _made(f"java-{name}", [pom], make)
 
 
 def java_classpath(version: str) -> str:

@@ -1,0 +1,29 @@
+"""The two brokers that are compared, as child processes: ours, and the real RocketMQ 5.3.3 from Maven Central.
+
+Both get the defaults of a RocketMQ release (file sizes, thread pools) and the same flush mode, and write to the same
+disk. The Java broker gets a heap that does not grow (2 GiB); the release's own scripts ask for 8 GiB.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+
+from real_rocketmq import RealRocketMQ
+from regulus_server import RegulusServer
+
+VERSION = "5.3.3"
+_HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch")
+_RELEASE_DEFAULTS = {
+    "mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+}
+
+Broker = RealRocketMQ | RegulusServer
+
+
+def make_brokers(directory: Path, flush: str) -> tuple[Broker, Broker]:
+    """(ours, the real one), not yet started. `flush` is sync or async."""
+    settings = {**_RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH"}
+    return (RegulusServer(directory / f"regulus-{flush}", **settings),
+            RealRocketMQ(VERSION, directory / f"java-{flush}", java_options=_HEAP, **settings))
