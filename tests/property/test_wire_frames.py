@@ -1,6 +1,7 @@
 """Frames: any command survives the way in any pieces; no bytes at all raise anything but our own errors."""
 
 import json
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def test_they_agree_on_damaged_headers(header: dict[str, object], data: st.DataO
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(0, len(text)))
         text[position:position + data.draw(st.integers(0, 2))] = data.draw(
-            st.sampled_from([b"", b'"', b"\\", b",", b":", b"{", b"}", b"\x00", b"\xff", b"9", b"-", b" ", b"\\u00", b"n"]))
+            st.sampled_from([b"", b'"', b"\\", b",", b":", b"{", b"}", b"\0", b"\xff", b"9", b"-", b" ", b"\\u", b"n"]))
     assert_both_ways_agree(bytes(text))
 
 
@@ -131,13 +132,12 @@ def read_all(data: bytes) -> None:
         assert repr(command)
         command.encode()
         for header in (SendMessageRequest, PullMessageRequest):
-            try:
+            with suppress(HeaderError):
                 header.decode(command)
-            except HeaderError:
-                pass
 
 
-PROPERTY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=10)
+PROPERTY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1,
+                        max_size=10)
 SENDS = st.builds(
     SendMessageRequest, TEXT, TEXT, TEXT, INT, INT, INT, st.integers(-(1 << 63), (1 << 63) - 1), INT,
     st.dictionaries(PROPERTY_TEXT, PROPERTY_TEXT, max_size=5), INT, st.booleans(),
@@ -165,10 +165,8 @@ def test_a_batch_survives_the_way(messages: list[Message]) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_batch_or_a_header_error(data: bytes) -> None:
-    try:
+    with suppress(HeaderError):
         message_batch.decode(data)
-    except HeaderError:
-        pass
 
 
 @settings(deadline=None)
@@ -183,7 +181,5 @@ def test_a_compressed_body_survives_the_way(body: bytes, type_bits: int, level: 
 def test_a_damaged_compressed_body_is_a_body_or_refused(body: bytes, type_bits: int, data: st.DataObject) -> None:
     packed = bytearray(compression.compress(body, type_bits))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
-    try:
+    with suppress(MessageIllegal):
         assert len(compression.decompress(bytes(packed), sys_flag.COMPRESSED | type_bits, 100_000)) <= 100_000
-    except MessageIllegal:
-        pass

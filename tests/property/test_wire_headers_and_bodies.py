@@ -1,5 +1,6 @@
 """Every typed header and body gives back what it wrote; no JSON text raises anything but HeaderError."""
 
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -66,10 +67,8 @@ def test_any_ext_fields_are_a_header_or_a_header_error(header: Any, data: st.Dat
     names = list(data.draw(instances_of(header)).ext())
     ext = data.draw(st.dictionaries(st.sampled_from([*names, "other"]),
                                     TEXT | st.sampled_from(["1", "-1", "true", "", "9" * 30])))
-    try:
+    with suppress(HeaderError):
         header.from_ext(ext)
-    except HeaderError:
-        pass
 
 
 @settings(max_examples=8, deadline=None)
@@ -86,10 +85,8 @@ def test_a_body_gives_back_what_it_wrote(body: Any, data: st.DataObject) -> None
 def test_any_members_are_a_body_or_a_header_error(body: Any, data: st.DataObject) -> None:
     names = list(json_fields.to_value(data.draw(instances_of(body))))
     members = data.draw(st.dictionaries(st.sampled_from([*names, "other"]), JSON_VALUES | st.none(), max_size=4))
-    try:
+    with suppress(HeaderError):
         body.decode(fastjson.dumps(members).encode())
-    except HeaderError:
-        pass
 
 
 JSON_TREES = st.recursive(
@@ -119,7 +116,5 @@ def test_keys_that_are_no_text_are_read_as_text(table: dict[MessageQueue, dict[i
 @settings(deadline=None)
 @given(st.text("{}[]:,\"\\0-1e.tfn \x01ué", max_size=30) | st.text(max_size=30))
 def test_any_text_is_json_or_a_header_error(text: str) -> None:
-    try:
+    with suppress(HeaderError):
         fastjson.loads(text.encode("utf-8", "surrogatepass"))
-    except HeaderError:
-        pass

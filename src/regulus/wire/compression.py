@@ -27,7 +27,7 @@ def compress(body: bytes, type_bits: int = flags.COMPRESSION_ZLIB, level: int = 
     if type_bits in (0, flags.COMPRESSION_ZLIB):
         return zlib.compress(body, level)
     if type_bits == flags.COMPRESSION_LZ4:
-        return lz4.frame.compress(body, compression_level=level)
+        return bytes(lz4.frame.compress(body, compression_level=level))
     if type_bits == flags.COMPRESSION_ZSTD:
         return zstandard.ZstdCompressor(level=level).compress(body)
     raise MessageIllegal(f"compression type {type_bits:#x} is unknown; 0x100 is LZ4, 0x200 zstd, 0x300 zlib")

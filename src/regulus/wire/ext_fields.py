@@ -1,15 +1,14 @@
 """Typed request and response headers to and from a command's ext fields, the string map of every frame.
 
 A header is a frozen dataclass that derives from `Header`. Its field `consumer_group` travels as `consumerGroup`, or
-under the name given by `spelled`. The types are Java's: `int` has 32 bits, `Long` 64, `bool` is `true` or anything else,
-`str` is text. A field with a default is optional; None is left out.
+under the name given by `spelled`. The types are Java's: `int` has 32 bits, `Long` 64, `bool` is `true` or anything
+else, `str` is text. A field with a default is optional; None is left out.
 
 Source: RemotingCommand.makeCustomHeaderToNet, RemotingCommand.decodeCommandCustomHeader.
 """
 
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields
-from functools import cache
 from types import NoneType
 from typing import Annotated, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
@@ -74,8 +73,18 @@ _PARSERS: dict[Any, Callable[[str], Any] | None] = {
 }
 
 
-@cache
+_PLANS: dict[Any, tuple[_Field, ...]] = {}
+
+
 def _plan(header: Any) -> tuple[_Field, ...]:
+    """How each field travels; worked out once for each class."""
+    plan = _PLANS.get(header)
+    if plan is None:
+        plan = _PLANS[header] = _make_plan(header)
+    return plan
+
+
+def _make_plan(header: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(header, include_extras=True)
     plan = []
     for each in fields(header):

@@ -233,7 +233,7 @@ def _surprises(text: bytes, start: int, end: int) -> int:
 
 
 def _has_escape(text: bytes, start: int, end: int) -> bool:
-    for position in range(start, end):
+    for position in range(start, end):  # noqa: SIM110 - a plain loop becomes C
         if text[position] == ord("\\"):
             return True
     return False
@@ -242,7 +242,7 @@ def _has_escape(text: bytes, start: int, end: int) -> bool:
 def matches(text: bytes, start: int, end: int, name: bytes, size: int) -> bool:
     if end - start != size:
         return False
-    for index in range(size):
+    for index in range(size):  # noqa: SIM110 - a plain loop becomes C
         if text[start + index] != name[index]:
             return False
     return True
@@ -360,7 +360,8 @@ def _parsed(text: bytes) -> Any:
     try:
         value = _LOADS(text.decode("utf-8"))
         # Escapes can spell halves of UTF-16 pairs, which no UTF-8 can carry on.
-        if (b"\\ud" in text or b"\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
+        may_have_halves = b"\\ud" in text or b"\\uD" in text
+        if may_have_halves and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
             raise FrameError("header has half of a UTF-16 pair; send the whole character")
     except (ValueError, RecursionError) as cause:
         raise FrameError(f"header is no JSON: {cause}; it begins {text[:60]!r}") from cause

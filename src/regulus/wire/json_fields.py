@@ -9,7 +9,6 @@ Source: RemotingSerializable.
 
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,10 +21,8 @@ Converter = Callable[[Any], Any]
 T = TypeVar("T")
 
 
-def named(name: str, *, default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+def named(name: str, *, default: Any = MISSING) -> Any:
     """A field whose member name is not its own name in camel case."""
-    if default_factory is not MISSING:
-        return field(default_factory=default_factory, metadata={"named": name})
     return field(default=default, metadata={"named": name})
 
 
@@ -95,8 +92,18 @@ class _Member(NamedTuple):
     required: bool
 
 
-@cache
+_PLANS: dict[Any, tuple[_Member, ...]] = {}
+
+
 def _plan(body: Any) -> tuple[_Member, ...]:
+    """How each member travels; worked out once for each class."""
+    plan = _PLANS.get(body)
+    if plan is None:
+        plan = _PLANS[body] = _make_plan(body)
+    return plan
+
+
+def _make_plan(body: Any) -> tuple[_Member, ...]:
     hints = get_type_hints(body)
     return tuple([
         _Member(each.name, each.metadata.get("named") or camel_case(each.name),

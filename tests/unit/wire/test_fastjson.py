@@ -29,7 +29,7 @@ def test_what_fastjson_prints_is_read(text: str, value: object) -> None:
     "{0:1}x", "{:1}", "{0:'x'}", "{0:NaN}", '{0:"\x01"}', "{0:-}",
 ])
 def test_what_it_does_not_print_is_refused_with_the_place(text: str) -> None:
-    with pytest.raises(HeaderError, match="JSON lacks .* at character"):
+    with pytest.raises(HeaderError, match=r"JSON lacks .* at character"):
         fastjson.loads(text)
 
 

@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -82,12 +83,14 @@ def test_loading_takes_numbers_for_names_and_nested_values_for_text() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    b"", b"{", b"[]", b"7", b'"x"', b"{}x", b'{"code"}', b'{"code":}', b'{"code":"1"}', b'{"code":1.5}', b'{"code":true}',
+    b"", b"{", b"[]", b"7", b'"x"', b"{}x", b'{"code"}', b'{"code":}', b'{"code":"1"}', b'{"code":1.5}',
+    b'{"code":true}',
     b'{"code":2147483648}', b'{"opaque":-2147483649}', b'{"code":NaN}', b'{"extFields":[]}', b'{"extFields":"x"}',
     b'{"code":1,}', b'{"extFields":{"a":"b",}}', b'{"extFields":{"a":"b"}', b'{"extFields":{"a" "b"}}',
     b'{"remark":"\xff"}', b'{"extFields":{"a":"\xff"}}', b'{"extFields":{"a":"\\ud800"}}', b'{"remark":"\\udc00"}',
-    b'{"language":"\xff"}', b'{"extFields":{"a":"\\x"}}', b'{"extFields":{"a":"\\u12"}}', b'{"extFields":{"a":"\\u12G4"}}',
-    b'{"code":01}', b'{"code":-}', b'{"extFields":{"a":tru}}', b'{"extFields":{"a":nul', b'{"code":1' + b"0" * 5000 + b"}",
+    b'{"language":"\xff"}', b'{"extFields":{"a":"\\x"}}', b'{"extFields":{"a":"\\u12"}}',
+    b'{"extFields":{"a":"\\u12G4"}}', b'{"code":01}', b'{"code":-}', b'{"extFields":{"a":tru}}',
+    b'{"extFields":{"a":nul', b'{"code":1' + b"0" * 5000 + b"}",
     b'{"extFields":' + b'{"a":' * 100_000,
 ])
 def test_anything_else_is_refused_with_its_beginning(text: bytes) -> None:
@@ -95,10 +98,8 @@ def test_anything_else_is_refused_with_its_beginning(text: bytes) -> None:
     with pytest.raises(FrameError, match="header"):
         header_json.decode(command, text, 0, len(text))
     # The scan says no or refuses as well; it never takes what the json module refuses.
-    try:
+    with suppress(FrameError):
         assert not header_json.scan(command, text, 0, len(text))
-    except FrameError:
-        pass
 
 
 def test_the_scan_stays_within_its_bounds() -> None:
@@ -108,8 +109,9 @@ def test_the_scan_stays_within_its_bounds() -> None:
 
 def test_encoding_prints_what_java_prints() -> None:
     command = RemotingCommand(105, {"topic": "T"}, opaque=7, language=0)
-    assert header_json.encode(command) == (b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":7,'
-                                           b'"serializeTypeCurrentRPC":"JSON","version":479}')
+    assert header_json.encode(command) == (
+        b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":7,'
+        b'"serializeTypeCurrentRPC":"JSON","version":479}')
 
 
 def test_only_what_is_there_is_printed() -> None:

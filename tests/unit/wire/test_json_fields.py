@@ -50,7 +50,8 @@ def test_members_are_read_tolerantly() -> None:
                         b'"inners":[{"name":true,"weight":2}],"byQueue":{{"topic":"T","brokerName":"b","queueId":0}:'
                         b'{"name":"n"},"{\\"topic\\":\\"T\\",\\"brokerName\\":\\"b\\",\\"queueId\\":1}":{"name":"m"}}}')
     assert body == Outer(client_id="7", count=12, on=True, by_id={3: "1.5"}, inners=[Inner(name="true", weight=2.0)],
-                         by_queue={MessageQueue("T", "b", 0): Inner(name="n"), MessageQueue("T", "b", 1): Inner(name="m")},
+                         by_queue={MessageQueue("T", "b", 0): Inner(name="n"),
+                                   MessageQueue("T", "b", 1): Inner(name="m")},
                          doubled=8)
     assert Outer.decode(b'{"clientID":"c","count":5.0,"on":1}') == Outer(client_id="c", count=5, on=True)
 
@@ -84,7 +85,7 @@ def test_what_is_wrong_is_named(text: bytes, cause: str) -> None:
 
 
 def test_a_whole_number_too_large_for_a_double_is_refused() -> None:
-    with pytest.raises(HeaderError, match="Inner.weight"):
+    with pytest.raises(HeaderError, match=r"Inner\.weight"):
         Inner.decode(b'{"name":"n","weight":1' + b"0" * 400 + b"}")
 
 

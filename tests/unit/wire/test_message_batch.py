@@ -17,8 +17,8 @@ def test_the_layout() -> None:
 
 def test_a_batch_survives_the_way() -> None:
     messages = [Message("T", b"x" * size, tags="标", flag=-size) for size in range(5)]
-    assert [(each.flag, each.body, each.properties) for each in message_batch.decode(message_batch.encode(messages))] == \
-        [(each.flag, each.body, each.properties) for each in messages]
+    decoded = message_batch.decode(message_batch.encode(messages))
+    assert decoded == [(each.flag, each.body, each.properties) for each in messages]
 
 
 def test_no_bytes_are_no_messages() -> None:

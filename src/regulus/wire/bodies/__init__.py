@@ -32,8 +32,8 @@ from regulus.wire.bodies.consumer_offset_serialize_wrapper import (
 )
 from regulus.wire.bodies.consumer_running_info import (
     ConsumeMessageDirectlyResult,
-    ConsumeStatus,
     ConsumerRunningInfo,
+    ConsumeStatus,
     GetConsumerStatusBody,
     MessageQueueForC,
     PopProcessQueueInfo,

@@ -29,14 +29,14 @@ class ConsumerData(JsonBody):
     group_name: str
     consume_type: str = prepared(_named_from(CONSUME_TYPES), default="CONSUME_PASSIVELY")
     message_model: str = prepared(_named_from(MESSAGE_MODELS), default="CLUSTERING")
-    consume_from_where: str = prepared(_named_from(CONSUME_FROM_WHERES), default="CONSUME_FROM_LAST_OFFSET")
+    consume_from_where: str = prepared(_named_from(CONSUME_FROM_WHERES), default=CONSUME_FROM_WHERES[0])
     subscription_data_set: list[SubscriptionData] = field(default_factory=list)
     unit_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatData(JsonBody):
-    """`heartbeat_fingerprint` and `without_sub` are 5.x: with `without_sub` the broker keeps the subscriptions it has."""
+    """`heartbeat_fingerprint` and `without_sub` are 5.x; with the latter the broker keeps the subscriptions it has."""
 
     client_id: str = named("clientID")
     producer_data_set: list[ProducerData] = field(default_factory=list)

@@ -1,9 +1,12 @@
-"""LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42). Source: LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody."""
+"""LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42).
+
+Source: LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody.
+"""
 
 from dataclasses import dataclass, field
 
 from regulus.model.message_queue import MessageQueue
-from regulus.wire.json_fields import JsonBody, named
+from regulus.wire.json_fields import JsonBody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,7 @@ class LockBatchRequestBody(JsonBody):
 class LockBatchResponseBody(JsonBody):
     """The queues that the client holds now."""
 
-    lock_ok_mq_set: list[MessageQueue] = named("lockOKMQSet", default_factory=list)
+    lock_ok_mq_set: list[MessageQueue] = field(default_factory=list, metadata={"named": "lockOKMQSet"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

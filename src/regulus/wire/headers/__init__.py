@@ -109,8 +109,8 @@ from regulus.wire.headers.send_message import (
 from regulus.wire.headers.statistics import (
     CloneGroupOffsetRequest,
     GetBrokerConsumeStatsRequest,
-    GetConsumeStatsRequest,
     GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
     GetProducerConnectionListRequest,
     GetTopicStatsInfoRequest,
     QueryConsumeQueueRequest,

@@ -1,10 +1,11 @@
 cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
-from regulus.wire.header_json cimport ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
+from regulus.wire.header_json cimport ExtScanner, is_plain, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef long long _INT_MAX
+cdef int _DIGITS_MAX
 cdef int _LIMIT_ABSENT
 cdef int _WHOLE
 cdef int _UNUSUAL
@@ -41,14 +42,19 @@ cpdef SendMessageRequest decode_send_message_request(RemotingCommand command)
 @cython.locals(request=SendMessageRequest, scanner=ExtScanner, found=cython.int, bit=cython.int)
 cdef SendMessageRequest _from_json(bytes ext_json)
 
-@cython.locals(text="const unsigned char*", key=cython.int, start=Py_ssize_t, end=Py_ssize_t, value=cython.bint)
+@cython.locals(text="const unsigned char*", key=cython.int)
 cdef int _take(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
 
-@cython.locals(position=Py_ssize_t)
-cdef int _take_text(SendMessageRequest request, int key, const unsigned char* text, Py_ssize_t start,
-                    Py_ssize_t end) except -2
+@cython.locals(text="const unsigned char*", start=Py_ssize_t, end=Py_ssize_t, value=cython.bint)
+cdef int _take_bool(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
 
-cdef int _take_number(SendMessageRequest request, int key, long long value) noexcept
+@cython.locals(text="const unsigned char*", key=cython.int, start=Py_ssize_t, end=Py_ssize_t)
+cdef int _take_text(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+
+@cython.locals(text="const unsigned char*", key=cython.int, first=Py_ssize_t, end=Py_ssize_t, value=cython.longlong)
+cdef int _take_number(SendMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+
+cdef int _set_number(SendMessageRequest request, int key, long long value) noexcept
 
 @cython.locals(text="const unsigned char*", properties=dict, start=Py_ssize_t, name_end=Py_ssize_t,
                value_start=Py_ssize_t, value_end=Py_ssize_t)

@@ -24,7 +24,7 @@ from regulus.model import message_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.wire.codes import RequestCode
 from regulus.wire.ext_fields import INT_MAX, LONG_MAX, whole_number
-from regulus.wire.header_json import ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
+from regulus.wire.header_json import ExtScanner, is_plain, matches, scanner_of, utf8
 from regulus.wire.remoting_command import RemotingCommand
 
 MAX_RECONSUME_TIMES_ABSENT = -2_147_483_648
@@ -37,6 +37,7 @@ _V1_CODES = frozenset((int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY
 
 # Under private names these may be typed constants in the compiled form.
 _INT_MAX = INT_MAX
+_DIGITS_MAX = 18
 _LIMIT_ABSENT = MAX_RECONSUME_TIMES_ABSENT
 _TBW102 = "TBW102"
 _WAIT = message_properties.WAIT_STORE_MSG_OK
@@ -149,30 +150,38 @@ def _take(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> 
     key = text[scanner.key_start]
     if key == ord("i"):
         return _take_properties(request, scanner, ext_json)
-    scanner.find_end()
-    start = scanner.start
-    end = scanner.end
     if key == ord("k") or key == ord("m"):
-        value = matches(text, start, end, b"true", 4)
-        # Java takes TRUE too; the long way knows.
-        if not value and not matches(text, start, end, b"false", 5):
-            return _UNUSUAL
-        if key == ord("k"):
-            request.unit_mode = value
-        else:
-            request.batch = value
-        return 0
+        return _take_bool(request, scanner, ext_json)
     if key <= ord("c") or key == ord("n"):
-        return _take_text(request, key, text, start, end) if scanner.is_text else _UNUSUAL
-    if key > ord("l") or integer_end(text, start, end) != end:
+        return _take_text(request, scanner, ext_json)
+    return _take_number(request, scanner, ext_json) if key <= ord("l") else _UNUSUAL
+
+
+def _take_bool(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
+    text = ext_json
+    start = scanner.start
+    value = text[start] == ord("t")
+    end = start + 4 if value else start + 5
+    # Java takes TRUE too, and anything else for false; the long way knows.
+    if end >= len(ext_json) or (text[end] != ord('"') and scanner.is_text) \
+            or not (matches(text, start, end, b"true", 4) or matches(text, start, end, b"false", 5)):
         return _UNUSUAL
-    return _take_number(request, key, integer(text, start, end))
+    scanner.end = end
+    if text[scanner.key_start] == ord("k"):
+        request.unit_mode = value
+    else:
+        request.batch = value
+    return 0
 
 
-def _take_text(request: SendMessageRequest, key: int, text: bytes, start: int, end: int) -> int:
-    for position in range(start, end):
-        if text[position] == ord("\\"):
-            return _UNUSUAL
+def _take_text(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
+    text = ext_json
+    key = text[scanner.key_start]
+    start = scanner.start
+    end = _run_end(text, start) if scanner.is_text else start
+    if text[end] != ord('"'):
+        return _UNUSUAL
+    scanner.end = end
     if key == ord("a"):
         request.producer_group = utf8(text, start, end)
         return 1
@@ -188,12 +197,29 @@ def _take_text(request: SendMessageRequest, key: int, text: bytes, start: int, e
     return _UNUSUAL
 
 
-def _take_number(request: SendMessageRequest, key: int, value: int) -> int:
+def _take_number(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
+    text = ext_json
+    key = text[scanner.key_start]
+    first = scanner.start + 1 if text[scanner.start] == ord("-") else scanner.start
+    end = first
+    value = 0
+    while ord("0") <= text[end] <= ord("9"):
+        value = value * 10 + (text[end] - ord("0"))
+        end += 1
+    if end == first or end - first > _DIGITS_MAX or (scanner.is_text and text[end] != ord('"')):
+        return _UNUSUAL
+    scanner.end = end
+    if first != scanner.start:
+        value = -value
     if key == ord("g"):
         request.born_timestamp = value
         return 64
     if value > _INT_MAX or value < -_INT_MAX - 1:
         return _UNUSUAL
+    return _set_number(request, key, value)
+
+
+def _set_number(request: SendMessageRequest, key: int, value: int) -> int:
     if key == ord("d"):
         request.default_topic_queue_nums = value
         return 8
@@ -209,10 +235,8 @@ def _take_number(request: SendMessageRequest, key: int, value: int) -> int:
     if key == ord("j"):
         request.reconsume_times = value
         return 0
-    if key == ord("l"):
-        request.max_reconsume_times = value
-        return 0
-    return _UNUSUAL
+    request.max_reconsume_times = value
+    return 0
 
 
 def _take_properties(request: SendMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
@@ -270,8 +294,8 @@ def _property_name(text: bytes, start: int, end: int) -> str:
 def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
     # A V2 request may carry long names too (as extra fields of its own), so the short spelling decides.
     names = _V2_NAMES if "b" in ext else _V1_NAMES
-    group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, reconsume, unit, limit, batch, \
-        broker = [ext.get(name) for name in names]
+    group, topic, default_topic, queue_nums, queue_id, sys_flag, born = [ext.get(name) for name in names[:7]]
+    flag, properties, reconsume, unit, limit, batch, broker = [ext.get(name) for name in names[7:]]
     return SendMessageRequest(
         _required(group, names[0]), _required(topic, names[1]), _required(default_topic, names[2]),
         _int(queue_nums, names[3]), _int(queue_id, names[4]), _int(sys_flag, names[5]), _long(born, names[6]),

@@ -60,7 +60,8 @@ def over_the_wire(command: RemotingCommand) -> RemotingCommand:
 
 @pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
 @pytest.mark.parametrize("more", [
-    {}, {"subVersion": "-1", "expressionType": "TAG", "bname": "b"}, {"expressionType": "SQL92", "subscription": "a > 5"},
+    {}, {"subVersion": "-1", "expressionType": "TAG", "bname": "b"},
+    {"expressionType": "SQL92", "subscription": "a > 5"},
     {"subscription": "北京", "maxMsgBytes": "262144", "requestSource": "-1"}, {"AccessKey": "k", "Signature": "s"},
     {"proxyFrowardClientId": "c", "ReqT": "0", "lo": "true"}, {"topic": "12345", "consumerGroup": "007"},
     {"subscription": 'quoted " and \\'}, {"queueOffset": "9223372036854775807", "queueId": "+3"},

@@ -128,7 +128,8 @@ def test_other_fields_are_skipped() -> None:
 
 def test_the_answer_is_what_java_reads() -> None:
     request = RemotingCommand.request(310, REQUIRED, opaque=77)
-    response = send_message_response(request, 0, "7F00000100002A9F0000000000000000", 3, 12, "UNIQ", "DefaultRegion", True)
+    response = send_message_response(request, 0, "7F00000100002A9F0000000000000000", 3, 12, "UNIQ", "DefaultRegion",
+                                     True)
     assert response.encode()[8:] == (
         b'{"code":0,"extFields":{"MSG_REGION":"DefaultRegion","TRACE_ON":"true","msgId":"7F00000100002A9F0000000000000000",'
         b'"queueId":"3","queueOffset":"12","transactionId":"UNIQ"},"flag":1,"language":"PYTHON","opaque":77,'
