@@ -62,6 +62,8 @@ _HANDLERS: dict[RequestCode, Handler] = {
 
 HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS
 
+_ONEWAY = ONEWAY_FLAG
+
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Decide what to do with one request. A one-way request gets no answer, not even a refusal."""
@@ -73,4 +75,4 @@ def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: in
             outcome = handler(request, peer, broker, now_ms)
         except HeaderError as error:
             outcome = refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
-    return NO_REPLY if request.flag & ONEWAY_FLAG and not isinstance(outcome, Hold) else outcome
+    return NO_REPLY if request.flag & _ONEWAY and not isinstance(outcome, Hold) else outcome

@@ -17,7 +17,12 @@ from regulus.model.peer import Peer
 from regulus.model.store_result import GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers import PullMessageRequest, PullMessageResponse
+from regulus.wire.headers.pull_message import (
+    PullMessageRequest,
+    PullMessageResponse,
+    decode_pull_message_request,
+    pull_message_response,
+)
 from regulus.wire.remoting_command import RemotingCommand
 
 BROKER_FORBIDDEN = 1
@@ -27,6 +32,8 @@ BROADCASTING_FORBIDDEN = 4
 SUBSCRIPTION_FORBIDDEN = 5
 
 OFFSET_RESET = "OFFSET_RESET"
+MASTER_ID = 0
+"""We suggest no slave to read from."""
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -41,7 +48,7 @@ _CODES = {
 
 
 def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    header = PullMessageRequest.decode(request)
+    header = decode_pull_message_request(request)
     checked = _check(request, header, broker, now_ms)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
@@ -170,18 +177,21 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     else:
         broker.statistics.note_miss()
     broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
-    ext = _ext(checked, result.next_begin_offset, result.min_offset, result.max_offset)
-    return request.response(code, result.status.name, ext, result.buffers)
+    if checked.topic.topic_sys_flag or checked.group.group_sys_flag:
+        ext = _ext(checked, result.next_begin_offset, result.min_offset, result.max_offset)
+        return request.response(code, result.status.name, ext, result.buffers)
+    return pull_message_response(request, code, result.status.name, result.next_begin_offset, result.min_offset,
+                                 result.max_offset, MASTER_ID, result.buffers)
 
 
 def _ext(checked: _Checked, next_begin_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
     return PullMessageResponse(
-        suggest_which_broker_id=0, next_begin_offset=next_begin_offset, min_offset=min_offset, max_offset=max_offset,
+        next_begin_offset=next_begin_offset, min_offset=min_offset, max_offset=max_offset,
         topic_sys_flag=checked.topic.topic_sys_flag, group_sys_flag=checked.group.group_sys_flag).ext()
 
 
 def _forbid(request: RemotingCommand, forbidden_type: int, remark: str) -> RemotingCommand:
-    ext = PullMessageResponse(suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0,
+    ext = PullMessageResponse(next_begin_offset=0, min_offset=0, max_offset=0,
                               forbidden_type=forbidden_type).ext()
     return request.response(ResponseCode.NO_PERMISSION, remark, ext)
 

@@ -4,7 +4,10 @@ from regulus.broker.outcome cimport NoReply, Reply, ReplyWhenDurable
 from regulus.broker.placement cimport delay_level, place, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.model.message cimport MessageExt
-from regulus.wire.headers.send_message cimport SendMessageRequest, send_message_response
+from regulus.model.store_result cimport Appended
+from regulus.wire.headers.send_message cimport (
+    SendMessageRequest, decode_send_message_request, send_message_response,
+)
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef str _UNIQUE_KEY
@@ -20,11 +23,11 @@ cdef frozenset _UNUSUAL_PROPERTIES
 cpdef handle_send_message(RemotingCommand request, object peer, object broker, long long now_ms)
 
 @cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
-               message=MessageExt, is_dead_letter=cython.bint)
+               message=MessageExt, is_dead_letter=cython.bint, appended=Appended)
 cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
            object peer, object broker, long long now_ms)
 
-@cython.locals(properties=dict, store_host=bytes, message=MessageExt)
+@cython.locals(properties=dict, store_host=bytes, message=MessageExt, appended=Appended)
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
                  object peer, object broker, long long now_ms)
 

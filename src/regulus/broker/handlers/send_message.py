@@ -22,6 +22,7 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (
     MAX_RECONSUME_TIMES_ABSENT,
     SendMessageRequest,
+    decode_send_message_request,
     send_message_response,
 )
 from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
@@ -49,7 +50,7 @@ _CODES = {
 
 
 def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    header = SendMessageRequest.decode(request)
+    header = decode_send_message_request(request)
     facts = broker.send_facts
     topic = facts.topics.get(header.topic)
     if topic is None or not topic.is_plain or facts.is_restricted:
