@@ -112,30 +112,28 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
 async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, count_max: int | None,
                no_wait: bool) -> None:
     """Print messages of topic NAME as they come. No group's offset is touched."""
-    arrived: asyncio.Queue[MessageExt] = asyncio.Queue(maxsize=256)
-    readers = [asyncio.ensure_future(_read_queue(admin, queue, from_beginning, expression, no_wait, arrived))
-               for queue in await admin.queues(name)]
-    left = count_max if count_max is not None else -1
-    while left != 0:
-        taking = asyncio.ensure_future(arrived.get())
-        pending: set[asyncio.Future[MessageExt] | asyncio.Future[None]] = {reader for reader in readers
-                                                                         if not reader.done()}
-        await asyncio.wait({taking, *pending}, return_when=asyncio.FIRST_COMPLETED)
-        if taking.done():
-            print_message(taking.result())
-            left -= 1
-        else:
-            taking.cancel()
-            if all(reader.done() for reader in readers) and arrived.empty():
-                break
-    for reader in readers:
-        if reader.done():
-            reader.result()
-        reader.cancel()
+    arrived: asyncio.Queue[MessageExt | None] = asyncio.Queue(maxsize=256)
+    queues = await admin.queues(name)
+
+    async def read_all() -> None:
+        try:
+            await asyncio.gather(*(_read_queue(admin, queue, from_beginning, expression, no_wait, arrived)
+                                   for queue in queues))
+        finally:
+            await arrived.put(None)
+
+    reading = asyncio.ensure_future(read_all())
+    shown = 0
+    while shown != count_max and (message := await arrived.get()) is not None:
+        print_message(message)
+        shown += 1
+    if reading.done():
+        reading.result()
+    reading.cancel()
 
 
 async def _read_queue(admin: Admin, queue: MessageQueue, from_beginning: bool, expression: str, no_wait: bool,
-                      arrived: "asyncio.Queue[MessageExt]") -> None:
+                      arrived: "asyncio.Queue[MessageExt | None]") -> None:
     offset = await (admin.min_offset(queue) if from_beginning else admin.max_offset(queue))
     tags = {tag.strip() for tag in expression.split("||")} - {"*", ""}
     while True:
