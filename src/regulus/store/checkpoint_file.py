@@ -1,6 +1,8 @@
 """The file `checkpoint`: up to which store time log, consume queues and full index files are on disk.
 
-Times only grow. Source: StoreCheckpoint.
+Times only grow, and each has one writer, so that flushes of log and queues may run beside each other.
+
+Source: StoreCheckpoint.
 """
 
 from pathlib import Path
@@ -14,29 +16,36 @@ from regulus.store import disk
 class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.checkpoint = StoreCheckpoint()
+        self._loaded = StoreCheckpoint()
+        self._log_timestamp = 0
+        self._queues_timestamp = 0
+        self._index_timestamp = 0
+
+    @property
+    def checkpoint(self) -> StoreCheckpoint:
+        return self._loaded._replace(physic_msg_timestamp=self._log_timestamp,
+                                     logics_msg_timestamp=self._queues_timestamp,
+                                     index_msg_timestamp=self._index_timestamp)
 
     def load(self) -> None:
         """A missing or short file reads as all zero: recovery then begins at the first log file."""
         data = disk.read_file(self._path)
-        if data is None:
-            return
         try:
-            self.checkpoint = store_checkpoint.decode(data)
+            self._loaded = store_checkpoint.decode(data) if data is not None else StoreCheckpoint()
         except TruncatedRecord:
-            self.checkpoint = StoreCheckpoint()
+            self._loaded = StoreCheckpoint()
+        self._log_timestamp = self._loaded.physic_msg_timestamp
+        self._queues_timestamp = self._loaded.logics_msg_timestamp
+        self._index_timestamp = self._loaded.index_msg_timestamp
 
     def log_flushed(self, store_timestamp: int) -> None:
-        old = self.checkpoint
-        self.checkpoint = old._replace(physic_msg_timestamp=max(old.physic_msg_timestamp, store_timestamp))
+        self._log_timestamp = max(self._log_timestamp, store_timestamp)
 
     def queues_flushed(self, store_timestamp: int) -> None:
-        old = self.checkpoint
-        self.checkpoint = old._replace(logics_msg_timestamp=max(old.logics_msg_timestamp, store_timestamp))
+        self._queues_timestamp = max(self._queues_timestamp, store_timestamp)
 
     def index_flushed(self, store_timestamp: int) -> None:
-        old = self.checkpoint
-        self.checkpoint = old._replace(index_msg_timestamp=max(old.index_msg_timestamp, store_timestamp))
+        self._index_timestamp = max(self._index_timestamp, store_timestamp)
 
     def save(self) -> None:
         """Raises StoreNotWritable."""

@@ -216,6 +216,13 @@ class ConsumeQueue:
 
     def correct_start(self, physical_offset_min: int) -> None:
         """Skip units of records that the log no longer has, and fillers at the beginning."""
+        file = self.files.find(self.start)
+        if file is None or self.start >= self.end:
+            return
+        # Read and not mapped: most queues begin well, and thousands need not be mapped to see that.
+        first_unit = decode_unit(disk.read_at(file.path, self.start - file.start, _UNIT))
+        if first_unit.size != _FILLER_SIZE and first_unit.physical_offset >= physical_offset_min:
+            return
         first = self._next_unit(self._first_from(physical_offset_min), self.end // _UNIT)
         self.start = first.queue_offset * _UNIT if first is not None else self.end
 
@@ -224,15 +231,25 @@ class ConsumeQueue:
     def dirty_pages(self) -> int:
         return sum(-(-(file.wrote_position - file.flushed_position) // disk.PAGE_SIZE) for file in self.files.files)
 
-    def flush(self) -> None:
-        """Bring all units to disk. Safe beside a thread that puts more. Raises StoreNotWritable."""
+    def start_flush(self) -> None:
+        """Let the disk begin with what `flush` will wait for."""
+        for file in tuple(self.files.files):
+            if file.wrote_position > file.flushed_position:
+                disk.start_sync(file.path)
+
+    def flush(self) -> bool:
+        """Bring all units to disk; whether names of new files are still to be made durable.
+
+        Safe beside a thread that puts more. Raises StoreNotWritable.
+        """
+        has_new = False
         for file in tuple(self.files.files):
             if file.wrote_position > file.flushed_position:
                 file.flush()
             if file.is_new:
                 file.is_new = False
-                disk.sync_directory(self.files.directory)
-                disk.sync_directory(self.files.directory.parent)
+                has_new = True
+        return has_new
 
 
 class ConsumeQueues:

@@ -23,6 +23,7 @@ from regulus.errors import StoreError, StoreLocked, StoreNotWritable
 PAGE_SIZE = 4096
 
 _FALLOC_KEEP_SIZE_PUNCH_HOLE = 0x03
+_SYNC_FILE_RANGE_WRITE = 2
 _MADV_DONTNEED = 4
 _MADV_POPULATE_WRITE = 23
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -32,6 +33,7 @@ _ZEROS = bytes(1 << 20)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
 
 
@@ -225,11 +227,34 @@ def sync_data(path: Path | str) -> None:
             os.close(descriptor)
 
 
+def start_sync(path: Path | str) -> None:
+    """Begin to write the file's dirty pages, and do not wait."""
+    with _writing(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        _libc.sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+        os.close(descriptor)
+
+
+def sync_filesystem(path: Path) -> None:
+    """Bring everything on the file system of `path` to disk."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _libc.syncfs(descriptor) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        finally:
+            os.close(descriptor)
+
+
 def read_at(path: Path | str, offset: int, size: int) -> bytes:
     """Fewer bytes at the end of the file."""
     with _reading(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            _do_not_read_ahead(descriptor)
             return os.pread(descriptor, size, offset)
         finally:
             os.close(descriptor)
@@ -262,6 +287,7 @@ def zero(path: Path | str, offset: int, size: int) -> int:
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
+            _do_not_read_ahead(descriptor)
             stale = _count_stale(descriptor, offset, size)
             if stale and _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
                 _write_zeros(descriptor, offset, size)
@@ -281,7 +307,8 @@ def _count_stale(descriptor: int, offset: int, size: int) -> int:
             if error.errno == errno.ENXIO:
                 break
             raise
-        chunk = os.pread(descriptor, min(len(_ZEROS), size - position), position)
+        data_end = min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
+        chunk = os.pread(descriptor, min(len(_ZEROS), data_end - position), position)
         if not chunk:
             break
         if chunk != _ZEROS[:len(chunk)]:
@@ -290,6 +317,11 @@ def _count_stale(descriptor: int, offset: int, size: int) -> int:
             last = position + len(chunk.rstrip(b"\0"))
         position += len(chunk)
     return last - first if first >= 0 else 0
+
+
+def _do_not_read_ahead(descriptor: int) -> None:
+    """For a few bytes here and there: a sparse file would be read ahead as megabytes of zeros."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def _write_zeros(descriptor: int, offset: int, size: int) -> None:

@@ -6,9 +6,10 @@ Life
     ...
     store.close()                           all dispatched and flushed, `abort` removed, lock released
 
-One thread, the event loop's, calls the MessageStore protocol and `dispatch`. A worker thread may call these, one at a
-time, while the loop's thread goes on; none of them takes a lock:
+One thread, the event loop's, calls the MessageStore protocol and `dispatch`. Worker threads may call these while the
+loop's thread goes on, each function in one thread at a time; none of them takes a lock:
     flush_commit_log, flush_consume_queues, flush_checkpoint, allocate_ahead, save_config, disk_ratio
+Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
 
 What the server does, and when
     after each batch of appends        dispatch(count_max) until nothing is behind; wake held pulls with the arrivals
@@ -36,6 +37,7 @@ import re
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from regulus.errors import RecordError, StoreError, StoreNewer, StoreNotWritable
 from regulus.model.message import MessageExt
@@ -57,6 +59,8 @@ QUERY_ROUNDS_MAX = 3
 """An index query whose hits are all gone asks again for older ones, this often in all."""
 DISPATCH_MAX = 1 << 20
 """Records dispatched in one step while closing."""
+SYNCED_DIRECTORIES_MAX = 64
+"""Folders of new queues that are synced one by one; for more it is quicker to sync the whole file system."""
 OTHER_OPEN_FILES = 4096
 """Descriptors left to connections and the rest of the process beside mapped files."""
 
@@ -309,6 +313,25 @@ class FileMessageStore:
     def flush_consume_queues(self, least_pages: int = 0) -> None:
         """Bring queues with at least so many dirty pages to disk, and full index files. Raises StoreNotWritable."""
         store_timestamp = self._dispatcher.last_store_timestamp
+        queues = self._take_dirty_queues(least_pages)
+        for queue in queues:
+            queue.start_flush()
+        directories: set[Path] = set()
+        for queue in queues:
+            if queue.flush():
+                directories.update((queue.files.directory, queue.files.directory.parent))
+        if len(directories) > SYNCED_DIRECTORIES_MAX:
+            disk.sync_filesystem(self.config.consume_queue_directory)
+        else:
+            for directory in directories:
+                disk.sync_directory(directory)
+        if not least_pages:
+            self._checkpoint.queues_flushed(store_timestamp)
+        if self._index is not None:
+            self._checkpoint.index_flushed(self._index.flush_full())
+
+    def _take_dirty_queues(self, least_pages: int) -> list[ConsumeQueue]:
+        taken = []
         dirty = self._dispatcher.dirty
         for _ in range(len(dirty)):
             queue = dirty.popleft()
@@ -318,11 +341,8 @@ class FileMessageStore:
             # First the mark and then the flush: what is put in between marks the queue anew.
             queue.is_dirty = False
             if not queue.is_deleted:
-                queue.flush()
-        if not least_pages:
-            self._checkpoint.queues_flushed(store_timestamp)
-        if self._index is not None:
-            self._checkpoint.index_flushed(self._index.flush_full())
+                taken.append(queue)
+        return taken
 
     def flush_checkpoint(self) -> None:
         """Raises StoreNotWritable."""
