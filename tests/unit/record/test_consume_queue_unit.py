@@ -33,3 +33,10 @@ def test_only_a_unit_of_a_record_or_filler_is_valid():
     assert UNIT.is_valid
     assert FILLER.is_valid
     assert not consume_queue_unit.decode(bytes(20)).is_valid
+
+
+@pytest.mark.parametrize("unit", [UNIT, FILLER, ConsumeQueueUnit(2**62, 1, -(2**31))])
+def test_encode_into_writes_the_same_bytes_in_place(unit):
+    cells = bytearray(b"." * 22)
+    consume_queue_unit.encode_into(memoryview(cells), 1, unit.physical_offset, unit.size, unit.tags_code)
+    assert bytes(cells) == b"." + consume_queue_unit.encode(unit) + b"."

@@ -191,3 +191,23 @@ def test_what_is_no_record_is_corrupt(record):
         message_record.dispatch_request(record, 0, len(record), False)
     with pytest.raises(CorruptRecord):
         message_record.decode(record)
+
+
+@pytest.mark.parametrize("properties", [
+    {}, {"TAGS": "标签", "KEYS": "k1 k2", "UNIQ_KEY": "C0", "DELAY": "3"}, {"DELAY": "soon"}, {"DELAY": "-1"},
+    {"DELAY": "３"},
+])
+def test_a_request_made_of_a_message_is_that_read_from_its_record(properties):
+    message = known_message(properties=properties, sys_flag=8, prepared_transaction_offset=77)
+    record = message_record.encode(message)
+    made, read = message_record.request_of(message), message_record.dispatch_request(record, 0, len(record), True)
+    for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
+                 "prepared_transaction_offset", "sys_flag", "tags_code", "keys", "uniq_key", "delay_level"):
+        assert getattr(made, name) == getattr(read, name), name
+
+
+def test_properties_that_end_in_zeros_were_cut_off():
+    record = KNOWN_RECORD[:-4] + bytes(4)
+    assert message_record.dispatch_request(record, 0, 120, False).keys == ""
+    with pytest.raises(CorruptRecord, match="zeros"):
+        message_record.dispatch_request(record, 0, 120, True)
