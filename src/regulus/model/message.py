@@ -36,7 +36,8 @@ class Message:
         return self.properties.get(names.UNIQUE_KEY, "")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(topic={self.topic!r}, body={len(self.body)} bytes, properties={self.properties!r})"
+        kind = type(self).__name__
+        return f"{kind}(topic={self.topic!r}, body={len(self.body)} bytes, properties={self.properties!r})"
 
 
 class MessageExt(Message):

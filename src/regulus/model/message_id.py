@@ -1,6 +1,6 @@
 """Message ids: the broker's offset id, the client's unique key, and hosts in stored form.
 
-    offset id    store host (4 or 16 address bytes, port i4), physical offset i8          upper-case hex, 32 or 56 digits
+    offset id    store host (4 or 16 address bytes, port i4), physical offset i8         upper-case hex, 32 or 56 digits
     unique key   client address (4 or 16), pid low 16 bits, class-loader hash i4,
                  ms since the month began (local time) i4, counter u2                    upper-case hex, 32 or 56 digits
 

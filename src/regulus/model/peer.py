@@ -4,7 +4,8 @@
 class Peer:
     """`remote` and `local` are hosts in stored form: the peer's address, and the address at which it reached us."""
 
-    def __init__(self, channel: int, remote: bytes, local: bytes, remote_text: str = "", local_address: str = "") -> None:
+    def __init__(self, channel: int, remote: bytes, local: bytes, remote_text: str = "",
+                 local_address: str = "") -> None:
         self.channel = channel
         self.remote = remote
         self.local = local

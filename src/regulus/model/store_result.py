@@ -26,7 +26,7 @@ class GetStatus(IntEnum):
 
 
 class Appended:
-    """`start` and `end`: physical offsets of the (first) record and behind the (last) one. `starts` only for a batch."""
+    """Physical offsets: `start` of the (first) record, `end` behind the (last) one. `starts` only for a batch."""
 
     def __init__(self, status: PutStatus, start: int = 0, end: int = 0, queue_offset: int = 0,
                  remark: str = "", starts: tuple[int, ...] = ()) -> None:
