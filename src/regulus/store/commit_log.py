@@ -309,13 +309,13 @@ class CommitLog:
     def find(self, physical_offset: int) -> MappedFile | None:
         """The file that holds the written byte at `physical_offset`."""
         tail = self.tail
-        if tail is None or physical_offset >= self.end:
+        if tail is None or not 0 <= physical_offset < self.end:
             return None
         return tail if physical_offset >= tail.start else self.files.find(physical_offset)
 
     def slice(self, physical_offset: int, size: int) -> memoryview | None:
         """`size` written bytes, which lie in one file; None when they do not."""
-        file = self.find(physical_offset) if physical_offset >= 0 else None
+        file = self.find(physical_offset)
         if file is None:
             return None
         position = physical_offset - file.start
@@ -340,7 +340,6 @@ class CommitLog:
         buffers: list[memoryview] = []
         run_start = run_end = -1
         count = size_sum = 0
-        log_start = self.files.start
         for physical_offset, size, tags_code in unpack_all(units):
             if size == _FILLER_SIZE:
                 offset += 1
@@ -350,12 +349,13 @@ class CommitLog:
                 continue
             if count and (count >= count_max or size_sum + size > bytes_max):
                 break
-            if physical_offset < log_start or physical_offset + size > self.end:
-                if not count:
-                    status = GetStatus.MESSAGE_WAS_REMOVING
-                offset += 1
-                continue
-            if physical_offset != run_end or self._begins_file(physical_offset):
+            # A run ends with its file at the latest, because a blank lies between two files.
+            if physical_offset != run_end:
+                if self.find(physical_offset) is None or physical_offset + size > self.end:
+                    if not count:
+                        status = GetStatus.MESSAGE_WAS_REMOVING
+                    offset += 1
+                    continue
                 if run_end > run_start:
                     self._add_slice(buffers, run_start, run_end)
                 run_start = physical_offset
@@ -370,10 +370,6 @@ class CommitLog:
         if count:
             status = GetStatus.FOUND
         return GetResult(status, offset, low, high, buffers, count, size_sum)
-
-    def _begins_file(self, physical_offset: int) -> bool:
-        tail = self.tail
-        return tail is not None and (physical_offset - tail.start) % tail.size == 0
 
     def _add_slice(self, buffers: list[memoryview], start: int, end: int) -> None:
         data = self.slice(start, end - start)

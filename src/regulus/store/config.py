@@ -54,6 +54,9 @@ class MessageStoreConfig:
         delay_level.parse_ladder(self.message_delay_level)
         if self.flush_disk_type not in tuple(FlushDiskType):
             raise ConfigError(f"flush_disk_type is {self.flush_disk_type!r}: choose one of {', '.join(FlushDiskType)}")
+        if "," in self.store_path_commit_log:
+            raise ConfigError(f"store_path_commit_log is {self.store_path_commit_log!r}: here a commit log lies in one "
+                              "directory; move its files into one")
         self._check("mapped_file_size_commit_log", 4096, _FILE_SIZE_MAX)
         self._check("mapped_file_size_consume_queue", UNIT_SIZE, _FILE_SIZE_MAX - UNIT_SIZE)
         self._check("max_hash_slot_num", 1, _FILE_SIZE_MAX)

@@ -39,7 +39,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from regulus.errors import RecordError, StoreError, StoreNewer, StoreNotWritable
+from regulus.errors import RecordError, StoreNewer, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
 from regulus.record import message_record
@@ -95,11 +95,12 @@ class FileMessageStore:
         began = clock() if clock else 0.0
         disk.make_directory(self.config.root)
         self._lock = disk.FileLock(self.config.root / "lock")
+        report = None
         try:
             report = self._load()
-        except StoreError:
-            self._release()
-            raise
+        finally:
+            if report is None:
+                self._release()
         return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
 
     def _load(self) -> RecoveryReport:

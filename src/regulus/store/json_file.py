@@ -29,10 +29,14 @@ class JsonFiles:
         backup = path.with_name(path.name + ".bak")
         text = _whole_text(disk.read_file(backup))
         if text is not None:
-            self.warnings.append(f"{path} is missing, empty or cut short; read {backup.name} instead")
+            self._warn(f"{path} is missing, empty or cut short; read {backup.name} instead")
         elif disk.exists(path) or disk.exists(backup):
-            self.warnings.append(f"{path} and {backup.name} are both damaged; starting without them")
+            self._warn(f"{path} and {backup.name} are both damaged; starting without them")
         return text
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def save(self, name: str, text: str) -> None:
         """Raises StoreNotWritable; the document that was there is untouched then."""

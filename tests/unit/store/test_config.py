@@ -42,7 +42,7 @@ def test_the_flush_type_may_be_given_by_its_name() -> None:
 @pytest.mark.parametrize("settings", [
     {"mapped_file_size_commit_log": 100}, {"mapped_file_size_consume_queue": 10}, {"max_hash_slot_num": 0},
     {"max_index_num": 1}, {"max_message_size": 0}, {"message_delay_level": "1 parsec"}, {"mapped_files_max": 0},
-    {"flush_disk_type": "NO_FLUSH"}])
+    {"flush_disk_type": "NO_FLUSH"}, {"store_path_commit_log": "/a,/b"}])
 def test_impossible_values_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         MessageStoreConfig(**settings)  # type: ignore[arg-type]

@@ -123,6 +123,19 @@ def test_a_queue_that_is_not_there_and_one_that_is_empty(tmp_path: Path) -> None
     assert read(store, 7) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
 
 
+def test_units_of_records_that_are_gone_are_passed_over(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 30, size=900)
+    store.close()
+    (tmp_path / "commitlog" / f"{4096:020d}").unlink()
+    store = open_store(tmp_path)
+    gone = [number for number, message in enumerate(messages) if message.physical_offset // 4096 == 1]
+    status, next_offset, found = read(store, gone[0], count_max=2)
+    assert (status, found) == (GetStatus.FOUND, [message.body for message in messages[gone[-1] + 1:gone[-1] + 3]])
+    assert next_offset == gone[-1] + 3
+    assert bodies(store) == [message.body for number, message in enumerate(messages) if number not in gone]
+
+
 def test_offset_by_time(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for second in (1, 2, 2, 2, 4):
