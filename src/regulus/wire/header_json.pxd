@@ -79,6 +79,8 @@ cdef Py_ssize_t _escape_end(const unsigned char* text, Py_ssize_t position, Py_s
 @cython.locals(key=Py_ssize_t)
 cdef Py_ssize_t _object_end(const unsigned char* text, Py_ssize_t position, Py_ssize_t end) noexcept
 
+cdef bint _is_letter(const unsigned char* text, Py_ssize_t key) noexcept
+
 cdef Py_ssize_t _token_end(const unsigned char* text, Py_ssize_t position, Py_ssize_t end) noexcept
 
 @cython.locals(first=Py_ssize_t, digits=Py_ssize_t)

@@ -157,7 +157,7 @@ class ExtScanner:
         key = position + 2
         if text[position] == ord("}") or text[position + 1] != ord('"'):
             return False
-        position = key
+        position = key + 1 if _is_letter(text, key) else key
         while text[position] != ord('"'):
             position += 2 if text[position] == ord("\\") else 1
         self.key_start = key
@@ -288,9 +288,9 @@ def _object_end(text: bytes, position: int, end: int) -> int:
         return position + 2
     while True:
         key = position + 2
-        if key >= end or text[key - 1] != ord('"'):
+        if key + 1 >= end or text[key - 1] != ord('"'):
             return -1
-        position = _string_end(text, key, end) + 1
+        position = key + 3 if _is_letter(text, key) else _string_end(text, key, end) + 1
         if position < 1 or position >= end or text[position - 1] != ord(":"):
             return -1
         if text[position] == ord('"'):
@@ -303,6 +303,11 @@ def _object_end(text: bytes, position: int, end: int) -> int:
             return position + 1
         if text[position] != ord(","):
             return -1
+
+
+def _is_letter(text: bytes, key: int) -> bool:
+    """Whether the name at `key` has one character: most names of a send do, which spares a loop."""
+    return text[key + 1] == ord('"') and text[key] != ord('"') and text[key] != ord("\\")
 
 
 def _token_end(text: bytes, position: int, end: int) -> int:
@@ -424,6 +429,9 @@ def quote(text: str) -> str:
     """`text` as a JSON string, escaped as fastjson does."""
     if is_plain(text):
         return f'"{text}"'
+    if is_plain(text.replace("\x01", "").replace("\x02", "")):
+        # A property string.
+        return '"' + text.replace("\x01", "\\u0001").replace("\x02", "\\u0002") + '"'
     return f'"{_UNSAFE.sub(_escape, text)}"'
 
 
