@@ -26,7 +26,8 @@ cdef class CommitLog:
     cdef public long long flushed_offset
     cdef public long long last_store_timestamp
     cdef public str fault
-    cdef public object recent
+    cdef public list recent
+    cdef public Py_ssize_t recent_taken
     cdef MappedFile _next
     cdef long long _window
 

@@ -10,7 +10,6 @@ share no lock: each field has one writer, and what two write only grows.
 Source: CommitLog.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 from regulus.errors import MessageIllegal, StoreNotWritable
@@ -59,8 +58,10 @@ class CommitLog:
         self.last_store_timestamp = 0
         self.fault = ""
         """Why the last append failed for the disk's sake; empty while appends succeed."""
-        self.recent: deque[DispatchRequest] = deque()
+        self.recent: list[DispatchRequest] = []
         """What to dispatch of the last records appended, in their order, perhaps with gaps."""
+        self.recent_taken = 0
+        """How many of them the dispatcher has taken."""
         self._next: MappedFile | None = None
         self._window = RESERVE_WINDOW
 
@@ -146,7 +147,8 @@ class CommitLog:
                 self.end = file.start + position + size
                 self.last_store_timestamp = message.store_timestamp
                 if len(self.recent) >= _RECENT_MAX:
-                    self.recent.clear()
+                    self.recent = []
+                    self.recent_taken = 0
                 self.recent.append(request_of(message))
                 return size
             self._have_room(size)

@@ -34,7 +34,7 @@ cdef class Dispatcher:
     @cython.locals(request=DispatchRequest, is_visible=bint, arrivals=list)
     cpdef list run(self, long long count_max, object wanted=*, bint with_properties=*)
 
-    @cython.locals(request=DispatchRequest)
+    @cython.locals(log=CommitLog, recent=list, request=DispatchRequest)
     cdef DispatchRequest _recent(self)
 
     @cython.locals(file=MappedFile, request=DispatchRequest)

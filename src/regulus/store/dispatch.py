@@ -80,12 +80,16 @@ class Dispatcher:
 
     def _recent(self) -> DispatchRequest | None:
         """The next record as the log remembers it; None when it must be read."""
-        recent = self.log.recent
-        while recent:
-            request = recent[0]
+        log = self.log
+        recent = log.recent
+        while log.recent_taken < len(recent):
+            request = recent[log.recent_taken]
             if request.physical_offset > self.position:
                 return None
-            recent.popleft()
+            log.recent_taken += 1
+            if log.recent_taken == len(recent):
+                recent = log.recent = []
+                log.recent_taken = 0
             if request.physical_offset == self.position:
                 return request
         return None
