@@ -1,13 +1,13 @@
 """Administration of consumer groups: settings, members, progress, offsets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from regulus.client.admin_base import answers_of
 from regulus.client.core.message_check import check_group
-from regulus.client.group_retry_limit import group_config
+from regulus.client.group_retry_limit import group_config, set_group_retry_limit
 from regulus.client.topic_admin import TopicAdmin
-from regulus.errors import BrokerRefused, ClientError
+from regulus.errors import BrokerRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import RETRY_PREFIX, SubscriptionGroupConfig, dlq_topic, retry_topic
 from regulus.wire.bodies import (
@@ -229,15 +229,8 @@ class GroupAdmin(TopicAdmin):
             await self._request(address, RequestCode.CLONE_GROUP_OFFSET, header.ext())
 
     async def set_retry_limit(self, group: str, retry_max_times: int) -> None:
-        """Change how often the group tries a message again. Raises ClientError when no broker knows the group."""
-        known = False
-        for address in await self.master_addresses():
-            config = await self.group_config(group, address)
-            if config is not None:
-                known = True
-                await self.create_group(replace(config, retry_max_times=retry_max_times), broker_address=address)
-        if not known:
-            raise ClientError(f"no broker knows group {group!r}; create it first")
+        """Change how often the group tries a message again; its other settings stay."""
+        await set_group_retry_limit(self._running(), group, retry_max_times, await self.master_addresses())
 
     async def _offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         return await self.max_offset(queue) if timestamp_ms == LATEST else await self.search_offset(queue, timestamp_ms)

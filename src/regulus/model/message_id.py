@@ -2,7 +2,7 @@
 
     offset id    store host (4 or 16 address bytes, port i4), physical offset i8         upper-case hex, 32 or 56 digits
     unique key   client address (4 or 16), pid low 16 bits, class-loader hash i4,
-                 ms since the month began (local time) i4, counter u2                    upper-case hex, 32 or 56 digits
+                 ms since the month began (local time) u4, counter u2                    upper-case hex, 32 or 56 digits
 
 Source: MessageDecoder.createMessageId, MessageClientIDSetter.
 """
@@ -13,7 +13,7 @@ from struct import Struct
 
 _OFFSET = Struct(">q")
 _PORT = Struct(">i")
-_UNIQUE_TAIL = Struct(">HiiH")
+_UNIQUE_TAIL = Struct(">HiIH")
 
 
 def host_bytes(address: str, port: int) -> bytes:
@@ -56,7 +56,7 @@ class UniqueKeySource:
 
     def unique_key(self, month_ms: int, counter: int) -> str:
         """`month_ms`: ms since the current month began in local time; `counter` wraps at 16 bits."""
-        tail = _UNIQUE_TAIL.pack(self.process_id & 0xFFFF, self.class_loader_hash, month_ms & 0x7FFFFFFF,
+        tail = _UNIQUE_TAIL.pack(self.process_id & 0xFFFF, self.class_loader_hash, month_ms & 0xFFFFFFFF,
                                  counter & 0xFFFF)
         return (self.address + tail).hex().upper()
 

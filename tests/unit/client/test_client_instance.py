@@ -1,0 +1,167 @@
+"""What clients of a process share, and how a client instance answers brokers."""
+
+import asyncio
+import json
+
+import pytest
+
+from regulus.client import client_instance
+from regulus.client.config import ClientConfig
+from regulus.errors import BrokerRefused, ClientError, HeaderError
+from regulus.wire.acl_signature import signature
+from regulus.wire.bodies import ConsumerData
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.client.scripted_servers import refused, scripted_cluster
+
+
+class Member:
+    """A member that counts what it hears."""
+
+    def __init__(self, group, is_consumer=False, handlers=None, topics=()):
+        self.group = group
+        self.is_consumer = is_consumer
+        self.handlers = handlers or {}
+        self.topic_names = topics
+        self.route_changes = 0
+
+    def consumer_data(self):
+        return ConsumerData(group_name=self.group) if self.is_consumer else None
+
+    def topics(self):
+        return self.topic_names
+
+    def routes_changed(self):
+        self.route_changes += 1
+
+    def request_handlers(self):
+        return self.handlers
+
+
+async def test_clients_with_the_same_settings_share_an_instance_until_the_last_is_gone():
+    async with scripted_cluster() as cluster:
+        address = cluster.name_server.address
+        one = client_instance.acquire(address, ClientConfig())
+        two = client_instance.acquire(address, ClientConfig())
+        other = client_instance.acquire(address, ClientConfig(unit_name="east"))
+        assert one is two
+        assert one is not other
+        await client_instance.release(one)
+        await one.route("T")
+        await client_instance.release(two)
+        with pytest.raises(ClientError):
+            await one.fetch_route("T")
+        assert client_instance.acquire(address, ClientConfig()) is not one
+        await client_instance.release(other)
+
+
+async def test_consumers_of_one_group_get_instances_of_their_own_and_producers_need_not():
+    async with scripted_cluster() as cluster:
+        address = cluster.name_server.address
+        members = [Member("G", is_consumer=True), Member("G", is_consumer=True), Member("G"), Member("G")]
+        instances = [client_instance.acquire(address, ClientConfig(), member) for member in members]
+        assert instances[0] is not instances[1]
+        assert instances[2] is instances[3] is instances[0]
+        assert instances[0].client_id != instances[1].client_id
+        for instance, member in zip(instances, members, strict=True):
+            await client_instance.release(instance, member)
+
+
+async def test_a_named_instance_has_a_client_id_that_stays():
+    async with scripted_cluster() as cluster:
+        config = ClientConfig(instance_name="one", client_ip="10.0.0.5")
+        instance = client_instance.acquire(cluster.name_server.address, config)
+        assert instance.client_id == "10.0.0.5@one"
+        await client_instance.release(instance)
+
+
+async def test_a_heartbeat_names_every_group_and_its_subscriptions():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        members = [Member("PG"), Member("CG", is_consumer=True)]
+        for member in members:
+            instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        await instance.fetch_route("T")
+        await instance.heartbeat()
+        body = json.loads(broker.requests_of(RequestCode.HEART_BEAT)[-1].body)
+        assert body["clientID"] == instance.client_id
+        assert [each["groupName"] for each in body["producerDataSet"]] == ["PG"]
+        assert [each["groupName"] for each in body["consumerDataSet"]] == ["CG"]
+        for member in members:
+            await client_instance.release(instance, member)
+
+
+async def test_members_hear_of_changed_routes_and_only_of_those():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        member = Member("CG", is_consumer=True)
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        await instance.fetch_route("T")
+        await instance.fetch_route("T")
+        assert member.route_changes == 1
+        await cluster.add_broker("b")
+        await instance.fetch_route("T")
+        assert member.route_changes == 2
+        await client_instance.release(instance, member)
+
+
+async def test_routes_in_use_are_refreshed():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        member = Member("CG", is_consumer=True, topics=("T",))
+        config = ClientConfig(poll_name_server_interval=5)
+        instance = client_instance.acquire(cluster.name_server.address, config, member)
+        async with asyncio.timeout(10):
+            while len(cluster.name_server.requests) < 3:
+                await asyncio.sleep(0.001)
+        await client_instance.release(instance, member)
+
+
+async def ask_client(broker, code, ext=None):
+    """A request of the broker to its only client, and the answer."""
+    return await broker.connections[0].request(RemotingCommand.request(code, ext), 5000)
+
+
+async def test_brokers_requests_reach_the_group_that_they_name():
+    async def running(command):
+        return command.response(ResponseCode.SUCCESS, body=b"it runs")
+
+    async def failing(command):
+        raise HeaderError("a field is missing")
+
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        members = [Member("GOOD", True, {code: running}), Member("BAD", True, {code: failing})]
+        for member in members:
+            instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        await instance.request(broker.address, RemotingCommand.request(RequestCode.HEART_BEAT))
+        assert (await ask_client(broker, code, {"consumerGroup": "GOOD"})).body == b"it runs"
+        answer = await ask_client(broker, code, {"consumerGroup": "BAD"})
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "a field is missing")
+        answer = await ask_client(broker, code, {"consumerGroup": "OTHER"})
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        for member in members:
+            await client_instance.release(instance, member)
+
+
+async def test_a_refusal_names_the_broker_and_its_words():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", others=lambda command: refused(command, ResponseCode.NO_PERMISSION))
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+        with pytest.raises(BrokerRefused, match=f"{broker.address} answered 16: as the test wants it") as caught:
+            await instance.request(broker.address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG))
+        assert (caught.value.code, caught.value.address) == (ResponseCode.NO_PERMISSION, broker.address)
+        await client_instance.release(instance)
+
+
+async def test_with_an_access_key_every_request_is_signed():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        config = ClientConfig(access_key="me", secret_key="secret")
+        instance = client_instance.acquire(cluster.name_server.address, config)
+        await instance.fetch_route("T")
+        await client_instance.release(instance)
+    (request,) = cluster.name_server.requests
+    assert request.ext["AccessKey"] == "me"
+    assert request.ext["Signature"] == signature(request.ext, request.body, "secret")

@@ -1,0 +1,197 @@
+import asyncio
+import threading
+import time
+
+import pytest
+
+from regulus.client.core.process_queue import ProcessQueue
+from regulus.client.listener import ConsumeStatus
+from regulus.client.listener_workers import ListenerWorkers, Work, is_async_listener
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+
+QUEUE = MessageQueue("T", "a", 0)
+SUCCESS = ConsumeStatus.CONSUME_SUCCESS
+
+
+def works_of(count, process_queue=None):
+    process_queue = process_queue or ProcessQueue()
+    return [Work(QUEUE, process_queue, [MessageExt("T", b"%d" % number, {}, queue_offset=number)])
+            for number in range(count)]
+
+
+class Results:
+    def __init__(self, expected):
+        self.expected = expected
+        self.statuses = []
+        self.done = asyncio.Event()
+
+    def __call__(self, work, status):
+        self.statuses.append((work.messages[0].queue_offset, status))
+        if len(self.statuses) == self.expected:
+            self.done.set()
+
+    async def all(self):
+        async with asyncio.timeout(10):
+            await self.done.wait()
+        return self.statuses
+
+
+async def coroutine_listener(messages, context):
+    return SUCCESS
+
+
+def plain_listener(messages, context):
+    return SUCCESS
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+async def test_every_work_has_one_result(listener):
+    results = Results(500)
+    workers = ListenerWorkers(listener, 8, results)
+    workers.submit(works_of(500))
+    assert sorted(await results.all()) == [(number, SUCCESS) for number in range(500)]
+    assert workers.running == set()
+    await workers.close(1000)
+
+
+async def failing_coroutine(messages, context):
+    raise RuntimeError("no")
+
+
+def failing_plain(messages, context):
+    raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("listener", [failing_coroutine, failing_plain])
+async def test_what_a_listener_raises_is_no_status_and_ends_no_worker(listener, caplog):
+    results = Results(3)
+    workers = ListenerWorkers(listener, 1, results)
+    workers.submit(works_of(3))
+    assert [status for _, status in await results.all()] == [None, None, None]
+    assert "RuntimeError: no" in caplog.text
+    await workers.close(1000)
+
+
+async def test_so_many_coroutines_run_at_the_same_time_and_not_more():
+    running, most, release = 0, 0, asyncio.Event()
+
+    async def listener(messages, context):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await release.wait()
+        running -= 1
+        return SUCCESS
+
+    results = Results(10)
+    workers = ListenerWorkers(listener, 4, results)
+    workers.submit(works_of(10))
+    while running < 4:
+        await asyncio.sleep(0)
+    assert len(workers.running) == 4
+    assert workers.waiting() == 6
+    release.set()
+    await results.all()
+    assert most == 4
+    await workers.close(1000)
+
+
+async def test_a_listener_that_never_waits_leaves_the_loop_to_others():
+    def busy():
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
+
+    async def listener(messages, context):
+        busy()
+        return SUCCESS
+
+    results = Results(50)
+    workers = ListenerWorkers(listener, 2, results)
+    workers.submit(works_of(50))
+    turns = 0
+    while not results.done.is_set():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 5
+    await workers.close(1000)
+
+
+async def test_plain_functions_run_in_at_most_so_many_threads_at_once():
+    gate, names = threading.Semaphore(0), set()
+
+    def listener(messages, context):
+        names.add(threading.get_ident())
+        gate.acquire()
+        return SUCCESS
+
+    results = Results(6)
+    workers = ListenerWorkers(listener, 3, results)
+    workers.submit(works_of(6))
+    while len(names) < 3:
+        await asyncio.sleep(0.001)
+    assert workers.waiting() == 3
+    gate.release(6)
+    await results.all()
+    assert len(names) == 3
+    await workers.close(1000)
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+async def test_works_of_a_lost_queue_are_not_begun(listener):
+    lost = ProcessQueue()
+    lost.dropped = True
+    results = Results(1)
+    workers = ListenerWorkers(listener, 1, results)
+    workers.submit(works_of(3, lost))
+    workers.submit(works_of(1))
+    assert await results.all() == [(0, SUCCESS)]
+    await workers.close(1000)
+
+
+async def test_closing_begins_no_more_and_waits_for_what_runs():
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def listener(messages, context):
+        begun.set()
+        await release.wait()
+        return SUCCESS
+
+    results = Results(1)
+    workers = ListenerWorkers(listener, 1, results)
+    workers.submit(works_of(5))
+    await begun.wait()
+    closing = asyncio.ensure_future(workers.close(10_000))
+    await asyncio.sleep(0)
+    release.set()
+    await closing
+    assert results.statuses == [(0, SUCCESS)]
+
+
+async def test_closing_does_not_wait_longer_than_told():
+    async def listener(messages, context):
+        await asyncio.Event().wait()
+
+    workers = ListenerWorkers(listener, 1, Results(1))
+    workers.submit(works_of(1))
+    while not workers.running:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await workers.close(1)
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+async def test_a_direct_call_bypasses_the_workers(listener):
+    workers = ListenerWorkers(listener, 1, Results(1))
+    assert await workers.call_directly(works_of(1)[0]) == (SUCCESS, None)
+    await workers.close(1000)
+
+
+def test_objects_with_an_async_call_are_coroutine_listeners():
+    class Listener:
+        async def __call__(self, messages, context):
+            return SUCCESS
+    assert is_async_listener(Listener())
+    assert is_async_listener(coroutine_listener)
+    assert not is_async_listener(plain_listener)

@@ -1,0 +1,99 @@
+import json
+
+import pytest
+
+from regulus.client import client_instance
+from regulus.client.config import ClientConfig
+from regulus.client.offset_store import BrokerOffsets, LocalOffsets
+from regulus.errors import BrokerRefused
+from regulus.model.message_queue import MessageQueue
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_servers import refused, scripted_cluster
+
+QUEUE, OTHER = MessageQueue("SBroad", "broker-a", 0), MessageQueue("SBroad", "broker-a", 1)
+OF_JAVA = """{
+\t"offsetTable":{{
+\t\t\t"brokerName":"broker-a",
+\t\t\t"queueId":0,
+\t\t\t"topic":"SBroad"
+\t\t}:4
+\t}
+}"""
+
+
+async def test_a_file_of_the_java_client_is_read_and_written_with_the_one_before_kept(tmp_path):
+    path = tmp_path / "192.0.2.10@bc0" / "CG_broad" / "offsets.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(OF_JAVA)
+    store = LocalOffsets(tmp_path, "192.0.2.10@bc0", "CG_broad")
+    assert await store.load(QUEUE) == 4
+    assert await store.load(OTHER) is None
+    store.table.set(QUEUE, 5)
+    await store.persist()
+    assert await LocalOffsets(tmp_path, "192.0.2.10@bc0", "CG_broad").load(QUEUE) == 5
+    assert path.with_suffix(".json.bak").read_text() == OF_JAVA
+
+
+async def test_a_damaged_file_is_replaced_by_the_one_before(tmp_path, caplog):
+    folder = tmp_path / "id" / "G"
+    folder.mkdir(parents=True)
+    (folder / "offsets.json").write_text('{"offsetTab')
+    (folder / "offsets.json.bak").write_text(OF_JAVA)
+    assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) == 4
+    assert "cannot be read" in caplog.text
+
+
+async def test_what_cannot_be_written_stays_to_be_written(tmp_path, caplog):
+    (tmp_path / "id").write_text("a file where a folder should be")
+    store = LocalOffsets(tmp_path, "id", "G")
+    store.table.advance(QUEUE, 1)
+    await store.persist()
+    assert "not stored" in caplog.text
+    assert store.table.take_changed() == {QUEUE: 1}
+
+
+@pytest.fixture
+async def cluster():
+    async with scripted_cluster() as made:
+        yield made
+
+
+async def broker_offsets(cluster, answer):
+    broker = await cluster.add_broker("broker-a", others=answer)
+    instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+    return broker, instance, BrokerOffsets(instance, "G")
+
+
+async def test_brokers_tell_the_stored_offset_or_that_there_is_none(cluster):
+    def answer(command):
+        if command.ext["queueId"] == "0":
+            return command.response(ResponseCode.SUCCESS, ext={"offset": "17"})
+        return refused(command, ResponseCode.QUERY_NOT_FOUND)
+    _, instance, store = await broker_offsets(cluster, answer)
+    assert await store.load(QUEUE) == 17
+    assert await store.load(OTHER) is None
+    await client_instance.release(instance)
+
+
+async def test_any_other_answer_is_no_offset(cluster):
+    _, instance, store = await broker_offsets(cluster, lambda command: refused(command, ResponseCode.SYSTEM_ERROR))
+    with pytest.raises(BrokerRefused):
+        await store.load(QUEUE)
+    await client_instance.release(instance)
+
+
+async def test_changed_offsets_are_stored_once_and_again_after_a_failure(cluster):
+    fails = True
+
+    def answer(command):
+        return refused(command, ResponseCode.SYSTEM_ERROR) if fails else command.response(ResponseCode.SUCCESS)
+    broker, instance, store = await broker_offsets(cluster, answer)
+    store.table.advance(QUEUE, 3)
+    await store.persist()
+    fails = False
+    await store.persist()
+    await store.persist()
+    requests = broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert [json.loads(json.dumps(request.ext)) for request in requests] == [
+        {"consumerGroup": "G", "topic": "SBroad", "queueId": "0", "commitOffset": "3", "bname": "broker-a"}] * 2
+    await client_instance.release(instance)

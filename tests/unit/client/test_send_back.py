@@ -1,0 +1,75 @@
+"""Sending failed messages back, and the way round when a broker does not take them."""
+
+from regulus.client import client_instance
+from regulus.client.config import PushConsumerConfig
+from regulus.client.send_back import GROUP_LIMIT, SendBack
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_bytes
+from regulus.model.message_queue import MessageQueue
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_servers import refused, scripted_cluster, stored
+
+QUEUE = MessageQueue("T", "a", 0)
+
+
+def message():
+    return MessageExt("T", b"x", {"UNIQ_KEY": "U"}, store_host=host_bytes("127.0.0.1", 10911), physical_offset=77,
+                      reconsume_times=1)
+
+
+def broken(command):
+    if command.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+        return refused(command, ResponseCode.SYSTEM_ERROR)
+    return command.response(ResponseCode.SUCCESS)
+
+
+async def send_back(cluster, delay_level=0, limit=GROUP_LIMIT):
+    config = PushConsumerConfig()
+    address = cluster.name_server.address
+    instance = client_instance.acquire(address, config)
+    back = SendBack(instance, address, "CG", config, limit)
+    result = await back.send_back(message(), QUEUE, delay_level)
+    await back.close()
+    await client_instance.release(instance)
+    return result
+
+
+async def test_the_broker_of_the_message_is_asked_to_bring_it_again():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        assert await send_back(cluster, delay_level=5)
+    (request,) = broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert request.ext == {"offset": "77", "group": "CG", "delayLevel": "5", "originMsgId": "U", "originTopic": "T",
+                           "unitMode": "false", "bname": "a"}
+
+
+async def test_a_limit_of_this_member_travels_with_the_request():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        assert await send_back(cluster, limit=3)
+    assert broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext["maxReconsumeTimes"] == "3"
+
+
+async def test_when_the_broker_refuses_the_message_goes_to_the_retry_topic():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        assert await send_back(cluster)
+        (send,) = broker.sends()
+    assert (send.topic, send.reconsume_times) == ("%RETRY%CG", 2)
+    assert send.properties["RETRY_TOPIC"] == "T"
+    assert send.properties["DELAY"] == "4"
+    assert "RECONSUME_TIME" not in send.properties
+
+
+async def test_a_dead_letter_stays_one_on_the_way_round():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        assert await send_back(cluster, delay_level=-1)
+        (send,) = broker.sends()
+    assert send.reconsume_times > send.max_reconsume_times >= 0
+
+
+async def test_when_nobody_takes_the_message_it_is_said():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", lambda command: refused(command, ResponseCode.MESSAGE_ILLEGAL), broken)
+        assert not await send_back(cluster)

@@ -1,0 +1,47 @@
+"""The blocking clients against a real server; also the blocking form of what Admin does."""
+
+import threading
+
+import pytest
+
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.listener import ConsumeStatus
+from regulus.client.sync import Admin, Producer, PushConsumer
+from regulus.errors import MessageIllegal, NoRoute
+from regulus.model.message import Message
+from regulus.model.topics import TopicConfig
+
+
+def test_send_consume_and_look(regulus_server):
+    address = regulus_server.name_server_address
+    bodies, done = set(), threading.Event()
+
+    def listen(messages, context):
+        bodies.update(message.body for message in messages)
+        if len(bodies) == 9:
+            done.set()
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    with Admin(address) as admin:
+        admin.create_topic(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+        with Producer(address, "PG") as producer:
+            queue = producer.fetch_publish_message_queues("T")[1]
+            assert producer.send(Message("T", b"0"), queue=queue).message_queue == queue
+            futures = [producer.send_async(Message("T", b"%d" % number)) for number in range(1, 5)]
+            assert len({future.result(10).message_id for future in futures}) == 4
+            producer.send_batch([Message("T", b"%d" % number) for number in range(5, 8)])
+            producer.send_oneway(Message("T", b"8"))
+            with pytest.raises(MessageIllegal):
+                producer.send(Message("T", b""))
+        consumer = PushConsumer(address, "CG", listen, PushConsumerConfig(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
+        consumer.subscribe("T")
+        with consumer:
+            assert done.wait(20)
+            assert len(consumer.assigned_queues()) == 3
+            consumer.suspend()
+            consumer.resume()
+        assert admin.progress("CG").lag == 0
+        assert sum(offset.max_offset for offset in admin.topic_stats("T").values()) == 9
+        with pytest.raises(NoRoute):
+            admin.topic_route("Unknown")
