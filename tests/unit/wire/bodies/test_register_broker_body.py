@@ -1,0 +1,69 @@
+import struct
+import zlib
+
+import pytest
+
+from regulus.errors import HeaderError
+from regulus.model.topics import DataVersion, TopicConfig
+from regulus.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper, register_broker_body
+
+BODY = RegisterBrokerBody(
+    filter_server_list=["10.0.0.1:1"],
+    topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=7, timestamp=9),
+        topic_config_table={"T": TopicConfig(topic_name="T", perm=4, attributes={"message.type": "FIFO"}),
+                            "%RETRY%G": TopicConfig(topic_name="%RETRY%G", read_queue_nums=1, write_queue_nums=2)}))
+
+
+def sized(text: bytes) -> bytes:
+    return struct.pack(">i", len(text)) + text
+
+
+def packed(*parts: bytes) -> bytes:
+    return zlib.compress(b"".join(parts), 9)
+
+
+def test_both_forms_survive_the_way() -> None:
+    assert RegisterBrokerBody.decode(BODY.encode()) == BODY
+    assert RegisterBrokerBody.decode(BODY.encode_compressed()) == BODY
+    assert BODY.encode_compressed()[:2] == b"\x78\xda"
+
+
+def test_no_body_is_an_empty_registration() -> None:
+    assert RegisterBrokerBody.decode(b"") == RegisterBrokerBody()
+
+
+def test_a_compressed_body_of_4_9_has_no_attributes() -> None:
+    body = RegisterBrokerBody.decode(packed(
+        sized(b'{"counter":1,"timestamp":2}'), struct.pack(">i", 1), sized(b"T 4 8 6 SINGLE_TAG"), sized(b"[]")))
+    assert body.topic_config_serialize_wrapper.topic_config_table == {
+        "T": TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=8)}
+    assert body.topic_config_serialize_wrapper.data_version == DataVersion(counter=1, timestamp=2)
+
+
+@pytest.mark.parametrize(("body", "cause"), [
+    (b"x", "cut short"),
+    (b"xyz", "no zlib stream"),
+    (packed(), "cut short"),
+    (packed(sized(b"{}")), "cut short"),
+    (packed(struct.pack(">i", -1)), "text of -1 bytes"),
+    (packed(struct.pack(">i", 100), b"{}"), "text of 100 bytes"),
+    (packed(sized(b"{}"), struct.pack(">i", 1000), sized(b"[]")), "has 1 parts"),
+    (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"T 4 8 6")), "has 4 parts"),
+    (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"T x 8 6 SINGLE_TAG")), "readQueueNums"),
+    (packed(sized(b"{}"), struct.pack(">i", 1), sized(b"\xff 4 8 6 SINGLE_TAG")), "no UTF-8"),
+    (packed(sized(b"{}"), struct.pack(">i", 0), sized(b"{}")), "no list"),
+    (packed(sized(b"7"), struct.pack(">i", 0), sized(b"[]")), "DataVersion is no JSON object"),
+    (BODY.encode_compressed()[:-3], "cut short"),
+    (b"[]", "no JSON object"),
+    (b"{", "JSON lacks"),
+])
+def test_what_is_wrong_is_named(body: bytes, cause: str) -> None:
+    with pytest.raises(HeaderError, match=cause):
+        RegisterBrokerBody.decode(body)
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_broker_body, "INFLATED_SIZE_MAX", 1000)
+    with pytest.raises(HeaderError, match="larger than 1000"):
+        RegisterBrokerBody.decode(packed(bytes(5000)))
