@@ -16,7 +16,7 @@ from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.state import BrokerState
-from regulus.errors import HeaderError, RegulusError, StoreDamaged, StoreError
+from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
@@ -36,6 +36,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.json_file import JsonFiles
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
+from regulus.transport.connector import split_address
 from regulus.transport.listener import Listener, bind
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -44,6 +45,14 @@ _log = logging.getLogger(__name__)
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
+
+
+def _name_servers(text: str) -> list[tuple[str, int]]:
+    """`host:port;host:port`, where blanks and empty places do not count."""
+    try:
+        return [split_address(address) for address in text.split(";") if address.strip()]
+    except ValueError as error:
+        raise ConfigError(f"namesrvAddr: {error}") from error
 
 
 def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig) -> Listener:
@@ -123,7 +132,10 @@ class NameServer:
 
 
 class BrokerServer:
-    """A broker on its port, with its store. `name_server` is the one in this process, if there is one."""
+    """A broker on its port, with its store. `name_server` is the one in this process, if there is one.
+
+    Raises ConfigError when an address of `namesrvAddr` is none.
+    """
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
@@ -133,6 +145,7 @@ class BrokerServer:
         self._name_server = name_server
         self._transport_config = transport_config
         self._clock = clock
+        self._name_servers = _name_servers(config.namesrv_addr)
         self._registered_changes = -1
         self._group_changes = -1
         self.store = FileMessageStore(store_config)
@@ -180,7 +193,7 @@ class BrokerServer:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
         self._flush = FlushLoop(self.store, self._store_config, self._worker)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
-        self._care = StoreCare(self.store, self._store_config, self._worker, self._clock)
+        self._care = StoreCare(self.store, self._store_config, self._clock)
         self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
                                       config.flush_consumer_offset_interval)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
@@ -194,13 +207,14 @@ class BrokerServer:
     def _make_door(self) -> NameServerDoor:
         if self._name_server is not None:
             return EmbeddedLink(self.broker, self.port, self._name_server.ask)
-        addresses = [address for address in self._config.namesrv_addr.split(";") if address.strip()]
-        if not addresses:
+        if not self._name_servers:
             _log.warning("no name server is configured (namesrvAddr): clients will find no route to this broker")
-        return NameserverLink(self.broker, self.port, addresses)
+        return NameserverLink(self.broker, self.port, self._name_servers)
 
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in self.broker.documents()}
+        for warning in self.store.configs.warnings:
+            _log.warning("%s", warning)
         try:
             self.broker.load_documents({name: text for name, text in documents.items() if text is not None})
         except HeaderError as error:

@@ -42,12 +42,12 @@ class NameServerDoor(Protocol):
 class NameserverLink:
     """The way over the network."""
 
-    def __init__(self, broker: BrokerState, port: int, addresses: Sequence[str]) -> None:
-        """Raises ValueError for an address that is none."""
+    def __init__(self, broker: BrokerState, port: int, targets: Sequence[tuple[str, int]]) -> None:
+        """`targets`: host and port of each name server."""
         self._broker = broker
         self._port = port
-        self._targets = [split_address(address) for address in addresses]
-        self._changed = [asyncio.Event() for _ in addresses]
+        self._targets = targets
+        self._changed = [asyncio.Event() for _ in targets]
         self._tasks: list[asyncio.Task[None]] = []
         self._connections: dict[int, tuple[Connection, str]] = {}
 

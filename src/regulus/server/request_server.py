@@ -45,7 +45,7 @@ class RequestServer:
         if self._connections.pop(connection.peer.channel, None) is not None:
             now_ms = self._clock()
             self._channel_closed(connection.peer.channel, now_ms)
-            self._settle(now_ms)
+            self._settle_safely(now_ms)
 
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
         now_ms = self._clock()
@@ -54,7 +54,7 @@ class RequestServer:
         decide(requests, self._handle, connection.peer, self._state, now_ms, parts, others)
         for outcome in others:
             self._carry_out(outcome, connection)
-        self._settle(now_ms)
+        self._settle_safely(now_ms)
         if parts:
             send_parts(connection, parts)
 
@@ -67,6 +67,13 @@ class RequestServer:
     def stop(self) -> None:
         for task in self._relays:
             task.cancel()
+
+    def _settle_safely(self, now_ms: int) -> None:
+        """A fault here concerns others than the sender, whose answers must leave all the same."""
+        try:
+            self._settle(now_ms)
+        except Exception:
+            _log.exception("what follows a batch of requests failed")
 
     def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
         """What is left when it is no plain reply."""

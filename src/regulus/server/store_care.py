@@ -1,7 +1,7 @@
 """What a store needs besides appends and reads: room ahead of the writer, queues and checkpoint on disk.
 
-Room ahead has a worker of its own, because it must not wait behind a flush: a writer that outruns it makes the room
-itself, on the event loop.
+Both have workers of their own. Room ahead must not wait behind a flush, because a writer that outruns it makes the room
+itself, on the event loop; and the flush of the log must not wait behind that of thousands of queues.
 """
 
 import asyncio
@@ -20,15 +20,12 @@ FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so of
 
 
 class StoreCare:
-    """`worker` is the one that flushes."""
-
-    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, worker: ThreadPoolExecutor,
-                 clock: Clock) -> None:
+    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, clock: Clock) -> None:
         self._store = store
         self._config = config
-        self._worker = worker
         self._clock = clock
         self._allocator = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-room")
+        self._queue_flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-queues")
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._allocation: asyncio.Future[None] | None = None
@@ -47,6 +44,7 @@ class StoreCare:
         if self._allocation is not None:
             await asyncio.wait([self._allocation])
         self._allocator.shutdown()
+        self._queue_flusher.shutdown()
 
     def make_room(self) -> None:
         """Begin to make room when the writer comes near the end of it; returns at once."""
@@ -66,7 +64,7 @@ class StoreCare:
             self._next_thorough_ms = now_ms + self._config.flush_consume_queue_thorough_interval
         flush: Callable[[], None] = self._flush_thoroughly if is_thorough else self._flush_dirty
         try:
-            await self._loop.run_in_executor(self._worker, flush)
+            await self._loop.run_in_executor(self._queue_flusher, flush)
         except StoreError as error:
             _log.error("consume queues were not flushed: %s", error)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import StoreLocked
+from regulus.errors import ConfigError, StoreLocked
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
@@ -181,6 +181,11 @@ async def test_a_store_in_use_is_refused_and_the_ports_are_given_back(regulus: R
     connection = await broker_connection(regulus)
     assert (await send(connection, b"on")).code == 0
     connection.close()
+
+
+def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="namesrvAddr: 'localhost' is no address"):
+        BrokerServer(BrokerConfig(namesrv_addr="127.0.0.1:9876;localhost"), store_config(tmp_path))
 
 
 async def test_a_taken_port_is_refused_before_the_store_is_touched(regulus: Regulus, tmp_path: Path) -> None:

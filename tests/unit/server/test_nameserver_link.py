@@ -1,0 +1,97 @@
+"""Registration over the network, with name servers that come and go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server import nameserver_link
+from regulus.server.assembly import NameServer
+from regulus.server.nameserver_link import EmbeddedLink, NameserverLink
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+from regulus.transport.config import TransportConfig
+
+HOST = "127.0.0.1"
+
+
+async def started(port: int = 0) -> NameServer:
+    server = NameServer(NamesrvConfig(listen_port=port, bind_address=HOST), TransportConfig(bind_address=HOST))
+    await server.start()
+    return server
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> BrokerState:
+    return BrokerState(BrokerConfig(listen_port=10911), FileMessageStore(
+        MessageStoreConfig(store_path_root_dir=str(tmp_path))), now_ms=1)
+
+
+@pytest.fixture
+async def name_server() -> AsyncIterator[NameServer]:
+    server = await started()
+    yield server
+    await server.stop()
+
+
+async def until_known(server: NameServer, is_known: bool = True) -> None:
+    async with asyncio.timeout(10):
+        while bool(server.state.routes.brokers) is not is_known:
+            await asyncio.sleep(0)
+
+
+async def test_a_name_server_that_is_down_holds_up_none(
+        broker: BrokerState, name_server: NameServer, caplog: pytest.LogCaptureFixture) -> None:
+    down = await started()
+    await down.stop()
+    link = NameserverLink(broker, 10911, [(HOST, down.port), (HOST, name_server.port)])
+    link.start()
+    await until_known(name_server)
+    await link.stop()
+    assert caplog.text.count(f"name server {HOST}:{down.port} does not know this broker") == 1
+
+
+async def test_a_name_server_that_comes_back_is_told_again(
+        broker: BrokerState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MIN_S", 0.01)
+    monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
+    first = await started()
+    link = NameserverLink(broker, 10911, [(HOST, first.port)])
+    link.start()
+    await until_known(first)
+    await first.stop()
+    second = await started(first.port)
+    await until_known(second)
+    await link.stop()
+    await second.stop()
+
+
+async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server: NameServer) -> None:
+    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    link.start()
+    await until_known(name_server)
+    await link.stop()
+    await until_known(name_server, is_known=False)
+
+
+async def test_without_a_setting_the_broker_is_known_by_the_address_it_came_from(
+        broker: BrokerState, name_server: NameServer) -> None:
+    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    link.start()
+    await until_known(name_server)
+    assert [row.broker_addrs for row in name_server.state.routes.brokers.values()] == [{0: f"{HOST}:10911"}]
+    await link.stop()
+
+
+async def test_a_new_topic_is_told_at_once(broker: BrokerState, name_server: NameServer) -> None:
+    link = EmbeddedLink(broker, 10911, name_server.ask)
+    link.start()
+    broker.topics.create_if_absent("Fresh", 1, 5)
+    link.topics_changed()
+    assert "Fresh" in name_server.state.routes.topics
+    await link.stop()
+    assert not name_server.state.routes.brokers
