@@ -50,3 +50,16 @@ cdef class CommitLog:
 
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
+
+    @cython.locals(low="long long", high="long long", offset="long long", size_sum="long long",
+                   physical_offset="long long", size="long long", taken=list)
+    cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
+                     object tags_codes, long long scan_max)
+
+    @cython.locals(file=MappedFile)
+    cdef bint _has(self, long long physical_offset, long long size) except -1
+
+    @cython.locals(slices=list, start="long long", end="long long", physical_offset="long long", size="long long")
+    cdef list _slices(self, list records)
+
+    cdef int _add_slice(self, list slices, long long start, long long end) except -1

@@ -339,44 +339,45 @@ class CommitLog:
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, self._next_file_offset(queue, offset), low, high, [], 0, 0)
         status = GetStatus.NO_MATCHED_MESSAGE
-        buffers: list[memoryview] = []
-        run_start = run_end = -1
-        count = size_sum = 0
+        taken: list[tuple[int, int]] = []
+        size_sum = 0
         for physical_offset, size, tags_code in unpack_all(units):
-            if size == _FILLER_SIZE:
-                offset += 1
-                continue
-            if tags_codes is not None and tags_code not in tags_codes:
-                offset += 1
-                continue
-            if count and (count >= count_max or size_sum + size > bytes_max):
-                break
-            # A run ends with its file at the latest, because a blank lies between two files.
-            if physical_offset != run_end:
-                if self.find(physical_offset) is None or physical_offset + size > self.end:
-                    if not count:
-                        status = GetStatus.MESSAGE_WAS_REMOVING
-                    offset += 1
-                    continue
-                if run_end > run_start:
-                    self._add_slice(buffers, run_start, run_end)
-                run_start = physical_offset
-            run_end = physical_offset + size
-            size_sum += size
-            count += 1
+            if size != _FILLER_SIZE and (tags_codes is None or tags_code in tags_codes):
+                if taken and (len(taken) >= count_max or size_sum + size > bytes_max):
+                    break
+                if self._has(physical_offset, size):
+                    taken.append((physical_offset, size))
+                    size_sum += size
+                elif not taken:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
             offset += 1
-            if count >= count_max:
+            if len(taken) >= count_max:
                 break
-        if run_end > run_start:
-            self._add_slice(buffers, run_start, run_end)
-        if count:
+        if taken:
             status = GetStatus.FOUND
-        return GetResult(status, offset, low, high, buffers, count, size_sum)
+        return GetResult(status, offset, low, high, self._slices(taken), len(taken), size_sum)
 
-    def _add_slice(self, buffers: list[memoryview], start: int, end: int) -> None:
-        data = self.slice(start, end - start)
+    def _has(self, physical_offset: int, size: int) -> bool:
+        """Whether all these bytes are there, in one file."""
+        file = self.find(physical_offset)
+        return file is not None and physical_offset + size <= file.start + file.wrote_position
+
+    def _slices(self, records: list[tuple[int, int]]) -> list[memoryview]:
+        """The records, neighbours together. No run leaves its file, because a blank lies between two files."""
+        slices: list[memoryview] = []
+        start = end = -1
+        for physical_offset, size in records:
+            if physical_offset != end:
+                self._add_slice(slices, start, end)
+                start = physical_offset
+            end = physical_offset + size
+        self._add_slice(slices, start, end)
+        return slices
+
+    def _add_slice(self, slices: list[memoryview], start: int, end: int) -> None:
+        data = self.slice(start, end - start) if end > start else None
         if data is not None:
-            buffers.append(data)
+            slices.append(data)
 
     def _next_file_offset(self, queue: ConsumeQueue, offset: int) -> int:
         per_file = queue.files.file_size // _UNIT
