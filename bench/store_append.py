@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from regulus.model.message import MessageExt
 from regulus.store import commit_log
@@ -62,15 +62,15 @@ def measure(root: Path, arguments: argparse.Namespace) -> None:
         appended = time.thread_time()
         while store.dispatch_behind_bytes():
             store.dispatch(arguments.batch, ())
-        seconds["allocate_ahead"].append(allocated - began)
-        seconds["append"].append(appended - allocated)
-        seconds["dispatch"].append(time.thread_time() - appended)
+        seconds["allocate_ahead"].append((allocated - began) / len(messages))
+        seconds["append"].append((appended - allocated) / len(messages))
+        seconds["dispatch"].append((time.thread_time() - appended) / len(messages))
     build = "interpreted" if commit_log.__file__.endswith(".py") else "compiled"
     print(f"{build}, {arguments.messages} messages of {arguments.size} bytes, {arguments.queues} queues, "
           f"1 unique key and {arguments.keys} keys each")
     for name, values in seconds.items():
-        print(f"  {name:15} {sum(values) / arguments.messages * 1e6:6.2f} us per message, "
-              f"median batch {median(values) / arguments.batch * 1e6:.2f}, best {min(values) / arguments.batch * 1e6:.2f}")
+        print(f"  {name:15} {mean(values) * 1e6:6.2f} us per message, median batch {median(values) * 1e6:.2f}, "
+              f"best {min(values) * 1e6:.2f}")
     read(store, arguments)
     store.close()
 

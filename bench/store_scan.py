@@ -60,8 +60,9 @@ def scan(config: MessageStoreConfig, text: str) -> None:
     report = store.open(time.monotonic)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     megabytes = (report.kept_to - report.scanned_from) / 1e6
-    print(f"{text}: {megabytes / processor:.0f} MB/s of CPU, {megabytes / wall:.0f} MB/s elapsed, "
-          f"{report.records} records, {report.redispatched} redispatched, {processor / max(report.records, 1) * 1e6:.2f} us each")
+    print(f"{text}: {megabytes / processor:.0f} MB/s of CPU, {megabytes / wall:.0f} MB/s elapsed; "
+          f"{report.records} records, "
+          f"{report.redispatched} redispatched, {processor / max(report.records, 1) * 1e6:.2f} us each")
     store.close()
 
 
