@@ -17,7 +17,7 @@ from regulus.client.connections import Connections
 from regulus.client.core.routes import Route, default_topic_route, route_of
 from regulus.client.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import TaskGroup
-from regulus.errors import BrokerRefused, ClientError, NoRoute, RegulusError
+from regulus.errors import BrokerRefused, ClientError, HeaderError, NoRoute, RegulusError
 from regulus.transport.connection import Connection
 from regulus.wire.acl_signature import ACCESS_KEY, SIGNATURE, signature
 from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, TopicRouteData
@@ -215,7 +215,7 @@ class ClientInstance:
             for topic in sorted(self._topics.union(*(member.topics() for member in self.members))):
                 try:
                     await self.fetch_route(topic)
-                except ClientError as error:
+                except (ClientError, HeaderError) as error:
                     _log.info("route of topic %s not refreshed: %s", topic, error)
 
     def _broker_addresses(self) -> set[str]:

@@ -63,7 +63,7 @@ class BrokerOffsets:
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
         try:
             await self._instance.request(await self._address(queue), command)
-        except ClientError as error:
+        except (ClientError, HeaderError) as error:
             _log.warning("offset %d of %s not stored: %s", offset, queue, error)
             self.table.mark_changed((queue,))
 

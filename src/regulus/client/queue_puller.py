@@ -109,7 +109,7 @@ class QueuePuller:
             address = await self._address()
             answer = await self._instance.connections.request(address, self._command(),
                                                               config.consumer_timeout_when_suspend)
-        except ClientError as error:
+        except (ClientError, HeaderError) as error:
             _log.info("pull of %s failed: %s", self._queue, error)
             return config.pull_time_delay_when_exception
         if self._process_queue.dropped:

@@ -16,7 +16,7 @@ from regulus.client.core.routes import Route
 from regulus.client.offset_store import OffsetStore
 from regulus.client.queue_puller import Consumption, QueuePuller
 from regulus.client.tasks import TaskGroup
-from regulus.errors import BrokerRefused, ClientError
+from regulus.errors import BrokerRefused, ClientError, HeaderError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody
@@ -91,7 +91,7 @@ class Rebalancer:
         for topic in sorted(topics):
             try:
                 complete &= await self._rebalance_topic(topic)
-            except ClientError as error:
+            except (ClientError, HeaderError) as error:
                 _log.info("topic %s not rebalanced: %s", topic, error)
                 complete = False
         lost = [queue for queue in self.assigned if queue.topic not in topics]
@@ -196,7 +196,7 @@ class Rebalancer:
         try:
             stored = await self._offsets.load(queue)
             return stored if stored is not None else await self._first_offset(queue)
-        except ClientError as error:
+        except (ClientError, HeaderError) as error:
             _log.warning("start of %s not known, trying again: %s", queue, error)
             return None
 

@@ -9,7 +9,7 @@ from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.send_back import retry_message
 from regulus.client.producer import Producer
-from regulus.errors import ClientError, MessageIllegal
+from regulus.errors import ClientError, HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_queue import MessageQueue
@@ -41,14 +41,14 @@ class SendBack:
         try:
             await self._to_its_broker(message, queue, delay_level)
             return True
-        except ClientError as error:
+        except (ClientError, HeaderError) as error:
             _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
                          message.message_id, queue, error)
         try:
             producer = await self._inner_producer()
             await producer.send(retry_message(message, self._group, delay_level, self._max_reconsume_times))
             return True
-        except (ClientError, MessageIllegal) as error:
+        except (ClientError, HeaderError, MessageIllegal) as error:
             _log.warning("message %s of %s not sent to the retry topic either: %s", message.message_id, queue, error)
             return False
 
