@@ -23,6 +23,7 @@ from toolchain import java_libraries
 
 CLIENT_VERSION = "5.3.3"
 WARM_UP_S = 4
+START_MAX_S = 60         # from its start to its first report, on a busy machine
 _PACKAGE = "org.apache.rocketmq.example.benchmark"
 _HEAP = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC")
 _SENT = re.compile(r"Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+) \| "
@@ -45,49 +46,50 @@ class Produced:
 
 def produce(name_server: str, topic: str, threads: int, size: int, seconds: int) -> Produced:
     """The benchmark's synchronous producer. Raises BenchmarkFailed when a send failed."""
-    lines = _run("Producer", ["-n", name_server, "-t", topic, "-w", str(threads), "-s", str(size), "-ri", "1000"],
-                 seconds)
-    reports = [tuple(float(number) for number in found.groups()) for line in lines if (found := _SENT.search(line))]
-    if len(reports) <= WARM_UP_S or any(report[3] or report[4] for report in reports):
-        raise BenchmarkFailed("\n".join(lines[-20:]))
-    counted = reports[WARM_UP_S:]
+    counted = _run("Producer", ["-n", name_server, "-t", topic, "-w", str(threads), "-s", str(size), "-ri", "1000"],
+                   _SENT, seconds)[WARM_UP_S:]
+    if any(report[3] or report[4] for report in counted):
+        raise BenchmarkFailed(f"sends failed: {counted}")
     return Produced(messages_per_second=_mean([report[0] for report in counted]),
                     average_ms=_mean([report[2] for report in counted]), max_ms=max(report[1] for report in counted))
 
 
 def consume(name_server: str, topic: str, group: str, threads: int, seconds: int) -> float:
     """Messages a second that the benchmark's push consumer takes from a backlog: the best of its seconds."""
-    lines = _run("Consumer", ["-n", name_server, "-t", topic, "-g", group, "-p", "false", "-w", str(threads),
-                              "-ri", "1000"], seconds)
-    rates = [float(found[1]) for line in lines if (found := _CONSUMED.search(line))]
-    if not rates or max(rates) == 0:
-        raise BenchmarkFailed("\n".join(lines[-20:]))
-    return max(rates)
+    reports = _run("Consumer", ["-n", name_server, "-t", topic, "-g", group, "-p", "false", "-w", str(threads),
+                                "-ri", "1000"], _CONSUMED, seconds)
+    best = max(report[0] for report in reports)
+    if best == 0:
+        raise BenchmarkFailed("the consumer took nothing")
+    return best
 
 
 def _mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def _run(program: str, arguments: list[str], seconds: int) -> list[str]:
-    """What the program prints until it is ended, after warm-up and `seconds` more."""
+def _run(program: str, arguments: list[str], report: re.Pattern[str], seconds: int) -> list[tuple[float, ...]]:
+    """The numbers of its reports, one a second: those of the warm-up, and `seconds` more. Then it is ended."""
     with tempfile.TemporaryDirectory(prefix="rocketmq-benchmark-") as home:
         command = java_command(CLIENT_VERSION, Path(home), f"{_PACKAGE}.{program}", arguments, _HEAP,
                                also=[java_libraries("benchmark")])
-        with (Path(home) / "output").open("w+") as output:
+        printed = Path(home) / "output"
+        with printed.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        cwd=home, env={**os.environ, "HOME": home})
-            try:
-                time.sleep(WARM_UP_S + seconds + 2)
-                ended = process.poll()
-            finally:
-                process.kill()
-                process.wait(10)
-            output.seek(0)
-            lines = output.read().splitlines()
-    if ended is not None:
-        raise BenchmarkFailed("\n".join(lines[-20:]))
-    return lines
+        try:
+            deadline = time.monotonic() + WARM_UP_S + seconds + START_MAX_S
+            while True:
+                text = printed.read_text(errors="replace")
+                reports = [tuple(float(number) for number in found.groups()) for found in report.finditer(text)]
+                if len(reports) >= WARM_UP_S + seconds:
+                    return reports
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise BenchmarkFailed(f"{program} made {len(reports)} reports: {text[-3000:]}")
+                time.sleep(0.2)
+        finally:
+            process.kill()
+            process.wait(10)
 
 
 def main() -> None:

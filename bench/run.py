@@ -1,0 +1,263 @@
+"""Compare our broker with the real RocketMQ broker: same machine, same minute, same load, same flush mode.
+
+    make bench                              everything, printed as tables
+    make bench BENCH="--part load --seconds 5"
+    make bench BENCH=--write                the same, and docs/benchmarks.md gets the new tables
+
+Ours and the real broker take turns, round by round, so that both meet the same moods of the machine; a figure is the
+median of its rounds, and the ratio is that of the medians. Parts: `load` sends neutral frames (load_generator.py),
+`java` is RocketMQ's own benchmark producer and consumer, `spark` reads our log beside Parquet (spark_scan.py).
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import java_benchmark
+from java_broker import VERSION, Broker, make_brokers
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent
+DOCUMENT = PROJECT / "docs" / "benchmarks.md"
+PARTS = ("load", "java", "spark")
+BACKLOG = 300_000       # messages that the benchmark consumer finds
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCase:
+    flush: str
+    size: int
+    connections: int
+    in_flight: int
+
+
+LOAD_CASES = [LoadCase(flush, size, connections, in_flight)
+              for flush in ("async", "sync")
+              for connections, in_flight in ((1, 64), (2, 512))
+              for size in (128, 1024)]
+JAVA_CASES = [(threads, size) for threads in (1, 16, 64) for size in (128, 1024)]
+
+Result = TypeVar("Result")
+Row = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Markdown; `name` marks its place in the document."""
+
+    name: str
+    text: str
+
+
+def table(name: str, title: str, head: Row, rows: list[Row]) -> Section:
+    lines = [head, ["---"] * len(head), *rows]
+    return Section(name, f"{title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+# --- the two brokers ---
+
+
+@contextmanager
+def both_brokers(directory: Path, flush: str) -> Iterator[tuple[Broker, Broker]]:
+    """(ours, the real one), running; they end and their stores go when the block ends."""
+    brokers = make_brokers(directory, flush)
+    try:
+        for broker in brokers:
+            broker.start()
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def in_turns(brokers: tuple[Broker, Broker], rounds: int,
+                     measure: Callable[[Broker], Result]) -> tuple[list[Result], list[Result]]:
+    """Results of ours and of the real one; who begins alternates."""
+    results: tuple[list[Result], list[Result]] = ([], [])
+    for number in range(rounds):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        for which in order:
+            results[which].append(measure(brokers[which]))
+    return results
+
+
+def median(numbers: Sequence[float]) -> float:
+    return statistics.median(numbers)
+
+
+def thousands(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+# --- part: neutral load ---
+
+
+def run_load(broker: Broker, case: LoadCase, seconds: float) -> dict[str, float]:
+    command = [sys.executable, str(HERE / "load_generator.py"), "--address", broker.broker_address,
+               "--body-size", str(case.size), "--connections", str(case.connections), "--in-flight", str(case.in_flight),
+               "--seconds", str(seconds), "--warm-up", "2", "--server-pid", str(broker.broker_pid)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120)
+    if result.returncode != 0:
+        raise SystemExit(f"{broker.name}: {' '.join(command)}\n{result.stderr}")
+    figures: dict[str, float] = json.loads(result.stdout)
+    if figures["refused"]:
+        raise SystemExit(f"{broker.name} refused {figures['refused']} of {figures['messages']} messages: {result.stderr}")
+    return figures
+
+
+def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int, seconds: float) -> list[Row]:
+    results = in_turns(brokers, rounds, lambda broker: run_load(broker, case, seconds))
+    rates = [median([figures["messages_per_second"] for figures in each]) for each in results]
+    rows = []
+    for broker, each, rate in zip(brokers, results, rates, strict=True):
+        rows.append([
+            case.flush, f"{case.size} B", f"{case.connections} x {case.in_flight}", title_of(broker), thousands(rate),
+            *(f"{median([figures[name] for figures in each]):.2f}"
+              for name in ("latency_p50_ms", "latency_p99_ms", "latency_max_ms", "server_cpu_seconds_per_million")),
+            f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
+    return rows
+
+
+def load_section(directory: Path, rounds: int, seconds: float) -> Section:
+    rows: list[Row] = []
+    for flush in ("async", "sync"):
+        with both_brokers(directory / "load", flush) as brokers:
+            for case in (case for case in LOAD_CASES if case.flush == flush):
+                rows += load_rows(brokers, case, rounds, seconds)
+                report(rows[-2:])
+    return table("load", f"Sends, neutral load generator, {rounds} rounds of {seconds:g} s each, medians.",
+                 ["flush", "body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms",
+                  "broker CPU s per million", "ours / Java"], rows)
+
+
+# --- part: RocketMQ's own benchmark ---
+
+
+def java_section(directory: Path, rounds: int, seconds: int) -> Section:
+    rows: list[Row] = []
+    with both_brokers(directory / "java", "async") as brokers:
+        for threads, size in JAVA_CASES:
+            topic = f"Benchmark{threads}x{size}"
+            results = in_turns(brokers, rounds, lambda broker, topic=topic, threads=threads, size=size:
+                               java_benchmark.produce(broker.name_server_address, topic, threads, size, seconds))
+            rates = [median([each.messages_per_second for each in one]) for one in results]
+            for broker, one, rate in zip(brokers, results, rates, strict=True):
+                rows.append(["Producer", f"{size} B", str(threads), title_of(broker), thousands(rate),
+                             f"{median([each.average_ms for each in one]):.3f}",
+                             f"{max(each.max_ms for each in one):.0f}",
+                             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
+            report(rows[-2:])
+        rows += consume_rows(brokers, seconds)
+        report(rows[-2:])
+    return table("java", f"RocketMQ's own benchmark programs (client 5.3.3), async flush, {rounds} rounds of {seconds} s "
+                 "each after the JVM's warm-up, medians.",
+                 ["program", "body", "threads", "broker", "messages/s", "average ms", "max ms", "ours / Java"], rows)
+
+
+def consume_rows(brokers: tuple[Broker, Broker], seconds: int) -> list[Row]:
+    """A backlog is sent to both; then the benchmark's consumer takes it, the best second counts."""
+    rates = []
+    for broker in brokers:
+        subprocess.run([sys.executable, str(HERE / "load_generator.py"), "--address", broker.broker_address, "--topic",
+                        "Backlog", "--body-size", "1024", "--count", str(BACKLOG), "--warm-up", "0"], check=True,
+                       capture_output=True, timeout=300)
+        rates.append(java_benchmark.consume(broker.name_server_address, "Backlog", "BacklogGroup", 20, seconds))
+    return [["Consumer", "1024 B", "20", title_of(broker), thousands(rate), "", "",
+             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""]
+            for broker, rate in zip(brokers, rates, strict=True)]
+
+
+# --- part: Spark ---
+
+
+def spark_section() -> Section:
+    """What spark_scan.py prints, as it prints it."""
+    result = subprocess.run([sys.executable, str(HERE / "spark_scan.py")], capture_output=True, text=True, timeout=1800)
+    if result.returncode != 0:
+        raise SystemExit(result.stderr)
+    print(result.stdout)
+    return Section("spark", f"`python bench/spark_scan.py`:\n\n```\n{result.stdout.rstrip()}\n```")
+
+
+# --- all of it ---
+
+
+def title_of(broker: Broker) -> str:
+    return "Regulus" if broker.name == "regulus" else f"RocketMQ {VERSION}"
+
+
+def report(rows: list[Row]) -> None:
+    for row in rows:
+        print("  ".join(cell.rjust(9) for cell in row), flush=True)
+
+
+def machine() -> str:
+    """One line on what the figures were taken on and of."""
+    processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    version = subprocess.run(["git", "-C", str(PROJECT), "describe", "--always", "--dirty"], capture_output=True,
+                             text=True, check=True).stdout.strip()
+    import regulus
+
+    build = "compiled" if "compiled" in str(Path(regulus.__file__)) else "interpreted"
+    return (f"Regulus {version} ({build}, Python {platform.python_version()}) and RocketMQ {VERSION} "
+            f"({java_version()}); {os.cpu_count()} x {processor[1] if processor else platform.machine()}, "
+            f"Linux {platform.release()}; {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}")
+
+
+def java_version() -> str:
+    return subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[1]
+
+
+def write(sections: Sequence[Section], heading: str) -> None:
+    """Put the sections between their markers in the document; one that was not run keeps what it says."""
+    text = DOCUMENT.read_text()
+    for section in sections:
+        begin, end = f"<!-- {section.name}: begin -->", f"<!-- {section.name}: end -->"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"{DOCUMENT} has no place for the section {section.name}")
+        text = f"{before}{begin}\n{section.text}\n\n{heading}.\n{end}{after}"
+    DOCUMENT.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given again")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=8, help="of each round")
+    parser.add_argument("--directory", type=Path, default=PROJECT / "build" / "bench", help="where the stores lie")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md")
+    options = parser.parse_args()
+    parts = options.part or PARTS
+    options.directory = options.directory.resolve()
+    heading = machine()
+    print(heading)
+    sections = []
+    if "load" in parts:
+        sections.append(load_section(options.directory, options.rounds, options.seconds))
+    if "java" in parts:
+        sections.append(java_section(options.directory, options.rounds, options.seconds))
+    if "spark" in parts:
+        sections.append(spark_section())
+    for section in sections:
+        print(f"\n{section.text}")
+    if options.write:
+        write(sections, heading)
+
+
+if __name__ == "__main__":
+    main()
