@@ -36,9 +36,22 @@ def loads(data: bytes | str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = _Reader(text).document()
+    else:
+        _check_depth(value)
     if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
         raise HeaderError("JSON has half of a UTF-16 pair")
     return value
+
+
+def _check_depth(value: Any) -> None:
+    """Raises HeaderError when writing the value would go deeper than NESTING_MAX."""
+    level = [value]
+    for _ in range(NESTING_MAX + 1):
+        level = [inner for outer in level if isinstance(outer, (dict, list))
+                 for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        if not level:
+            return
+    raise HeaderError(f"JSON is nested deeper than {NESTING_MAX}")
 
 
 def dumps(value: Any) -> str:
@@ -113,6 +126,7 @@ class _Reader:
         self.text = text
         self.position = 0
         self.depth = 0
+        self.is_in_key = False
 
     def document(self) -> Any:
         value = self.value()
@@ -177,12 +191,21 @@ class _Reader:
         if character == '"':
             return self.string()
         if character == "{":
-            return dumps(self.object())
+            return self.object_key()
         bare = _NUMBER.match(self.text, self.position) or _WORD.match(self.text, self.position)
         if bare is None:
             raise self.fault("a key")
         self.position = bare.end()
         return bare[0]
+
+    def object_key(self) -> str:
+        # Each key within a key would double the backslashes of the inner one.
+        if self.is_in_key:
+            raise HeaderError(f"JSON has an object key within an object key at character {self.position}")
+        self.is_in_key = True
+        text = dumps(self.object())
+        self.is_in_key = False
+        return text
 
     def string(self) -> str:
         match = _STRING.match(self.text, self.position)

@@ -14,9 +14,13 @@ from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
 FRAME_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of the largest frame we read, as RocketMQ's `com.rocketmq.remoting.frameMaxLength`."""
 
-# Under private names these two may be typed constants in the compiled form.
+HEADER_SIZE_MAX = 1024 * 1024
+"""Bytes of the largest header we read: 32 767 bytes of properties, each written as six, are a fifth of it."""
+
+# Under private names these may be typed constants in the compiled form.
 _JSON = JSON
 _ROCKETMQ = ROCKETMQ
+_HEADER_SIZE_MAX = HEADER_SIZE_MAX
 
 
 class FrameReader:
@@ -96,6 +100,8 @@ def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
     header_start = start + 4
     header_size = word & 0xFFFFFF
     header_end = header_start + header_size
+    if header_size > _HEADER_SIZE_MAX:
+        raise FrameError(f"header of {header_size} bytes; {_HEADER_SIZE_MAX} are the most")
     if header_end > end:
         raise FrameError(f"header of {header_size} bytes in a frame of {end - start}")
     command = RemotingCommand.__new__(RemotingCommand)

@@ -397,7 +397,10 @@ def _text(value: Any) -> str:
     """A value of a string map as text; fastjson coerces in the same way."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as cause:
+        raise FrameError("header is nested too deep") from cause
 
 
 def _ext_of(value: Any) -> dict[str, str] | None:

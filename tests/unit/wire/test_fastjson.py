@@ -34,8 +34,15 @@ def test_what_it_does_not_print_is_refused_with_the_place(text: str) -> None:
 
 
 def test_bombs_and_broken_text_are_refused() -> None:
-    for text in ("[" * 100_000, "{0:" * 100_000, "{" * 100_000, "[" * 70 + "]" * 70 + "x"):
+    for text in ("[" * 100_000, "{0:" * 100_000, "[" * 70 + "]" * 70 + "x"):
         with pytest.raises(HeaderError, match="nested deeper than 64"):
+            fastjson.loads(text)
+    for text in ("[" * 66 + "]" * 66, '{"a":' * 900 + "1" + "}" * 900):
+        with pytest.raises(HeaderError, match="nested deeper than 64"):
+            fastjson.loads(text)
+    assert fastjson.dumps(fastjson.loads("[" * 64 + "]" * 64)) == "[" * 64 + "]" * 64
+    for text in ('{{{"a":1}:1}:1}', "{" * 100_000):
+        with pytest.raises(HeaderError, match="key within an object key"):
             fastjson.loads(text)
     with pytest.raises(HeaderError, match="digits"):
         fastjson.loads("{0:" + "9" * 5000 + "}")

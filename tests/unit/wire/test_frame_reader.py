@@ -63,7 +63,7 @@ def test_other_buffers_are_taken_too() -> None:
     (struct.pack(">I", FRAME_SIZE_MAX + 1), "frame of 16777217 bytes"),
     (struct.pack(">i", -1), "frame of 4294967295 bytes"),
     (struct.pack(">II", 4, 1), "header of 1 bytes in a frame of 4"),
-    (struct.pack(">II", 6, 0xFFFFFF) + b"{}", "header of 16777215 bytes"),
+    (struct.pack(">II", 6, 0xFFFFFF) + b"{}", "header of 16777215 bytes; 1048576 are the most"),
     (struct.pack(">II", 6, 2 << 24 | 2) + b"{}", "serialize type 2"),
     (struct.pack(">II", 6, 255 << 24 | 2) + b"{}", "serialize type 255"),
     (struct.pack(">II", 6, 2) + b"{]", "no JSON"),

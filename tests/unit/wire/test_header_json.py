@@ -102,6 +102,14 @@ def test_anything_else_is_refused_with_its_beginning(text: bytes) -> None:
         assert not header_json.scan(command, text, 0, len(text))
 
 
+def test_depth_is_refused_wherever_it_becomes_too_much() -> None:
+    for depth in (*range(950, 1050), 5000):
+        for text in (b'{"extFields":{"x":' + b"[" * depth + b"]" * depth + b"}}",
+                     b'{"remark":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"):
+            with suppress(FrameError):
+                header_json.decode(RemotingCommand(0), text, 0, len(text))
+
+
 def test_the_scan_stays_within_its_bounds() -> None:
     for end in range(len(SEND)):
         assert not header_json.scan(RemotingCommand(0), SEND, 0, end)
