@@ -33,13 +33,12 @@ the keys of the table of held requests, it makes no object for a message that no
 `get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
-import re
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from regulus.errors import RecordError, StoreNewer, StoreNotWritable
+from regulus.errors import RecordError, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
 from regulus.record import message_record
@@ -51,6 +50,7 @@ from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
+from regulus.store.later_formats import refuse_later_formats
 from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.recovery import Recovery, RecoveryReport
@@ -64,8 +64,6 @@ SYNCED_DIRECTORIES_MAX = 64
 OTHER_OPEN_FILES = 4096
 """Descriptors left to connections and the rest of the process beside mapped files."""
 
-_ROCKSDB_FILE = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)")
-_BATCH_QUEUE = re.compile(r'"queue\.type"\s*:\s*"BatchCQ"')
 
 
 class FileMessageStore:
@@ -105,7 +103,7 @@ class FileMessageStore:
 
     def _load(self) -> RecoveryReport:
         assert self._lock is not None
-        self._refuse_newer()
+        refuse_later_formats(self.config.root, self.configs.load("topics"))
         self._lock.write(b"lock")
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
@@ -123,24 +121,6 @@ class FileMessageStore:
                             check_crc=self.config.check_crc_on_recover)
         is_index_safe = self.config.message_index_safe and self._index is not None
         return recovery.run(checkpoint.min_timestamp_index if is_index_safe else checkpoint.min_timestamp)
-
-    def _refuse_newer(self) -> None:
-        """Raises StoreNewer for stores of formats that only RocketMQ 5 knows and that files cannot stand in for."""
-        root = self.config.root
-        mend = "open it with RocketMQ 5, or"
-        for name in disk.names(self.config.consume_queue_directory):
-            if _ROCKSDB_FILE.fullmatch(name):
-                raise StoreNewer(f"{self.config.consume_queue_directory} is a RocksDB database "
-                                 f"(storeType=defaultRocksDB): {mend} move it away together with index and checkpoint, "
-                                 "then the queues are rebuilt from the log")
-        for name in ("rdb", "topics", "subscriptionGroups", "consumerOffsets"):
-            if name in disk.names(root / "config", directories=True):
-                raise StoreNewer(f"{root / 'config' / name} keeps the configuration in RocksDB: {mend} export it to "
-                                 "JSON files with RocketMQ's mqadmin and move the folder away")
-        topics = self.configs.load("topics")
-        if disk.names(root / "batchconsumequeue", directories=True) or (topics and _BATCH_QUEUE.search(topics)):
-            raise StoreNewer(f"{root} has topics of queue.type BatchCQ, which this version does not know: {mend} "
-                             "delete those topics there")
 
     def close(self) -> None:
         """Dispatch and flush everything, and leave the store as after a clean stop. Raises StoreNotWritable.

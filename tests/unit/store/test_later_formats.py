@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreNewer
+from regulus.store.later_formats import refuse_later_formats
+
+
+@pytest.mark.parametrize(("path", "said"), [
+    ("consumequeue/CURRENT", "RocksDB"), ("consumequeue/000012.sst", "rebuilt from the log"),
+    ("consumequeue_ext/T/0/00000000000000000000", "enableConsumeQueueExt"), ("dledger-n0/data/0", "DLedger"),
+    ("config/rdb/CURRENT", "JSON"), ("config/topics/CURRENT", "JSON"), ("batchconsumequeue/T/0/0", "BatchCQ")])
+def test_what_lies_there_tells_the_format(tmp_path: Path, path: str, said: str) -> None:
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).touch()
+    with pytest.raises(StoreNewer, match=said):
+        refuse_later_formats(tmp_path, None)
+
+
+def test_an_attribute_of_a_topic_tells_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreNewer, match="BatchCQ"):
+        refuse_later_formats(tmp_path, '{"topicConfigTable":{"B":{"attributes":{"queue.type": "BatchCQ"}}}}')
+
+
+def test_a_store_in_files_is_fine(tmp_path: Path) -> None:
+    for path in ("consumequeue/TopicA/0/00000000000000000000", "commitlog/00000000000000000000", "config/topics.json",
+                 "timerwheel", "compaction/position-checkpoint", "abort.bak"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    refuse_later_formats(tmp_path, '{"topicConfigTable":{"B":{"attributes":{"queue.type":"SimpleCQ"}}}}')
+    refuse_later_formats(tmp_path / "none", None)
