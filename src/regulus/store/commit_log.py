@@ -260,6 +260,14 @@ class CommitLog:
             disk.release(mapping, file.released_position, end - file.released_position)
             file.released_position = end
 
+    def release_cold(self) -> None:
+        """Let go of what was read of older files since the last time, so that catching up does not keep gigabytes."""
+        for file in self.files.files[:]:
+            mapping = file.mapping
+            if file is not self.tail and file.is_used and mapping is not None:
+                file.is_used = False
+                disk.release(mapping, 0, file.size)
+
     def drop_next(self) -> None:
         """Remove the file that was made ahead and never used."""
         made, self._next = self._next, None

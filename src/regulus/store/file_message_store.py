@@ -292,7 +292,9 @@ class FileMessageStore:
         return flushed
 
     def flush_consume_queues(self, least_pages: int = 0) -> None:
-        """Bring queues with at least so many dirty pages to disk, and full index files. Raises StoreNotWritable."""
+        """Bring queues with at least so many dirty pages to disk, and full index files; let go of memory that was only
+        read. Raises StoreNotWritable."""
+        self._log.release_cold()
         store_timestamp = self._dispatcher.last_store_timestamp
         queues = self._take_dirty_queues(least_pages)
         for queue in queues:

@@ -174,3 +174,19 @@ def test_flushing_tells_how_far(tmp_path: Path) -> None:
     assert store.flushed_offset == 0
     assert store.flush_commit_log() == store.commit_log_max_offset() == store.flushed_offset
     assert messages[-1].physical_offset < store.flushed_offset
+
+
+def resident_kib() -> int:
+    """Of the process, mapped files included."""
+    with Path("/proc/self/status").open() as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssFile:"))
+
+
+def test_reading_old_files_does_not_keep_their_memory(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_commit_log=8 << 20)
+    fill(store, 500, size=60_000)
+    before = resident_kib()
+    assert sum(len(body) for body in bodies(store)) == 500 * 60_000
+    store.flush_consume_queues(0)
+    assert resident_kib() - before < 12 << 10
+    assert len(bodies(store)) == 500
