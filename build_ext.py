@@ -87,8 +87,9 @@ def extensions(modules: tuple[str, ...] = COMPILED_MODULES, build_dir: str = "bu
         return []
     from Cython.Build import cythonize
 
-    # fwrapv: Java's hash wraps around; O2 is as fast here and compiles in half the time.
-    compile_args = ["-O2", "-fwrapv", "-g0", "-Wno-unreachable-code-fallthrough"]
+    # fwrapv: Java's hash wraps around; O2 with vectors is as fast here as O3 and compiles in half the time.
+    compile_args = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fwrapv", "-g0",
+                    "-Wno-unreachable-code-fallthrough"]
     sources = [
         Extension(name, [os.path.relpath(SOURCE / f"{name.replace('.', '/')}.py")], extra_compile_args=compile_args)
         for name in modules
