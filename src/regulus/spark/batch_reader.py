@@ -10,6 +10,8 @@ from pyspark.sql.types import StructType
 from regulus.errors import OptionError
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import ReadRange
+from regulus.spark.store_plan import plan
+from regulus.spark.table_schema import ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +29,6 @@ class BatchReader(DataSourceReader):
     """Reads the columns of `schema`. Raises OptionError when the table has no such column or it has another type."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        from regulus.spark.columns import ddl
-
         self._options = options
         self._columns = tuple(schema.fieldNames())
         for field, wanted in zip(schema.fields, ddl(self._columns).split(", "), strict=True):
@@ -36,8 +36,6 @@ class BatchReader(DataSourceReader):
                 raise OptionError(f"the schema has {field.name} {field.dataType.simpleString()}, not {wanted}")
 
     def partitions(self) -> list[InputPartition]:
-        from regulus.spark.store_scan import plan
-
         parts = plan(self._options, os.cpu_count() or 1)
         return [RangePartition(part) for part in parts or [ReadRange(())]]
 

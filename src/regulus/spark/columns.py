@@ -15,52 +15,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from regulus.errors import CorruptRecord, OptionError, RecordError
+from regulus.errors import CorruptRecord, RecordError
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.message_columns import FIELDS
 from regulus.record.message_record import Buffer
-from regulus.spark import numpy_fields
+from regulus.spark import arrow_arrays, numpy_fields
 from regulus.spark.numpy_fields import Bytes, Int64s
+from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
 
 Booleans: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-COLUMNS: dict[str, str] = {
-    "topic": "string",
-    "broker_name": "string",
-    "queue_id": "int",
-    "queue_offset": "bigint",
-    "physical_offset": "bigint",
-    "store_size": "int",
-    "message_id": "string",
-    "offset_message_id": "string",
-    "message_type": "string",
-    "keys": "string",
-    "tags": "string",
-    "properties": "map<string,string>",
-    "body": "binary",
-    "body_crc": "int",
-    "flag": "int",
-    "sys_flag": "int",
-    "born_time": "timestamp",
-    "store_time": "timestamp",
-    "born_host": "string",
-    "store_host": "string",
-    "reconsume_times": "int",
-    "prepared_transaction_offset": "bigint",
-    "deliver_time": "timestamp",
-    "sharding_key": "string",
-    "origin_topic": "string",
-    "origin_message_id": "string",
-}
-"""The table: column names in order, with their types in Spark's words."""
-
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"), "map<string,string>": pa.map_(pa.string(), pa.string()),
+    "timestamp": arrow_arrays.TIME, "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 _PROPERTIES: dict[str, tuple[str, ...]] = {
     "message_id": (names.UNIQUE_KEY,),
@@ -74,18 +45,10 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 """Which properties a column is made of; the first that a message has wins."""
 
-_MESSAGE_TYPES = pa.array(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
+_MESSAGE_TYPES = arrow_arrays.texts(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 _IS_COMPILED = not str(message_columns.__file__).endswith(".py")
-
-
-def ddl(columns: Sequence[str]) -> str:
-    """The columns' schema in Spark's words. Raises OptionError for a column that the table does not have."""
-    unknown = [name for name in columns if name not in COLUMNS]
-    if unknown:
-        raise OptionError(f"the table has no column {unknown[0]!r}; it has {', '.join(COLUMNS)}")
-    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -139,7 +102,7 @@ def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
     """One batch of the asked columns. Raises BadRecord for the first record that is not what it should be."""
     table = RecordTable(records, options)
     if options.tags is not None:
-        matches = np.asarray(pc.fill_null(pc.is_in(table.column("tags"), pa.array(sorted(options.tags))), False))
+        matches = np.array([tag in options.tags for tag in table.column("tags").to_pylist()], dtype=np.bool_)
         if not matches.all():
             table = RecordTable(records.take(matches), options)
     schema = arrow_schema(options.columns)
@@ -168,7 +131,7 @@ class RecordTable:
         if name in _PROPERTIES:
             return self._first_property(name)
         values = self._field(name)
-        return pa.array(values.astype(np.int32) if COLUMNS[name] == "int" else values)
+        return arrow_arrays.numbers(values.astype(np.int32) if COLUMNS[name] == "int" else values)
 
     # --- taking apart -------------------------------------------------------------------------------------------------
 
@@ -239,37 +202,28 @@ class RecordTable:
         if not present.any():
             return pa.nulls(len(starts), pa.string())
         offsets, target = self._gathered(starts, ends)
-        validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(target)]
-        if target.size == 0 or target.max() < 0x80:
-            return pa.Array.from_buffers(pa.string(), len(starts), buffers)
-        binary = pa.Array.from_buffers(pa.binary(), len(starts), buffers)
-        try:
-            return binary.cast(pa.string())
-        except pa.ArrowInvalid:
-            # Not UTF-8: as Java does, replace what cannot be read.
-            return pa.array([None if item is None else item.decode("utf-8", "replace") for item in binary.to_pylist()],
-                            pa.string())
+        return arrow_arrays.decoded_texts(offsets, target, present)
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _topic_column(self) -> pa.Array:
-        return pa.array(self._records.topics, pa.string()).take(pa.array(self._records.queue_numbers))
+        return arrow_arrays.texts(self._records.topics).take(arrow_arrays.numbers(self._records.queue_numbers))
 
     def _broker_name_column(self) -> pa.Array:
-        return pa.repeat(pa.scalar(self._options.broker_name, pa.string()), self._rows)
+        return arrow_arrays.texts([self._options.broker_name]).take(
+            arrow_arrays.numbers(np.zeros(self._rows, dtype=np.int32)))
 
     def _offset_message_id_column(self) -> pa.Array:
         """Upper-case hex of the store host and the physical offset."""
         hosts = self._field("store_host_start")
         if (self._field("sys_flag") & sys_flag.STORE_HOST_V6).any():
-            return pa.array([offset_message_id(host, offset) for host, offset in zip(
+            return arrow_arrays.texts([offset_message_id(host, offset) for host, offset in zip(
                 self._hosts(hosts, sys_flag.STORE_HOST_V6), self._field("physical_offset").tolist(), strict=True)])
         raw = np.empty((self._rows, 16), dtype=np.uint8)
         raw[:, :8] = self._gathered(hosts, hosts + 8)[1].reshape(-1, 8)
         raw[:, 8:] = self._field("physical_offset").astype(">i8").view(np.uint8).reshape(-1, 8)
         offsets = np.arange(self._rows + 1, dtype=np.int32) * 32
-        return pa.Array.from_buffers(pa.string(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(_HEX[raw])])
+        return arrow_arrays.pieces(pa.string(), offsets, _HEX[raw])
 
     def _born_host_column(self) -> pa.Array:
         return self._host_column("born_host_start", sys_flag.BORN_HOST_V6)
@@ -281,13 +235,14 @@ class RecordTable:
         """Host and port as text; each different host is formatted once."""
         starts = self._field(field)
         if (self._field("sys_flag") & v6_bit).any():
-            return pa.array([host_text(host) for host in self._hosts(starts, v6_bit)], pa.string())
+            return arrow_arrays.texts([host_text(host) for host in self._hosts(starts, v6_bit)])
         hosts = self._gathered(starts, starts + 8)[1].view(np.uint64)
         if (hosts == hosts[:1]).all():
             different, numbers = hosts[:1], np.zeros(self._rows, dtype=np.int64)
         else:
             different, numbers = np.unique(hosts, return_inverse=True)
-        return pa.array([host_text(host.tobytes()) for host in different], pa.string()).take(pa.array(numbers))
+        texts = arrow_arrays.texts([host_text(host.tobytes()) for host in different])
+        return texts.take(arrow_arrays.numbers(numbers))
 
     def _hosts(self, starts: Int64s, v6_bit: int) -> list[bytes]:
         """Hosts in stored form where some are IPv6."""
@@ -299,7 +254,7 @@ class RecordTable:
         if self._options.decompress and (self._field("sys_flag") & sys_flag.COMPRESSED).any():
             return self._decompressed_bodies()
         offsets, target = self._gathered(self._field("body_start"), self._field("body_end"))
-        return pa.Array.from_buffers(pa.binary(), self._rows, [None, pa.py_buffer(offsets), pa.py_buffer(target)])
+        return arrow_arrays.pieces(pa.binary(), offsets, target)
 
     def _decompressed_bodies(self) -> pa.Array:
         bodies = []
@@ -308,7 +263,7 @@ class RecordTable:
         for start, end, flags in pieces:
             body = bytes(self._data[start:end])
             bodies.append(compression.decompress(body, flags) if flags & sys_flag.COMPRESSED else body)
-        return pa.array(bodies, pa.binary())
+        return arrow_arrays.binaries(bodies)
 
     def _properties_column(self) -> pa.Array:
         starts, ends = self._field("properties_start").data, self._field("properties_end").data
@@ -319,24 +274,25 @@ class RecordTable:
                                                 places.reshape(-1).data, room)
         keys = self._text(places[0, :total], places[1, :total])
         values = self._text(places[2, :total], places[3, :total])
-        return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+        return pa.MapArray.from_arrays(arrow_arrays.numbers(offsets), keys, values)
 
     def _born_time_column(self) -> pa.Array:
-        return _times(self._field("born_timestamp"))
+        return arrow_arrays.times(self._field("born_timestamp"))
 
     def _store_time_column(self) -> pa.Array:
-        return _times(self._field("store_timestamp"))
+        return arrow_arrays.times(self._field("store_timestamp"))
 
     def _deliver_time_column(self) -> pa.Array:
         """From the consume queue in the schedule topic, from a property for a timer message; else null."""
         is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
         if is_scheduled.any():
-            return _times(self._records.tags_codes, is_scheduled)
+            return arrow_arrays.times(self._records.tags_codes, is_scheduled)
         if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
             return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])
         texts = self._first_property("deliver_time").to_pylist()
-        times = [int(text) * 1000 if text is not None and text.isdecimal() else None for text in texts]
-        return pa.array(times, pa.int64()).cast(_ARROW_TYPES["timestamp"])
+        times = np.array([int(text) if text and text.isdecimal() and len(text) < 16 else -1 for text in texts],
+                         dtype=np.int64)
+        return arrow_arrays.times(times, times >= 0)
 
     def _message_type_column(self) -> pa.Array:
         """The topic says most; a later line beats an earlier one."""
@@ -349,15 +305,10 @@ class RecordTable:
         types[self._is_topic(topics.is_dlq_topic)] = 6
         types[self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)] = 2
         types[self._is_topic(lambda topic: topic == topics.TRANS_HALF_TOPIC)] = 4
-        return _MESSAGE_TYPES.take(pa.array(types))
+        return _MESSAGE_TYPES.take(arrow_arrays.numbers(types))
 
     def _is_topic(self, test: Callable[[str], bool]) -> Booleans:
         """For each row whether its topic passes the test."""
         passes = np.array([test(topic) for topic in self._records.topics], dtype=np.bool_)
         rows: Booleans = passes[self._records.queue_numbers]
         return rows
-
-
-def _times(milliseconds: Int64s, present: Any = None) -> pa.Array:
-    mask = None if present is None else ~present
-    return pa.array(milliseconds * 1000, pa.int64(), mask=mask).cast(_ARROW_TYPES["timestamp"])

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from regulus.spark.options import parse_options
+from regulus.spark.table_schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +26,6 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        from regulus.spark.columns import COLUMNS, ddl
-
         return ddl(parse_options(self.options).columns or tuple(COLUMNS))
 
     def reader(self, schema: StructType) -> "BatchReader":

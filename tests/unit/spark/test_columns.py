@@ -11,7 +11,8 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes, offset_message_id
 from regulus.record import message_columns, message_record
 from regulus.spark import numpy_fields
-from regulus.spark.columns import COLUMNS, BadRecord, ColumnOptions, Records, arrow_schema, ddl, record_batch
+from regulus.spark.columns import BadRecord, ColumnOptions, Records, arrow_schema, record_batch
+from regulus.spark.table_schema import COLUMNS, ddl
 from tests.unit.spark.conftest import order
 
 BASE = 4096

@@ -38,7 +38,7 @@ def test_the_examples_run(spark, make_store, capfd):
 
 
 def test_the_page_names_every_option_and_column():
-    from regulus.spark.columns import COLUMNS
     from regulus.spark.options import KNOWN_OPTIONS
+    from regulus.spark.table_schema import COLUMNS
 
     assert [name for name in (*COLUMNS, *KNOWN_OPTIONS) if name != "path" and f"`{name}`" not in PAGE] == []

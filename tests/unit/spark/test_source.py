@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from regulus.spark.columns import COLUMNS, ddl
+from regulus.spark.table_schema import COLUMNS, ddl
 from tests.unit.spark.conftest import GOLDEN
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import pytest
 
 from regulus.errors import DataLoss, OptionError
 from regulus.spark import store_scan
-from regulus.spark.columns import COLUMNS
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import ReadRange
-from regulus.spark.store_scan import plan, scan
+from regulus.spark.store_plan import plan
+from regulus.spark.store_scan import scan
+from regulus.spark.table_schema import COLUMNS
 from tests.unit.spark.conftest import FIRST_STORE_TIME, GOLDEN, order, queue_ends
 
 

@@ -1,0 +1,60 @@
+"""Arrow arrays of numpy buffers and small lists.
+
+`pyarrow.array` would do, but it imports pandas when it is first called, and that takes each of Spark's Python processes
+longer than reading a small table.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+TIME = pa.timestamp("us", tz="UTC")
+_NUMBERS = {"int8": pa.int8(), "int32": pa.int32(), "int64": pa.int64()}
+
+
+def numbers(values: "np.ndarray[Any, Any]") -> pa.Array:
+    """An array of the same type, without nulls and without copying."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(_NUMBERS[values.dtype.name], len(values), [None, pa.py_buffer(values)])
+
+
+def times(milliseconds: "np.ndarray[Any, Any]", present: "np.ndarray[Any, Any] | None" = None) -> pa.Array:
+    """UTC times; null where not `present`."""
+    buffers = [None if present is None else _bits(present), pa.py_buffer(milliseconds * 1000)]
+    return pa.Array.from_buffers(TIME, len(milliseconds), buffers)
+
+
+def texts(items: Sequence[str]) -> pa.Array:
+    return binaries([item.encode("utf-8") for item in items]).view(pa.string())
+
+
+def binaries(items: Sequence[bytes]) -> pa.Array:
+    offsets = np.zeros(len(items) + 1, dtype=np.int32)
+    np.cumsum([len(item) for item in items], out=offsets[1:])
+    return pieces(pa.binary(), offsets, b"".join(items))
+
+
+def pieces(kind: pa.DataType, offsets: "np.ndarray[Any, Any]", data: Any) -> pa.Array:
+    """Strings or binaries without nulls: 32-bit offsets into data, one more than items."""
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def decoded_texts(offsets: "np.ndarray[Any, Any]", data: "np.ndarray[Any, Any]",
+                  present: "np.ndarray[Any, Any]") -> pa.Array:
+    """Strings of bytes that should be UTF-8; what is not is replaced, as Java does. Null where not `present`."""
+    buffers = [None if present.all() else _bits(present), pa.py_buffer(offsets), pa.py_buffer(data)]
+    if data.size == 0 or data.max() < 0x80:
+        return pa.Array.from_buffers(pa.string(), len(present), buffers)
+    binary = pa.Array.from_buffers(pa.binary(), len(present), buffers)
+    try:
+        return binary.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if item is None else item.decode("utf-8", "replace") for item in binary.to_pylist()],
+                        pa.string())
+
+
+def _bits(present: "np.ndarray[Any, Any]") -> pa.Buffer:
+    """A validity bitmap."""
+    return pa.py_buffer(np.packbits(present, bitorder="little"))

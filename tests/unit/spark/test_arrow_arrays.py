@@ -1,0 +1,56 @@
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from regulus.spark import arrow_arrays
+from tests.unit.spark.conftest import GOLDEN
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "int64"])
+def test_numbers(kind):
+    table = np.arange(12, dtype=kind).reshape(3, 4)
+    assert arrow_arrays.numbers(table[1]).equals(pa.array([4, 5, 6, 7], kind))
+    assert arrow_arrays.numbers(table[:, 1]).to_pylist() == [1, 5, 9]
+
+
+def test_times():
+    array = arrow_arrays.times(np.array([0, 1500], dtype=np.int64), np.array([False, True]))
+    assert array.to_pylist() == [None, datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)]
+    assert arrow_arrays.times(np.array([0], dtype=np.int64)).null_count == 0
+
+
+@pytest.mark.parametrize("items", [[], [""], ["a", "", "标签"]])
+def test_texts_and_binaries(items):
+    assert arrow_arrays.texts(items).to_pylist() == items
+    assert arrow_arrays.binaries([item.encode() for item in items]).to_pylist() == [item.encode() for item in items]
+
+
+@pytest.mark.parametrize(("data", "texts"), [
+    (b"abc", ["a", None, "bc"]), ("标签".encode(), ["\ufffd", None, "\ufffd\ufffd签"]),
+])
+def test_decoded_texts(data, texts):
+    offsets = np.array([0, 1, 1, len(data)], dtype=np.int32)
+    array = arrow_arrays.decoded_texts(offsets, np.frombuffer(data, np.uint8), np.array([True, False, True]))
+    array.validate(full=True)
+    assert array.to_pylist() == texts
+
+
+def test_a_scan_does_not_import_pandas():
+    """It would cost each of Spark's Python processes more time than a small table."""
+    program = f"""
+import sys
+from regulus.spark.options import parse_options
+from regulus.spark.store_plan import plan
+options = parse_options({{"storePath": {str(GOLDEN / "store-4.9.8")!r}, "topic": "SNormal", "tags": "TagA || TagB"}})
+parts = plan(options, 1)
+assert "numpy" not in sys.modules
+from regulus.spark.store_scan import scan
+from regulus.spark.table_schema import COLUMNS
+assert sum(batch.num_rows for part in parts for batch in scan(options, tuple(COLUMNS), part))
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
