@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from regulus.client.config import IsolationStrategy, ProducerConfig
+from regulus.client.admin import Admin
+from regulus.client.config import CompressType, IsolationStrategy, ProducerConfig
 from regulus.client.core.resend import RETRY_CODES_4_9
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
@@ -21,6 +22,7 @@ from regulus.errors import (
 )
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import TopicConfig
 from regulus.wire import compression, message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
@@ -454,3 +456,71 @@ async def test_producers_of_one_process_share_connections():
             await two.send(Message("T", b"x"))
             assert one.client_id == two.client_id
         assert len(broker.connections) == 1
+
+
+# --- against a real server -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def admin(regulus_server):
+    async with Admin(regulus_server.name_server_address) as client:
+        yield client
+
+
+def real_producer(server, **settings):
+    return Producer(server.name_server_address, "PG", ProducerConfig(**settings))
+
+
+async def bodies_of(admin, topic, count):
+    """The bodies of all messages of a topic, once there are so many."""
+    async with asyncio.timeout(20):
+        while True:
+            found = {queue: (await admin.pull(queue, 0, 32)).messages for queue in await admin.queues(topic)}
+            if sum(map(len, found.values())) >= count:
+                return {queue: [message.body for message in messages] for queue, messages in found.items()}
+
+
+async def test_the_first_send_creates_its_topic_with_four_queues(regulus_server, admin):
+    async with real_producer(regulus_server) as producer:
+        results = [await producer.send(Message("New", b"x")) for _ in range(8)]
+    assert {result.message_queue.queue_id for result in results} == {0, 1, 2, 3}
+    assert [row.write_queue_nums for row in (await admin.topic_route("New")).queue_datas] == [4]
+
+
+async def test_results_name_the_place_where_each_message_is_found(regulus_server, admin):
+    for settings in ({}, {"auto_batch": True, "batch_max_delay_ms": 0}):
+        async with real_producer(regulus_server, **settings) as producer:
+            sent = [Message("New", b"%d" % number) for number in range(20)]
+            results = await asyncio.gather(*(producer.send(message) for message in sent))
+        for message, result in zip(sent, results, strict=True):
+            found = [await admin.message_at(result.message_queue, result.queue_offset),
+                     await admin.message_by_offset_id(result.offset_message_id)]
+            assert [(each.body, each.message_id) for each in found] == [(message.body, result.message_id)] * 2
+
+
+async def test_a_batch_lies_together_in_one_queue_in_order(regulus_server, admin):
+    async with real_producer(regulus_server) as producer:
+        result = await producer.send_batch([Message("New", b"%d" % number, f"T{number}") for number in range(5)])
+        stored_bodies = await bodies_of(admin, "New", 5)
+        await producer.send_in_batches([Message("New", b"x" * 100) for _ in range(20)], size_max=500)
+    assert stored_bodies[result.message_queue] == [b"%d" % number for number in range(5)]
+    assert (await admin.message_at(result.message_queue, result.queue_offset + 3)).tags == "T3"
+    assert sum(each.max_offset for each in (await admin.topic_stats("New")).values()) == 25
+
+
+async def test_oneway_messages_arrive(regulus_server, admin):
+    await admin.create_topic(TopicConfig(topic_name="New"))
+    async with real_producer(regulus_server) as producer:
+        for number in range(10):
+            await producer.send_oneway(Message("New", b"%d" % number))
+        found = await bodies_of(admin, "New", 10)
+    assert sorted(body for bodies in found.values() for body in bodies) == [b"%d" % number for number in range(10)]
+
+
+async def test_every_compression_comes_back_unpacked(regulus_server, admin):
+    for compress_type in CompressType:
+        async with real_producer(regulus_server, compress_type=compress_type) as producer:
+            result = await producer.send(Message("New", b"abc" * 200_000))
+        found = await admin.message_by_offset_id(result.offset_message_id)
+        assert found.body == b"abc" * 200_000
+        assert found.store_size < 10_000
