@@ -35,6 +35,7 @@ class Client:
     command: Callable[[Path, Sequence[str]], list[str]]
     send_modes: tuple[str, ...]
     max_reconsume_from_group: bool = False      # it has no setting of its own; the broker's subscription group rules
+    names_origin_topic: bool = True             # in a send-back; without it the real 5.3.3 fails at the last one
     needs_topics: bool = False                  # it does not fall back to the route of TBW102 for a new topic
 
     def produce(self, home: Path, **options: object) -> list[Event]:
@@ -168,7 +169,7 @@ NODE = Client("node", lambda home, arguments: [toolchain.tool("node"), str(toolc
 NATIVE_PYTHON = Client(
     "python-native",
     lambda home, arguments: [str(toolchain.native_python()), str(toolchain.HERE / "python" / "driver.py"), *arguments],
-    ("sync", "async", "oneway"), max_reconsume_from_group=True)
+    ("sync", "async", "oneway"), max_reconsume_from_group=True, names_origin_topic=False)
 
 OURS = Client("regulus", lambda home, arguments: [sys.executable, str(toolchain.HERE / "python" / "regulus_driver.py"),
                                                   *arguments], ("sync", "async", "oneway", "batch"))

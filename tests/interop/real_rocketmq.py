@@ -37,7 +37,7 @@ def broker_settings(name_server: str, port: int, store: Path, **overrides: str) 
         "listenPort": str(port), "namesrvAddr": name_server, "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"), "mappedFileSizeCommitLog": str(16 << 20),
         "maxHashSlotNum": "10000", "maxIndexNum": "40000", "messageDelayLevel": SHORT_DELAYS,
-        "diskMaxUsedSpaceRatio": "95", "transactionTimeOut": "1000",
+        "diskMaxUsedSpaceRatio": "95", "waitTimeMillsInSendQueue": "10000", "transactionTimeOut": "1000",
         "transactionCheckInterval": "2000", **overrides,
     }
 
@@ -58,7 +58,8 @@ def java_command(version: str, home: Path, main: str, arguments: Sequence[str],
     prepare_home(home)
     class_path = ":".join([*(f"{directory}/*" for directory in also), java_classpath(version)])
     return [tool("java"), *options, *_OPENED, f"-Duser.home={home}", "-Duser.timezone=UTC",
-            f"-Drmq.logback.configurationFile={home}/conf/rmq.logback.xml", f"-Drocketmq.home.dir={home}", "-cp", class_path, main, *arguments]
+            f"-Drmq.logback.configurationFile={home}/conf/rmq.logback.xml", f"-Drocketmq.home.dir={home}",
+            "-Dcom.rocketmq.remoting.client.connect.timeout=10000", "-cp", class_path, main, *arguments]
 
 
 def prepare_home(home: Path) -> None:

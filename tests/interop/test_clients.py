@@ -6,7 +6,6 @@ same time, each on a topic of its own; the tests then look at what came of it, o
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from admin import AdminTool
@@ -138,11 +137,16 @@ def retried(deeds: Deeds, admin: AdminTool) -> Outcomes:
             running.wait_for_bodies(bodies("good", 3))
             deeds.produce(client, topic, "poison", 1)
             running.wait_until(lambda: running.bodies().count("poison-0") > RETRIES, "the last retry", 90)
-            dead = await_dead_letter(deeds, group)
+            dead = await_dead_letter(deeds, group) if reaches_dead_letter_queue(client, deeds.server) else []
             running.finish()
             return running.messages(), dead
 
     return for_each_client(CLIENTS, deed)
+
+
+def reaches_dead_letter_queue(client: Client, server: Server) -> bool:
+    """The real 5.3.3 answers the last send-back with a NullPointerException when it has no origin topic."""
+    return client.names_origin_topic or server.name != "java-5.3.3"
 
 
 def await_dead_letter(deeds: Deeds, group: str, attempts: int = 10) -> list[Event]:
@@ -159,11 +163,12 @@ def await_dead_letter(deeds: Deeds, group: str, attempts: int = 10) -> list[Even
     return []
 
 
-def test_a_refused_message_is_retried_and_then_laid_in_the_dead_letter_queue(retried: Outcomes, client: Client) -> None:
+def test_a_refused_message_is_retried_and_then_laid_in_the_dead_letter_queue(
+        retried: Outcomes, client: Client, server: Server) -> None:
     deliveries, dead = retried[client.name]
     poisoned = [message for message in deliveries if message["body"] == "poison-0"]
     assert [message["reconsumeTimes"] for message in poisoned] == [str(n) for n in range(RETRIES + 1)]
-    assert [message["body"] for message in dead] == ["poison-0"]
+    assert [message["body"] for message in dead] == ["poison-0"] * reaches_dead_letter_queue(client, server)
 
 
 def test_the_others_of_its_group_are_delivered_once(retried: Outcomes, client: Client) -> None:
@@ -220,21 +225,21 @@ def test_a_later_consumer_of_the_group_starts_where_the_first_ended(resumed: Out
 
 @pytest.fixture(scope="module")
 def shared(deeds: Deeds) -> Outcomes:
-    """A group of our client and the foreign one: ({body: consumers}, ours, theirs) of the last lot."""
-    def deed(client: Client) -> dict[str, Any]:
+    """A group of our client and the foreign one: what each of the two consumed."""
+    def deed(client: Client) -> tuple[list[str], list[str]]:
         topic = topic_of("group", client)
         deeds.produce(client, topic, "first")
         with (deeds.consume(client, topic, f"G-{topic}") as theirs,
               deeds.consume(OURS, topic, f"G-{topic}", tags="*") as ours):
             theirs.wait_for_start()
             ours.wait_for_start()
-            divided_after = produce_until_divided(deeds, client, topic, theirs, ours)
+            produce_until_divided(deeds, client, topic, theirs, ours)
             deeds.produce(client, topic, "last", 24)
             wanted = set(bodies("last", 24))
             theirs.wait_until(lambda: wanted <= {*theirs.bodies(), *ours_bodies(ours)}, "the last lot", 60)
             theirs.finish()
             ours.finish()
-            return {"rounds": divided_after, "theirs": theirs.bodies(), "ours": ours.bodies()}
+            return ours.bodies(), theirs.bodies()
 
     return for_each_client(FOREIGN_CLIENTS, deed)
 
@@ -244,28 +249,30 @@ def ours_bodies(ours: RunningClient) -> list[str]:
     return ours.bodies()
 
 
-def produce_until_divided(deeds: Deeds, client: Client, topic: str, theirs: RunningClient, ours: RunningClient) -> int:
-    """Lots of eight messages until both consumers have some of one lot; the number of lots."""
-    for lot in range(30):
-        prefix = f"lot{lot}"
+def produce_until_divided(deeds: Deeds, client: Client, topic: str, theirs: RunningClient, ours: RunningClient) -> None:
+    """Lots of eight messages until two lots in a row went in part to each and to none twice: all have rebalanced."""
+    divided = 0
+    for number in range(30):
+        prefix = f"lot{number}"
         deeds.produce(client, topic, prefix, 8)
-        wanted = set(bodies(prefix, 8))
-        theirs.wait_until(lambda: wanted <= {*theirs.bodies(), *ours_bodies(ours)}, f"lot {lot}", 60)
-        if wanted & set(theirs.bodies()) and wanted & set(ours.bodies()):
-            return lot
-    return 30
+        lot = set(bodies(prefix, 8))
+        theirs.wait_until(lambda lot=lot: lot <= {*theirs.bodies(), *ours_bodies(ours)}, f"lot {number}", 60)
+        mine, others = (lot & set(running.bodies()) for running in (ours, theirs))
+        divided = divided + 1 if mine and others and not mine & others else 0
+        if divided == 2:
+            return
 
 
 @pytest.mark.parametrize("client", FOREIGN_CLIENTS, ids=lambda client: client.name)
 def test_a_mixed_group_divides_the_queues(shared: Outcomes, client: Client) -> None:
-    outcome = shared[client.name]
+    ours, theirs = shared[client.name]
     last = set(bodies("last", 24))
-    assert last & set(outcome["ours"])
-    assert last & set(outcome["theirs"])
+    assert last & set(ours)
+    assert last & set(theirs)
 
 
 @pytest.mark.parametrize("client", FOREIGN_CLIENTS, ids=lambda client: client.name)
 def test_a_mixed_group_consumes_every_message_once(shared: Outcomes, client: Client) -> None:
-    outcome = shared[client.name]
-    last = [body for body in [*outcome["ours"], *outcome["theirs"]] if body.startswith("last-")]
+    ours, theirs = shared[client.name]
+    last = [body for body in [*ours, *theirs] if body.startswith("last-")]
     assert Counter(last) == Counter(bodies("last", 24))

@@ -32,20 +32,21 @@ class Subject:
 
     def prepare(self) -> None:
         """Messages with tags and keys; a group that took them all; more messages that it did not take."""
+        address = self.server.name_server_address
         for prefix in ("taken", "waiting"):
-            events = _CLIENT.produce(self.home, namesrv=self.server.name_server_address, topic=TOPIC, group="AdminProducer",
-                                     prefix=prefix, count=COUNT, tags="TagA,TagB", keys=f"key-{prefix}")
+            events = _CLIENT.produce(self.home, namesrv=address, topic=TOPIC, group="AdminProducer", prefix=prefix,
+                                     count=COUNT, tags="TagA,TagB", keys=f"key-{prefix}")
             self.sent += [event for event in events if event["event"] == "sent"]
             if prefix == "taken":
-                with _CLIENT.consume(self.home, namesrv=self.server.name_server_address, topic=TOPIC, group=GROUP) as run:
+                with _CLIENT.consume(self.home, namesrv=address, topic=TOPIC, group=GROUP) as run:
                     run.wait_for_bodies([f"taken-{index}" for index in range(COUNT)])
                     run.finish()
 
     def run(self, command: str) -> str:
         """`command` with its placeholders filled in."""
         first = self.sent[0]
-        filled = command.format(broker=self.server.broker_address, name_server=self.server.name_server_address,
-                                unique_key=first["msgId"], offset_id=first["offsetMsgId"], queue=first["queueId"])
+        filled = command.format(broker=self.server.broker_address, unique_key=first["msgId"],
+                                offset_id=first["offsetMsgId"], queue=first["queueId"])
         return self.tool.run(*filled.split())
 
 

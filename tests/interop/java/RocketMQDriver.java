@@ -18,11 +18,8 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
-import org.apache.rocketmq.client.producer.TransactionListener;
-import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
@@ -33,8 +30,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
  *
- * <p>The first argument names the deed (produce, fill, transaction, consume, lite-pull, pull,
- * survey), pairs of {@code --name value}
+ * <p>The first argument names the deed (produce, fill, consume, lite-pull, pull, survey), pairs of {@code --name value}
  * follow. What consumes goes on until standard input ends.
  */
 public final class RocketMQDriver {
@@ -63,7 +59,6 @@ public final class RocketMQDriver {
         switch (deed) {
             case "produce": produce(); break;
             case "fill": fill(); break;
-            case "transaction": produceInTransactions(); break;
             case "consume": consume(); break;
             case "lite-pull": litePull(); break;
             case "pull": pullAll(); break;
@@ -214,41 +209,12 @@ public final class RocketMQDriver {
         options.remove(option);
     }
 
-    /** Message 0 commits at once, 1 rolls back, 2 commits when the broker asks, 3 rolls back when it asks, and so on. */
-    private void produceInTransactions() throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(option("group"));
-        configured(producer);
-        producer.setTransactionListener(new TransactionListener() {
-            @Override
-            public LocalTransactionState executeLocalTransaction(Message message, Object index) {
-                switch ((Integer) index % 4) {
-                    case 0: return LocalTransactionState.COMMIT_MESSAGE;
-                    case 1: return LocalTransactionState.ROLLBACK_MESSAGE;
-                    default: return LocalTransactionState.UNKNOW;
-                }
-            }
-
-            @Override
-            public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                int index = Integer.parseInt(message.getUserProperty("index"));
-                emit("checked", "body", new String(message.getBody(), StandardCharsets.UTF_8));
-                return index % 4 == 2 ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
-            }
-        });
-        producer.start();
-        for (int i = 0; i < count(); i++) {
-            emitSent(producer.sendMessageInTransaction(message(i), i));
-        }
-        emit("started");
-        untilInputEnds();
-        producer.shutdown();
-    }
-
     private void consume() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group"));
         consumer.setNamesrvAddr(option("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(Integer.parseInt(option("max-reconsume", "16")));
+        consumer.setMqClientApiTimeout(10000);
         consumer.setAwaitTerminationMillisWhenShutdown(3000);
         if (options.containsKey("broadcast")) {
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));

@@ -23,7 +23,6 @@ from regulus import (
     SendResult,
 )
 
-
 _output = threading.Lock()
 
 

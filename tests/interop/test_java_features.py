@@ -1,0 +1,88 @@
+"""What the Java client can besides: order, lite pull, broadcasting, delay; on our servers and on the real ones."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from clients import JAVA, Event, RunningClient
+from conftest import NewRun, Server
+from toolchain import JAVA_VERSIONS
+
+COUNT = 8
+
+
+class JavaDeeds:
+    """The driver of one Java client version on one server; topics and groups carry the version."""
+
+    def __init__(self, version: str, server: Server, home: Path) -> None:
+        self._client = JAVA[version]
+        self._server = server
+        self._home = home
+        self._suffix = version.replace(".", "-")
+
+    def topic(self, deed: str) -> str:
+        return f"{deed}-{self._suffix}"
+
+    def produce(self, deed: str, prefix: str, **options: object) -> list[Event]:
+        return self._client.produce(self._home, namesrv=self._server.name_server_address, topic=self.topic(deed),
+                                    group=f"P-{self.topic(deed)}", prefix=prefix, count=COUNT, **options)
+
+    def start(self, driver_deed: str, deed: str, **options: object) -> RunningClient:
+        return RunningClient(self._client, self._home, driver_deed, {
+            "namesrv": self._server.name_server_address, "topic": self.topic(deed), "group": f"G-{self.topic(deed)}",
+            **options})
+
+
+@pytest.fixture(scope="module", params=JAVA_VERSIONS)
+def java(request: pytest.FixtureRequest, server: Server, new_run: NewRun) -> JavaDeeds:
+    return JavaDeeds(request.param, server, new_run("java-features"))
+
+
+def bodies(prefix: str) -> list[str]:
+    return [f"{prefix}-{index}" for index in range(COUNT)]
+
+
+def test_messages_of_one_queue_are_consumed_in_their_order(java: JavaDeeds) -> None:
+    """Two shards, each sent to one queue and consumed by a listener that takes a queue's messages one after another."""
+    java.produce("ordered", "step", mode="ordered")
+    with java.start("consume", "ordered", orderly="yes") as running:
+        running.wait_for_bodies(bodies("step"))
+        running.finish()
+        for shard in (0, 1):
+            received = [body for body in running.bodies() if int(body.rsplit("-", 1)[1]) % 2 == shard]
+            assert received == [f"step-{index}" for index in range(shard, COUNT, 2)]
+
+
+def test_lite_pull_takes_everything_and_commits(java: JavaDeeds) -> None:
+    java.produce("lite", "first")
+    with java.start("lite-pull", "lite") as running:
+        running.wait_for_bodies(bodies("first"))
+        running.finish()
+        assert Counter(running.bodies()) == Counter(bodies("first"))
+    java.produce("lite", "second")
+    with java.start("lite-pull", "lite") as running:
+        running.wait_for_bodies(bodies("second"))
+        running.finish()
+        assert Counter(running.bodies()) == Counter(bodies("second"))
+
+
+def test_every_member_of_a_broadcasting_group_gets_everything(java: JavaDeeds) -> None:
+    java.produce("broadcast", "news")
+    with (java.start("consume", "broadcast", broadcast="yes") as one,
+          java.start("consume", "broadcast", broadcast="yes") as other):
+        for running in (one, other):
+            running.wait_for_bodies(bodies("news"))
+            running.finish()
+            assert Counter(running.bodies()) == Counter(bodies("news"))
+
+
+def test_a_delayed_message_comes_after_its_time(java: JavaDeeds) -> None:
+    """Level 1 is one second in these servers' configuration."""
+    java.produce("delayed", "later", delay_level=1)
+    with java.start("consume", "delayed") as running:
+        running.wait_for_bodies(bodies("later"))
+        running.finish()
+        for message in running.messages():
+            assert 1000 <= int(message["storeTimestamp"]) - int(message["bornTimestamp"]) < 30_000
+            assert message["topic"] == java.topic("delayed")
+            assert message["properties"]["DELAY"] == "1"
