@@ -46,6 +46,7 @@ def encode_into(cells: memoryview, position: int, physical_offset: int, size: in
 
 
 def _put4(cells: memoryview, position: int, value: int) -> None:
+    """Write the low four bytes of `value`."""
     cells[position] = (value >> 24) & 255
     cells[position + 1] = (value >> 16) & 255
     cells[position + 2] = (value >> 8) & 255
@@ -54,7 +55,7 @@ def _put4(cells: memoryview, position: int, value: int) -> None:
 
 def _put8(cells: memoryview, position: int, value: int) -> None:
     _put4(cells, position, value >> 32)
-    _put4(cells, position + 4, value & 0xFFFFFFFF)
+    _put4(cells, position + 4, value)
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:

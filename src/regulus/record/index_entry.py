@@ -128,6 +128,7 @@ def write_slot(cells: memoryview, slot: int, entry: int) -> None:
 
 
 def _put4(cells: memoryview, position: int, value: int) -> None:
+    """Write the low four bytes of `value`."""
     cells[position] = (value >> 24) & 255
     cells[position + 1] = (value >> 16) & 255
     cells[position + 2] = (value >> 8) & 255
@@ -136,7 +137,7 @@ def _put4(cells: memoryview, position: int, value: int) -> None:
 
 def _put8(cells: memoryview, position: int, value: int) -> None:
     _put4(cells, position, value >> 32)
-    _put4(cells, position + 4, value & 0xFFFFFFFF)
+    _put4(cells, position + 4, value)
 
 
 def encode_entry(entry: IndexEntry) -> bytes:

@@ -178,6 +178,7 @@ def _put2(cells: WritableBuffer, position: int, value: int) -> int:
 
 
 def _put4(cells: WritableBuffer, position: int, value: int) -> int:
+    """Write the low four bytes of `value`."""
     cells[position] = value >> 24 & 0xFF
     cells[position + 1] = value >> 16 & 0xFF
     cells[position + 2] = value >> 8 & 0xFF
@@ -187,7 +188,7 @@ def _put4(cells: WritableBuffer, position: int, value: int) -> int:
 
 def _put8(cells: WritableBuffer, position: int, value: int) -> int:
     _put4(cells, position, value >> 32)
-    return _put4(cells, position + 4, value & 0xFFFFFFFF)
+    return _put4(cells, position + 4, value)
 
 
 def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes) -> int:
