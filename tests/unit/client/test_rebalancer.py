@@ -7,7 +7,7 @@ from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
 from regulus.model.message_queue import MessageQueue
-from regulus.wire.bodies import GetConsumerListByGroupResponseBody
+from regulus.wire.bodies import ConsumerRunningInfo, GetConsumerListByGroupResponseBody, GetConsumerStatusBody
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import refused, scripted_cluster
@@ -118,3 +118,58 @@ async def test_leaving_stores_offsets_and_says_goodbye():
         await first_pull(broker)
     (goodbye,) = broker.requests_of(RequestCode.UNREGISTER_CLIENT)
     assert goodbye.ext == {"clientID": "10.0.0.5@me", "consumerGroup": "CG"}
+
+
+async def ask_client(broker, code, ext, body=b""):
+    return await broker.connections[-1].request(RemotingCommand.request(code, ext, body), 5000)
+
+
+async def test_a_reset_pushed_by_a_4_9_broker_is_stored_and_consumed_from():
+    script = GroupScript(stored="22")
+    async with consuming(script) as (_, broker):
+        await first_pull(broker)
+        script.stored = "5"
+        # As recorded: object keys, one way.
+        body = (b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5,'
+                b'{"brokerName":"a","queueId":0,"topic":"U"}:7}}')
+        broker.connections[-1].send(RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            {"topic": "T", "isForce": "false", "group": "CG", "timestamp": "0"}, body, oneway=True))
+        async with asyncio.timeout(10):
+            while not any(pull.ext["queueOffset"] == "5" for pull in broker.requests_of(RequestCode.PULL_MESSAGE)):
+                await asyncio.sleep(0.001)
+    commits = [(request.ext["topic"], request.ext["commitOffset"])
+               for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)]
+    assert ("T", "5") in commits
+    assert "U" not in {topic for topic, _ in commits}
+
+
+async def test_a_member_tells_its_offsets_and_its_state():
+    async with consuming(GroupScript(stored="22")) as (consumer, broker):
+        await first_pull(broker)
+        answer = await ask_client(broker, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": "T", "group": "CG"})
+        assert GetConsumerStatusBody.decode(answer.body).message_queue_table == {}
+        consumer._offsets.table.advance(MessageQueue("T", "a", 0), 30)
+        answer = await ask_client(broker, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": "T", "group": "CG"})
+        assert GetConsumerStatusBody.decode(answer.body).message_queue_table == {MessageQueue("T", "a", 0): 30}
+        answer = await ask_client(broker, RequestCode.GET_CONSUMER_RUNNING_INFO,
+                                  {"consumerGroup": "CG", "clientId": "10.0.0.5@me", "jstackEnable": "false"})
+        info = ConsumerRunningInfo.decode(answer.body)
+        assert info.mq_table[MessageQueue("T", "a", 0)].commit_offset == 30
+        assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+
+
+async def test_a_queue_goes_on_where_the_broker_says_when_the_offset_moved():
+    class MovesOnce(GroupScript):
+        def __call__(self, command):
+            if command.code == RequestCode.PULL_MESSAGE and command.ext["topic"] == "T" and self.stored == "100":
+                self.stored = "3"
+                return command.response(ResponseCode.PULL_OFFSET_MOVED, ext={
+                    "nextBeginOffset": "3", "minOffset": "0", "maxOffset": "3", "suggestWhichBrokerId": "0"})
+            return super().__call__(command)
+
+    async with consuming(MovesOnce(stored="100")) as (_, broker):
+        async with asyncio.timeout(10):
+            while not any(pull.ext["queueOffset"] == "3" for pull in broker.requests_of(RequestCode.PULL_MESSAGE)):
+                await asyncio.sleep(0.001)
+    assert "3" in {request.ext["commitOffset"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)}
