@@ -91,7 +91,7 @@ cpdef long long integer(const unsigned char* text, Py_ssize_t position, Py_ssize
 
 cpdef int load(CommandHeader header, bytes text) except -1
 
-@cython.locals(ext=str, remark=str, rest=str, name=str, value=str)
+@cython.locals(ext=str, remark=str, name=str, value=str)
 cpdef bytes encode(CommandHeader header)
 
 cpdef str quote(str text)

@@ -416,16 +416,20 @@ def _ext_of(value: Any) -> dict[str, str] | None:
 
 def encode(header: CommandHeader) -> bytes:
     """The header as Java prints it, UTF-8."""
-    remark = "" if header.remark is None else f',"remark":{quote(header.remark)}'
-    rest = (f',"flag":{header.flag},"language":"{language_name(header.language)}","opaque":{header.opaque}{remark},'
-            f'"serializeTypeCurrentRPC":"JSON","version":{header.version}}}')
-    if header._ext_json is not None:
-        return b"".join((f'{{"code":{header.code},"extFields":'.encode(), header._ext_json,
-                         rest.encode("utf-8", "replace")))
+    if header.remark is None and header._ext_json is not None:
+        # Most answers: one text, and nothing in it that UTF-8 could not carry.
+        return (f'{{"code":{header.code},"extFields":{header._ext_json.decode()},"flag":{header.flag},'
+                f'"language":"{language_name(header.language)}","opaque":{header.opaque},'
+                f'"serializeTypeCurrentRPC":"JSON","version":{header.version}}}').encode()
     ext = ""
-    if header._ext is not None:
+    if header._ext_json is not None:
+        ext = f',"extFields":{header._ext_json.decode()}'
+    elif header._ext is not None:
         ext = f',"extFields":{{{",".join([f"{quote(name)}:{quote(value)}" for name, value in header._ext.items()])}}}'
-    return f'{{"code":{header.code}{ext}{rest}'.encode("utf-8", "replace")
+    remark = "" if header.remark is None else f',"remark":{quote(header.remark)}'
+    return (f'{{"code":{header.code}{ext},"flag":{header.flag},"language":"{language_name(header.language)}",'
+            f'"opaque":{header.opaque}{remark},"serializeTypeCurrentRPC":"JSON","version":{header.version}}}'
+            ).encode("utf-8", "replace")
 
 
 def quote(text: str) -> str:

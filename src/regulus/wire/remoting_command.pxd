@@ -10,7 +10,7 @@ cdef int _RESPONSE
 cdef int _ONEWAY
 cdef object _PREFIX
 cdef list _WORDS
-cdef int _WORD_SIZE_MAX
+cdef int _WORD_MAX
 
 
 @cython.no_gc
@@ -22,7 +22,7 @@ cdef class RemotingCommand(CommandHeader):
     @cython.locals(answer=RemotingCommand)
     cpdef RemotingCommand response(self, int code, str remark=*, dict ext=*, object body=*)
 
-    @cython.locals(header=bytes)
+    @cython.locals(header=bytes, front=bytes)
     cpdef bytes encode(self)
 
     @cython.locals(header=bytes, front=bytes, body_size=Py_ssize_t)
@@ -30,5 +30,5 @@ cdef class RemotingCommand(CommandHeader):
 
     cdef bytes _encode_header(self)
 
-    @cython.locals(size=Py_ssize_t)
-    cdef bytes _prefix(self, bytes header, Py_ssize_t body_size)
+    @cython.locals(size=Py_ssize_t, total=Py_ssize_t)
+    cdef bytes _front(self, bytes header, Py_ssize_t body_size)

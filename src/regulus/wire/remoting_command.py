@@ -33,7 +33,7 @@ _VERSION = VERSION
 _PREFIX = Struct(">II")
 # The words of small frames, ready to send: most answers have no body.
 _WORDS = [size.to_bytes(4, "big") for size in range(1024)]
-_WORD_SIZE_MAX = 1019
+_WORD_MAX = 1023
 
 Buffer = bytes | memoryview
 
@@ -118,9 +118,10 @@ class RemotingCommand(CommandHeader):
     def encode(self) -> bytes:
         """The whole frame."""
         header = self._encode_header()
-        if self._body_parts is None:
-            return b"".join((self._prefix(header, len(self._body)), header, self._body))
-        return b"".join(self.encode_parts())
+        if self._body_parts is not None:
+            return b"".join(self.encode_parts())
+        front = self._front(header, len(self._body))
+        return front + self._body if self._body else front
 
     def encode_parts(self) -> list[Buffer]:
         """The frame as buffers to write one after the other; bodies are not copied."""
@@ -129,8 +130,8 @@ class RemotingCommand(CommandHeader):
             body_size = 0
             for part in self._body_parts:
                 body_size += len(part)
-            return [self._prefix(header, body_size) + header, *self._body_parts]
-        front = self._prefix(header, len(self._body)) + header
+            return [self._front(header, body_size), *self._body_parts]
+        front = self._front(header, len(self._body))
         return [front, self._body] if self._body else [front]
 
     def _encode_header(self) -> bytes:
@@ -138,11 +139,13 @@ class RemotingCommand(CommandHeader):
             return header_rocketmq.encode(self, self.ext)
         return header_json.encode(self)
 
-    def _prefix(self, header: bytes, body_size: int) -> bytes:
+    def _front(self, header: bytes, body_size: int) -> bytes:
+        """The lengths and the header, as the first buffer of the frame."""
         size = len(header)
-        if size + body_size <= _WORD_SIZE_MAX and self.serialize_type == _JSON:
-            return _WORDS[4 + size + body_size] + _WORDS[size]
-        return _PREFIX.pack(4 + size + body_size, self.serialize_type << 24 | size)
+        total = 4 + size + body_size
+        if total <= _WORD_MAX and self.serialize_type == _JSON:
+            return b"".join((_WORDS[total], _WORDS[size], header))
+        return _PREFIX.pack(total, self.serialize_type << 24 | size) + header
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway request" if self.is_oneway else "request"
