@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,3 +184,35 @@ def test_a_damaged_compressed_body_is_a_body_or_refused(body: bytes, type_bits: 
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     with suppress(MessageIllegal):
         assert len(compression.decompress(bytes(packed), sys_flag.COMPRESSED | type_bits, 100_000)) <= 100_000
+
+
+SEND_NAMES = [*"abcdefghijklmn", "producerGroup", "topic", "properties", "o", "x", "Signature"]
+PULL_NAMES = ["consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset",
+              "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "maxMsgBytes", "requestSource",
+              "proxyFrowardClientId", "bname", "ReqT", "AccessKey"]
+ODD_VALUES = st.sampled_from([
+    "", "0", "7", "-1", "+5", "007", "-0", "-", "true", "false", "TRUE", "truex", "1.5", "2147483647", "2147483648",
+    "-2147483649", "9223372036854775807", "9223372036854775808", "k\x01v\x02", "k\x01v", "\x01v\x02", "k\x01\x02a\x01b",
+    "no\x02", "a\x01b\x01c\x02", 'q"\x01\\\x02', "标\x01签\x02", "TAG", 'x"y', "z\\", 5, -5, 0,
+    1 << 40, True, False, None])
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from([(SEND_NAMES, SendMessageRequest, "abcdefgh"),
+                        (PULL_NAMES, PullMessageRequest, PULL_NAMES[:8])]), st.data())
+def test_a_header_read_from_its_bytes_is_the_header_read_from_its_map(kind: Any, data: st.DataObject) -> None:
+    names, header, required = kind
+    ext = dict.fromkeys(required, "1") if data.draw(st.booleans()) else {}
+    ext |= data.draw(st.dictionaries(st.sampled_from(names), ODD_VALUES | TEXT, max_size=6))
+    text = json.dumps({"code": 310, "extFields": ext}, ensure_ascii=data.draw(st.booleans()), separators=(",", ":"))
+    loaded, scanned = RemotingCommand(0), RemotingCommand(0)
+    header_json.load(loaded, text.encode())
+    if header_json.scan(scanned, text.encode(), 0, len(text.encode())):
+        assert outcome(header, scanned) == outcome(header, loaded)
+
+
+def outcome(header: Any, command: RemotingCommand) -> object:
+    try:
+        return header.decode(command).ext()
+    except HeaderError as error:
+        return str(error)
