@@ -1,0 +1,30 @@
+"""`regulus group` and `regulus bench` against a real server."""
+
+import json
+import re
+
+from regulus.cli.bench import bench
+from regulus.cli.group import group
+from regulus.cli.topic import topic
+
+
+def test_a_group_shows_progress_and_is_reset_and_deleted(run):
+    run(topic, "create", "Orders", "-q", "2")
+    run(bench, "producer", "--topic", "Orders", "-c", "19", "-f", "4")
+    assert "20 messages" in run(bench, "consumer", "--topic", "Orders", "--group", "billing", "-c", "20")
+    assert "lag 0" in run(group, "progress", "billing")
+    run(group, "reset", "billing", "Orders", "--to", "earliest")
+    progress = json.loads(run(group, "progress", "billing", "--json"))
+    assert (progress["lag"], progress["online"]) == (20, False)
+    run(group, "reset", "billing", "Orders", "--offset", "3", "--queue", "broker-a/0")
+    assert json.loads(run(group, "progress", "billing", "--json"))["lag"] == 17
+    run(group, "reset", "billing", "Orders", "--to", "latest")
+    assert re.search(r"billing +0 +2 +0 ", run(group, "list"))
+    assert "nobody consumes" in run(group, "members", "billing", fails=True)
+    run(group, "delete", "billing", "--yes")
+    assert "billing" not in run(group, "list")
+
+
+def test_a_reset_needs_one_place_to_go(run):
+    assert "give one of" in run(group, "reset", "billing", "Orders", fails=True)
+    assert "BROKER/ID" in run(group, "reset", "billing", "Orders", "--offset", "3", fails=True)
