@@ -47,6 +47,8 @@ cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt mess
 cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                              Py_ssize_t room) except -1
 
+cdef bytes _utf8(str text)
+
 @cython.locals(end=Py_ssize_t)
 cdef Py_ssize_t _put_head(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                           bint is_v2) except -1

@@ -104,8 +104,8 @@ class DispatchRequest:
 
 def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
-    topic = message.topic.encode("utf-8", "replace")
-    properties = format_properties(message.properties).encode("utf-8", "replace")
+    topic = _utf8(message.topic)
+    properties = _utf8(format_properties(message.properties))
     return _size(message, topic, properties)
 
 
@@ -128,8 +128,8 @@ def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room
 
 def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
     """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
-    topic = message.topic.encode("utf-8", "replace")
-    properties = format_properties(message.properties).encode("utf-8", "replace")
+    topic = _utf8(message.topic)
+    properties = _utf8(format_properties(message.properties))
     size = _size(message, topic, properties)
     if room >= 0 and size > room:
         return size
@@ -150,6 +150,14 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
     end = _put2(cells, end, len(properties))
     _copy(buffer, cells, end, properties)
     return size
+
+
+def _utf8(text: str) -> bytes:
+    """Half a surrogate pair, which no byte sequence stands for, becomes a question mark."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, is_v2: bool) -> int:

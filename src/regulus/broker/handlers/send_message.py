@@ -80,7 +80,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     unique_key = properties.get(_UNIQUE_KEY)
     if unique_key is None:
         unique_key = properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
-    properties.update(facts.stamp)
+    for name, value in facts.stamp.items():
+        properties[name] = value
     store_host = facts.store_host or peer.local
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
     if is_unusual or message.sys_flag & _TRANSACTION_MASK:
