@@ -38,7 +38,8 @@ def fill(store: FileMessageStore, count: int, *, topic: str = "TopicA", queues: 
     messages = []
     for number in range(first, first + count):
         body = f"{number:08d}".encode().ljust(size, b".")
-        message = a_message(topic, body, number % queues, UNIQ_KEY=f"U{number:08d}", KEYS=f"k{number} all", TAGS=f"T{number % 3}")
+        message = a_message(topic, body, number % queues, UNIQ_KEY=f"U{number:08d}", KEYS=f"k{number} all",
+                            TAGS=f"T{number % 3}")
         assert store.append(message, NOW + number).status is PutStatus.PUT_OK
         messages.append(message)
     dispatch(store)

@@ -111,7 +111,7 @@ def test_filter(store: Store) -> None:
 
 
 def test_offsets_outside(store: Store) -> None:
-    assert read(store, 0)[0] is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert read(store, 0) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
     append(store, 3)
     assert [read(store, offset)[:2] for offset in (-1, 3, 4)] == [
         (GetStatus.OFFSET_TOO_SMALL, 0), (GetStatus.OFFSET_OVERFLOW_ONE, 3), (GetStatus.OFFSET_OVERFLOW_BADLY, 3)]

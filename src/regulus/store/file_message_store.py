@@ -185,7 +185,8 @@ class FileMessageStore:
                     tags_codes: frozenset[int] | None) -> GetResult:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+            # RocketMQ makes the queue when it is asked for, and finds it empty.
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         return self._log.read_queue(queue, queue_offset, count_max, bytes_max, tags_codes,
                                     self.config.max_filter_message_size)
 

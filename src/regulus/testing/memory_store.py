@@ -106,7 +106,7 @@ class MemoryStore:
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
                     tags_codes: frozenset[int] | None) -> GetResult:
         if (topic, queue_id) not in self._queues:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         units = self._queues[topic, queue_id]
         high = len(units)
         if queue_offset < 0:

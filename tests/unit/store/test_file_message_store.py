@@ -116,7 +116,7 @@ def test_offsets_outside_the_queue(tmp_path: Path, offset: int, status: GetStatu
 
 def test_a_queue_that_is_not_there_and_one_that_is_empty(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    assert read(store, 7) == (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, [])
+    assert read(store, 7) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
     store.append(a_message(), NOW)
     assert read(store, 7) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
 
