@@ -28,6 +28,7 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 DEFAULT_INSTANCE_NAME = "DEFAULT"
+ROUTE_DOUBT_INTERVAL_S = 1.0
 NOT_SUPPORTED_REMARK = " request type {} not supported"
 
 
@@ -81,6 +82,7 @@ class ClientInstance:
         self.users = 0
         self._routes: dict[str, Route] = {}
         self._topics: set[str] = set()
+        self._doubted: dict[str, float] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._tasks = TaskGroup()
         self._heartbeat_wanted = asyncio.Event()
@@ -175,6 +177,13 @@ class ClientInstance:
             fetching.add_done_callback(lambda _: self._fetching.pop(topic, None))
         return await asyncio.shield(fetching)
 
+    def doubt_route(self, topic: str) -> None:
+        """A broker of the route did not answer: ask the name server again, soon and not too often."""
+        now = time.monotonic()
+        if now - self._doubted.get(topic, 0.0) >= ROUTE_DOUBT_INTERVAL_S:
+            self._doubted[topic] = now
+            self._tasks.spawn(self._refresh_route(topic), f"doubted route of {topic}")
+
     async def _fetch(self, topic: str) -> Route:
         route = route_of(topic, await self._route_data(topic))
         self._keep(topic, route)
@@ -213,10 +222,13 @@ class ClientInstance:
         while True:
             await asyncio.sleep(self.config.poll_name_server_interval / 1000)
             for topic in sorted(self._topics.union(*(member.topics() for member in self.members))):
-                try:
-                    await self.fetch_route(topic)
-                except (ClientError, HeaderError) as error:
-                    _log.info("route of topic %s not refreshed: %s", topic, error)
+                await self._refresh_route(topic)
+
+    async def _refresh_route(self, topic: str) -> None:
+        try:
+            await self.fetch_route(topic)
+        except (ClientError, HeaderError) as error:
+            _log.info("route of topic %s not refreshed: %s", topic, error)
 
     def _broker_addresses(self) -> set[str]:
         """All masters in use; replicas too when there are consumers, which may be told to read there."""

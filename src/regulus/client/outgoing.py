@@ -43,10 +43,8 @@ class Outgoing:
     def single(message: Message, group: str, config: ProducerConfig, unique_keys: UniqueKeys,
                now_ms: int) -> "Outgoing":
         """Gives the message its unique key, unless it has one from an earlier send; the body is left as it is."""
+        message_id = unique_keys.give(message, now_ms)
         properties = message.properties
-        message_id = properties.get(names.UNIQUE_KEY)
-        if message_id is None:
-            message_id = properties[names.UNIQUE_KEY] = unique_keys.make(now_ms)
         body = message.body
         sys_flag = 0
         if len(body) >= config.compress_msg_body_over_howmuch:
@@ -65,14 +63,12 @@ class Outgoing:
     def batch(messages: Sequence[Message], group: str, config: ProducerConfig, unique_keys: UniqueKeys,
               now_ms: int) -> "Outgoing":
         """Gives each message its unique key. Batches are never compressed."""
-        for message in messages:
-            if names.UNIQUE_KEY not in message.properties:
-                message.properties[names.UNIQUE_KEY] = unique_keys.make(now_ms)
+        message_ids = [unique_keys.give(message, now_ms) for message in messages]
         properties = {} if waits(messages[0]) else dict(_BATCH_WAITS_NOT)
         header = SendMessageRequest(group, messages[0].topic, config.create_topic_key, config.default_topic_queue_nums,
                                     -1, 0, now_ms, 0, properties, batch=True)
         return Outgoing(_SEND_BATCH_MESSAGE, header, message_batch.encode(messages),
-                        ",".join([message.properties[names.UNIQUE_KEY] for message in messages]))
+                        ",".join(message_ids))
 
     def command(self, queue: MessageQueue, oneway: bool = False) -> RemotingCommand:
         header = self._header

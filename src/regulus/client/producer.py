@@ -138,9 +138,7 @@ class Producer:
             future = self._gather(message, queue)
             if future is not None:
                 return await future
-        outgoing = (self._outgoing(message) if len(message.body) < self._thread_size
-                    else await asyncio.to_thread(self._outgoing, message))
-        return await self._send(outgoing, queue, timeout_ms or self.config.send_msg_timeout)
+        return await self._send(await self._outgoing(message), queue, timeout_ms or self.config.send_msg_timeout)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
@@ -174,7 +172,7 @@ class Producer:
             queue = check_selected(route.publish_queues, selector(route.publish_queues, message, argument))
         elif queue is None:
             queue = self._turn(message.topic).select(route.publish_queues)
-        outgoing = self._outgoing(message)
+        outgoing = await self._outgoing(message)
         await instance.connections.send_oneway(_master(route, queue), outgoing.command(queue, oneway=True),
                                                self.config.send_msg_timeout)
 
@@ -283,6 +281,7 @@ class Producer:
             answer = await self._running().connections.request(address, outgoing.command(queue), timeout_ms)
         except (ConnectFailed, ConnectionLost, RequestTimeout):
             self._report(broker_name, Outcome.TRANSPORT_FAULT, begun_ms)
+            self._running().doubt_route(outgoing.topic)
             raise
         result = outgoing.result(answer, queue)
         if result is None:
@@ -330,13 +329,17 @@ class Producer:
                                lambda task: waiters.done(task, messages))
 
     async def _send_together(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
-        outgoing = self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
+        outgoing = await self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
         return await self._send(outgoing, queue, self.config.send_msg_timeout)
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _outgoing(self, message: Message) -> Outgoing:
-        return Outgoing.single(message, self.group, self.config, self._running().unique_keys, client_instance.now_ms())
+    async def _outgoing(self, message: Message) -> Outgoing:
+        unique_keys, now = self._running().unique_keys, client_instance.now_ms()
+        if len(message.body) < self._thread_size:
+            return Outgoing.single(message, self.group, self.config, unique_keys, now)
+        unique_keys.give(message, now)      # here, because the counter is this thread's
+        return await asyncio.to_thread(Outgoing.single, message, self.group, self.config, unique_keys, now)
 
     def _outgoing_batch(self, messages: Sequence[Message]) -> Outgoing:
         return Outgoing.batch(messages, self.group, self.config, self._running().unique_keys, client_instance.now_ms())

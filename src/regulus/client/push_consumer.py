@@ -150,6 +150,7 @@ class PushConsumer:
             await self._check_expressions(instance)
             limit = await self._limit_to_send(instance)
         except (RegulusError, asyncio.CancelledError):
+            await self._workers.close(0)
             await self._leave(instance)
             raise
         self._send_back = SendBack(instance, self._name_server, self.group, self.config, limit)
@@ -273,7 +274,7 @@ class PushConsumer:
             return
         messages = work.messages
         failed: Sequence[MessageExt] = ()
-        if status is not ConsumeStatus.CONSUME_SUCCESS:
+        if status != ConsumeStatus.CONSUME_SUCCESS:
             failed = messages
         elif work.context.ack_index < len(messages) - 1:
             failed = messages[max(0, work.context.ack_index + 1):]

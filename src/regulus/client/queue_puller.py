@@ -111,6 +111,7 @@ class QueuePuller:
                                                               config.consumer_timeout_when_suspend)
         except (ClientError, HeaderError) as error:
             _log.info("pull of %s failed: %s", self._queue, error)
+            self._instance.doubt_route(self._queue.topic)
             return config.pull_time_delay_when_exception
         if self._process_queue.dropped:
             return 0

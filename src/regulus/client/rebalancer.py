@@ -69,6 +69,7 @@ class Rebalancer:
         self._wanted = asyncio.Event()
         self._pulling = TaskGroup()
         self._is_stopped = False
+        self._missing: dict[str, str] = {}
 
     def soon(self) -> None:
         self._wanted.set()
@@ -91,8 +92,12 @@ class Rebalancer:
         for topic in sorted(topics):
             try:
                 complete &= await self._rebalance_topic(topic)
+                self._missing.pop(topic, None)
             except (ClientError, HeaderError) as error:
-                _log.info("topic %s not rebalanced: %s", topic, error)
+                # The next try comes in a second: say it once.
+                if self._missing.get(topic) != str(error):
+                    _log.info("topic %s not rebalanced: %s", topic, error)
+                self._missing[topic] = str(error)
                 complete = False
         lost = [queue for queue in self.assigned if queue.topic not in topics]
         await self._give_up(lost)

@@ -8,6 +8,7 @@ used from any number of threads; a consumer's listener is called in a pool of th
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -31,6 +32,8 @@ R = TypeVar("R")
 
 _lock = threading.Lock()
 _loops: list[asyncio.AbstractEventLoop] = []
+# A forked child has the loop but not its thread; clients made there get a loop of their own.
+os.register_at_fork(after_in_child=_loops.clear)
 
 
 def run(coroutine: Coroutine[Any, Any, R]) -> R:

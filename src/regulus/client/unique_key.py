@@ -7,7 +7,9 @@ import time
 from functools import cache
 from itertools import count
 
+from regulus.model.message import Message
 from regulus.model.message_id import UniqueKeySource, host_bytes
+from regulus.model.message_properties import UNIQUE_KEY
 
 _instances = count(time.monotonic_ns())
 _MONTH_ENDS_UNKNOWN = -1
@@ -41,6 +43,13 @@ class UniqueKeys:
         self._counter = random.getrandbits(16)
         self._month_start_ms = 0
         self._month_end_ms = _MONTH_ENDS_UNKNOWN
+
+    def give(self, message: Message, now_ms: int) -> str:
+        """The message's unique key; made now unless it has one from an earlier send."""
+        key = message.properties.get(UNIQUE_KEY)
+        if key is None:
+            key = message.properties[UNIQUE_KEY] = self.make(now_ms)
+        return key
 
     def make(self, now_ms: int) -> str:
         if now_ms >= self._month_end_ms or now_ms < self._month_start_ms:

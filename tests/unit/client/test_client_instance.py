@@ -165,3 +165,18 @@ async def test_with_an_access_key_every_request_is_signed():
     (request,) = cluster.name_server.requests
     assert request.ext["AccessKey"] == "me"
     assert request.ext["Signature"] == signature(request.ext, request.body, "secret")
+
+
+async def test_a_doubted_route_is_asked_for_again_but_not_all_the_time():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+        await instance.fetch_route("T")
+        await cluster.add_broker("b")
+        for _ in range(5):
+            instance.doubt_route("T")
+        async with asyncio.timeout(10):
+            while len(instance.known_route("T").brokers) < 2:
+                await asyncio.sleep(0.001)
+        assert len(cluster.name_server.requests) == 2
+        await client_instance.release(instance)
