@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from regulus.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
@@ -120,14 +120,6 @@ async def test_a_closed_connection_fails_what_waits_and_what_comes_later(listene
         await connection.request(RemotingCommand.request(ECHO), 1000)
 
 
-async def test_no_server_is_a_connect_failure_that_names_the_address(server: Server) -> None:
-    listener = await start(server)
-    port = listener.port
-    await listener.close()
-    with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
-        await connect(HOST, port)
-
-
 @pytest.mark.parametrize(("data", "cause"), [
     (b"\xff\xff\xff\xff", "frame of"),
     (b"\x16\x03\x01\x02\x00\x01", "TLS"),
@@ -158,25 +150,6 @@ async def test_the_owner_hears_of_opening_and_closing_once(listener: Listener, s
     assert closed.peer.local_address == HOST
     assert closed.peer.remote_text.startswith("127.0.0.1:")
     assert not listener.connections
-
-
-async def test_a_connection_over_the_limit_is_closed_at_once(server: Server) -> None:
-    listener = await start(server, connections_max=1)
-    first = await connect(HOST, listener.port)
-    await first.request(RemotingCommand.request(ECHO), 1000)
-    second = await connect(HOST, listener.port)
-    await second.wait_closed()
-    assert (await first.request(RemotingCommand.request(ECHO, body=b"on"), 1000)).body == b"on"
-    assert len(server.opened) == 1
-    first.close()
-    await listener.close()
-
-
-async def test_an_idle_connection_is_closed(server: Server) -> None:
-    listener = await start(server, idle_time_max_ms=20)
-    connection = await connect(HOST, listener.port)
-    await asyncio.wait_for(connection.wait_closed(), 5)
-    await listener.close()
 
 
 async def test_a_peer_that_does_not_read_is_not_read(server: Server) -> None:

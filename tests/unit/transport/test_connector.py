@@ -1,0 +1,52 @@
+"""Addresses, and servers that are not there."""
+
+import pytest
+
+from regulus.errors import ConnectFailed
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect, split_address
+from regulus.transport.listener import bind
+
+HOST = "127.0.0.1"
+
+
+@pytest.mark.parametrize(("address", "host", "port"), [
+    ("127.0.0.1:9876", "127.0.0.1", 9876), (" broker.example:1 ", "broker.example", 1), ("[::1]:65535", "::1", 65535),
+])
+def test_an_address_has_a_host_and_a_port(address: str, host: str, port: int) -> None:
+    assert split_address(address) == (host, port)
+
+
+@pytest.mark.parametrize("address", ["", "localhost", ":9876", "a:b", "a:0", "a:65536", "a:-1"])
+def test_what_is_no_address_is_named(address: str) -> None:
+    with pytest.raises(ValueError, match="is no address"):
+        split_address(address)
+
+
+async def test_no_server_is_a_failure_that_names_the_address() -> None:
+    with bind(HOST, 0) as bound:
+        port = bound.getsockname()[1]
+    with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
+        await connect(HOST, port)
+
+
+async def test_a_server_that_does_not_answer_is_given_up() -> None:
+    with bind(HOST, 0) as bound:
+        bound.listen(0)
+        port = bound.getsockname()[1]
+        # The kernel takes as many as fit the backlog, though nobody accepts them.
+        held = [await connect(HOST, port, timeout_ms=2000)]
+        with pytest.raises(ConnectFailed, match="within 20 ms"):
+            await fill(port, held)
+        for connection in held:
+            connection.abort()
+
+
+async def fill(port: int, held: list[Connection]) -> None:
+    for _ in range(5):
+        held.append(await connect(HOST, port, timeout_ms=20))
+
+
+async def test_an_unknown_host_is_a_failure() -> None:
+    with pytest.raises(ConnectFailed, match=r"no\.such\.host\.invalid"):
+        await connect("no.such.host.invalid", 9876)

@@ -1,0 +1,116 @@
+"""Limits on connections and idleness, closing, and the taken address."""
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from regulus.errors import ConnectFailed
+from regulus.transport.config import TransportConfig
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect
+from regulus.transport.listener import Listener, bind, listen
+from regulus.wire.remoting_command import RemotingCommand
+
+HOST = "127.0.0.1"
+
+
+class Doors:
+    """Who came and who went."""
+
+    def __init__(self) -> None:
+        self.opened: list[Connection] = []
+        self.closed: list[Connection] = []
+
+    def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
+        for request in requests:
+            connection.send(request.response(0))
+
+    async def listen(self, **limits: int) -> Listener:
+        return await listen(HOST, 0, self.on_requests, self.opened.append, self.closed.append,
+                            TransportConfig(**limits))
+
+
+async def ask(connection: Connection) -> int:
+    return (await connection.request(RemotingCommand.request(1), 5000)).code
+
+
+async def test_connections_over_the_limit_are_closed_at_once_and_told_of_once(
+        caplog: pytest.LogCaptureFixture) -> None:
+    doors = Doors()
+    listener = await doors.listen(connections_max=1)
+    first = await connect(HOST, listener.port)
+    assert await ask(first) == 0
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            refused = await connect(HOST, listener.port)
+            await refused.wait_closed()
+    assert len(caplog.records) == 1
+    assert await ask(first) == 0
+    assert len(doors.opened) == 1
+    assert doors.closed == []
+    await listener.close()
+
+
+async def test_a_place_that_became_free_is_given_again() -> None:
+    doors = Doors()
+    listener = await doors.listen(connections_max=1)
+    first = await connect(HOST, listener.port)
+    assert await ask(first) == 0
+    doors.opened[0].close()
+    await first.wait_closed()
+    second = await connect(HOST, listener.port)
+    assert await ask(second) == 0
+    assert doors.closed == doors.opened[:1]
+    await listener.close()
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    doors = Doors()
+    listener = await doors.listen(idle_time_max_ms=20)
+    connection = await connect(HOST, listener.port)
+    await asyncio.wait_for(connection.wait_closed(), 5)
+    await listener.close()
+
+
+async def test_closing_lets_written_answers_leave() -> None:
+    doors = Doors()
+    listener = await doors.listen()
+    connection = await connect(HOST, listener.port)
+    waiting = asyncio.create_task(ask(connection))
+    while not doors.opened:
+        await asyncio.sleep(0)
+    answered = await waiting
+    await listener.close()
+    await connection.wait_closed()
+    assert answered == 0
+    assert not listener.connections
+
+
+async def test_a_closed_listener_accepts_no_more() -> None:
+    doors = Doors()
+    listener = await doors.listen()
+    listener.stop_accepting()
+    with pytest.raises(ConnectFailed):
+        await connect(HOST, listener.port)
+    await listener.close()
+
+
+def test_a_taken_address_is_named() -> None:
+    with bind(HOST, 0) as bound:
+        bound.listen()
+        port = bound.getsockname()[1]
+        with pytest.raises(OSError, match=f"{HOST}:{port}") as caught:
+            bind(HOST, port)
+        assert caught.value.errno == errno.EADDRINUSE
+
+
+async def test_ipv6_is_spoken() -> None:
+    doors = Doors()
+    listener = await listen("::1", 0, doors.on_requests, doors.opened.append, doors.closed.append, TransportConfig())
+    connection = await connect("::1", listener.port)
+    assert await ask(connection) == 0
+    assert doors.opened[0].peer.remote_text.startswith("[::1]:")
+    assert len(doors.opened[0].peer.remote) == 20
+    await listener.close()
