@@ -14,7 +14,7 @@ import os
 import resource
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mmap import MADV_RANDOM, mmap
 from pathlib import Path
 from struct import Struct
@@ -376,6 +376,13 @@ def used_ratio(path: Path) -> float:
 
 def process_id() -> int:
     return os.getpid()
+
+
+def boot_id() -> str:
+    """Names the time since the machine was started; empty when it cannot be told."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def raise_open_files_limit(wanted: int) -> int:

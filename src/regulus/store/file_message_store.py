@@ -108,15 +108,18 @@ class FileMessageStore:
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
         abort = self.config.root / "abort"
-        is_clean_stop = not disk.exists(abort)
+        left = disk.read_file(abort)
+        is_clean_stop = left is None
         self._log.files.load()
         self._checkpoint.load()
         checkpoint = self._checkpoint.checkpoint
         # From here on files change. Whoever comes after a crash in the midst of it must not trust them.
-        disk.touch_file(abort, str(disk.process_id()).encode())
+        disk.touch_file(abort, f"{disk.process_id()}\n{disk.boot_id()}\n".encode())
         self._queues.load()
         if self._index is not None:
-            self._index.load(None if is_clean_stop else checkpoint.index_msg_timestamp)
+            # A killed process loses nothing that it wrote through a map; only a machine that went down does.
+            is_whole = is_clean_stop or (bool(disk.boot_id()) and disk.boot_id().encode() in (left or b""))
+            self._index.load(None if is_whole else checkpoint.index_msg_timestamp)
         recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
                             check_crc=self.config.check_crc_on_recover)
         is_index_safe = self.config.message_index_safe and self._index is not None

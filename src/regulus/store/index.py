@@ -74,7 +74,7 @@ class IndexFile:
         assert cells is not None
         slot = hash_ % self.slot_num
         previous = read_slot(cells, slot)
-        if previous <= 0 or previous > number:
+        if previous <= 0 or previous >= number:
             previous = 0
         difference = 0
         if self.begin_timestamp > 0 and store_timestamp > self.begin_timestamp:
