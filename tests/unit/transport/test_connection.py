@@ -178,3 +178,50 @@ async def test_a_peer_that_lets_too_much_pile_up_is_cut_off(server: Server, capl
     assert "unread" in caplog.text
     writer.close()
     await listener.close()
+
+
+class Wire(asyncio.Transport):
+    """Says whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": (HOST, 1), "sockname": (HOST, 2)})
+        self.is_read = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+def wired() -> tuple[Connection, Wire]:
+    connection = Connection(lambda _, requests: None, lambda _: None, lambda _: None, TransportConfig(),
+                            asyncio.get_running_loop())
+    wire = Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+FULL_READ = RemotingCommand.request(SILENT, body=bytes(1000)).encode() * 250
+
+
+async def test_after_a_full_read_the_others_have_a_turn() -> None:
+    connection, wire = wired()
+    connection.data_received(FULL_READ[:1000])
+    assert wire.is_read
+    connection.data_received(FULL_READ)
+    assert not wire.is_read
+    await asyncio.sleep(0)
+    assert wire.is_read
+
+
+async def test_a_turn_does_not_begin_while_the_peer_does_not_read() -> None:
+    connection, wire = wired()
+    connection.data_received(FULL_READ)
+    connection.pause_writing()
+    await asyncio.sleep(0)
+    assert not wire.is_read
+    connection.resume_writing()
+    assert wire.is_read
