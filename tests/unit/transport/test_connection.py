@@ -209,7 +209,7 @@ FULL_READ = RemotingCommand.request(SILENT, body=bytes(1000)).encode() * 250
 
 async def test_after_a_full_read_the_others_have_a_turn() -> None:
     connection, wire = wired()
-    connection.data_received(FULL_READ[:1000])
+    connection.data_received(RemotingCommand.request(SILENT).encode())
     assert wire.is_read
     connection.data_received(FULL_READ)
     assert not wire.is_read
