@@ -16,7 +16,7 @@ from regulus.client.config import ClientConfig
 from regulus.client.connections import Connections
 from regulus.client.core.routes import Route, default_topic_route, route_of
 from regulus.client.name_servers import NameServers, parse_addresses
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import SharedTasks, TaskGroup
 from regulus.errors import BrokerRefused, ClientError, HeaderError, NoRoute, RegulusError
 from regulus.transport.connection import Connection
 from regulus.wire.acl_signature import ACCESS_KEY, SIGNATURE, signature
@@ -83,7 +83,7 @@ class ClientInstance:
         self._routes: dict[str, Route] = {}
         self._topics: set[str] = set()
         self._doubted: dict[str, float] = {}
-        self._fetching: dict[str, asyncio.Task[Route]] = {}
+        self._fetching: SharedTasks[Route] = SharedTasks()
         self._tasks = TaskGroup()
         self._heartbeat_wanted = asyncio.Event()
         self._brokers_greeted: frozenset[str] = frozenset()
@@ -95,6 +95,7 @@ class ClientInstance:
         self._tasks.spawn(self._heartbeats(), "heartbeats")
 
     async def close(self) -> None:
+        self._fetching.cancel()
         await self._tasks.cancel()
         await self.connections.close()
 
@@ -170,12 +171,7 @@ class ClientInstance:
 
     async def fetch_route(self, topic: str) -> Route:
         """The topic's route as a name server knows it now. Raises NoRoute, NoNameServer."""
-        fetching = self._fetching.get(topic)
-        if fetching is None:
-            fetching = asyncio.get_running_loop().create_task(self._fetch(topic), name=f"route of {topic}")
-            self._fetching[topic] = fetching
-            fetching.add_done_callback(lambda _: self._fetching.pop(topic, None))
-        return await asyncio.shield(fetching)
+        return await self._fetching.result(topic, lambda: self._fetch(topic), f"route of {topic}")
 
     def doubt_route(self, topic: str) -> None:
         """A broker of the route did not answer: ask the name server again, soon and not too often."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from regulus.client.config import ClientConfig
+from regulus.client.tasks import SharedTasks
 from regulus.errors import ClientClosed, ConnectFailed
 from regulus.transport.connection import Connection, OnRequests
 from regulus.transport.connector import connect, split_address
@@ -26,7 +27,7 @@ class Connections:
         self._on_requests = on_requests
         self._sign = sign
         self._open: dict[str, Connection] = {}
-        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._opening: SharedTasks[Connection] = SharedTasks()
         self._is_closed = False
 
     async def get(self, address: str) -> Connection:
@@ -36,12 +37,7 @@ class Connections:
             return connection
         if self._is_closed:
             raise ClientClosed("the client has been shut down")
-        opening = self._opening.get(address)
-        if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._connect(address), name=f"connect {address}")
-            self._opening[address] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(address, None))
-        return await asyncio.shield(opening)
+        return await self._opening.result(address, lambda: self._connect(address), f"connect {address}")
 
     async def request(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """The answer of the server at `address`. Raises ConnectFailed, ConnectionLost, RequestTimeout, ClientClosed.
@@ -76,8 +72,7 @@ class Connections:
     async def close(self) -> None:
         """Close all connections after what was written has left."""
         self._is_closed = True
-        for opening in list(self._opening.values()):
-            opening.cancel()
+        self._opening.cancel()
         connections = list(self._open.values())
         self._open.clear()
         for connection in connections:

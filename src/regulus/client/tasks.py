@@ -3,11 +3,38 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class SharedTasks(Generic[T]):
+    """Work that several callers want at the same time and that is done once, such as connecting to an address."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[T]] = {}
+
+    async def result(self, key: str, begin: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
+        """The result of the task that runs for `key`; `begin` makes one when none does. Raises what the task raises.
+
+        The task goes on when a caller is cancelled: others may wait for it.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.get_running_loop().create_task(begin(), name=name)
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    def cancel(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def _done(self, key: str, task: asyncio.Task[T]) -> None:
+        self._tasks.pop(key, None)
+        if not task.cancelled():
+            task.exception()    # those who still wait get it; when nobody does, nobody needs to hear of it
 
 
 class TaskGroup:

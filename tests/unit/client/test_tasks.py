@@ -1,6 +1,6 @@
 import asyncio
 
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import SharedTasks, TaskGroup
 
 
 async def test_a_task_that_fails_is_logged(caplog):
@@ -46,3 +46,40 @@ async def test_a_result_goes_to_its_own_receiver():
     tasks = TaskGroup()
     await tasks.spawn_with(answer(), "answers", lambda task: received.append(task.result()))
     assert received == [42]
+
+
+async def test_shared_work_is_done_once_for_all_who_want_it():
+    begun = []
+
+    async def work():
+        begun.append(1)
+        await asyncio.sleep(0)
+        return 42
+    shared = SharedTasks()
+    assert await asyncio.gather(*(shared.result("key", work, "work") for _ in range(3))) == [42, 42, 42]
+    assert len(begun) == 1
+    assert await shared.result("key", work, "work") == 42
+    assert len(begun) == 2
+
+
+async def test_shared_work_goes_on_when_one_caller_is_cancelled():
+    release = asyncio.Event()
+
+    async def work():
+        await release.wait()
+        return 42
+    shared = SharedTasks()
+    one = asyncio.ensure_future(shared.result("key", work, "work"))
+    two = asyncio.ensure_future(shared.result("key", work, "work"))
+    await asyncio.sleep(0)
+    one.cancel()
+    release.set()
+    assert await two == 42
+
+
+async def test_the_failure_of_shared_work_reaches_everybody():
+    async def work():
+        raise RuntimeError("no")
+    shared = SharedTasks()
+    outcomes = await asyncio.gather(*(shared.result("key", work, "work") for _ in range(2)), return_exceptions=True)
+    assert [str(outcome) for outcome in outcomes] == ["no", "no"]
