@@ -26,6 +26,7 @@ _COMMANDS = {
     "group": _Entry("regulus.cli.group", "group", "Look at consumer groups and change them."),
     "message": _Entry("regulus.cli.message", "message", "Send messages and find them."),
     "cluster": _Entry("regulus.cli.cluster", "cluster", "Look at brokers."),
+    "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 

@@ -1,11 +1,11 @@
 """`regulus spark`: what the Spark table needs, and a look into a store's messages through it."""
 
 import os
+import re
 from pathlib import Path
 
 import click
 
-from regulus.errors import RegulusError
 from regulus.spark.doctor import examine
 from regulus.spark.java import JavaPlaces, find_java
 
@@ -44,22 +44,33 @@ def doctor() -> None:
 def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: str | None, columns: str,
          where: str | None, limit: int, count: bool, cores: int) -> None:
     """Print messages of a store's directory, running or not."""
+    from pyspark.errors import PySparkException
+
     from regulus.spark.session import local_session
 
     options = {"storePath": str(store_path.resolve()), "subscribe": topic, "tags": tags, "columns": columns,
                "startingTimestamp": starting, "endingTimestamp": ending}
+    session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
     try:
-        session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
-    except RegulusError as error:
-        raise click.ClickException(str(error)) from error
-    table = session.read.format("rocketmq").options(**{key: value for key, value in options.items() if value}).load()
-    if where:
-        table = table.where(where)
-    if count:
-        click.echo(table.count())
-        return
-    for row in table.limit(limit).collect():
-        click.echo("  ".join(f"{name}={_shown(value)}" for name, value in row.asDict().items() if value is not None))
+        given = {key: value for key, value in options.items() if value}
+        table = session.read.format("rocketmq").options(**given).load()
+        if where:
+            table = table.where(where)
+        lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
+    except PySparkException as error:
+        raise click.ClickException(reason(str(error))) from error
+    for line in lines:
+        click.echo(line)
+
+
+def reason(text: str) -> str:
+    """What is wrong, of an error that Spark wrapped in its own words and in a traceback."""
+    ours = re.findall(r"^regulus\.errors\.\w+: (.*)", text, re.MULTILINE)
+    return str(ours[-1]) if ours else text.partition("\n")[0]
+
+
+def _line(values: dict[str, object]) -> str:
+    return "  ".join(f"{name}={_shown(value)}" for name, value in values.items() if value is not None)
 
 
 def _shown(value: object) -> str:

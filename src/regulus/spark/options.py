@@ -19,7 +19,7 @@ from regulus.spark.offsets import QueueOffsets, parse_offsets
 KNOWN_OPTIONS = (
     "storePath", "path", "topic", "subscribe", "subscribePattern", "assign", "tags", "columns",
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "failOnDataLoss", "brokerName",
-    "batchRows", "minPartitions", "maxBytesPerPartition", "decompress", "verifyBodies",
+    "batchRows", "minPartitions", "maxBytesPerPartition", "maxRecordsPerPartition", "decompress", "verifyBodies",
 )
 _SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 DEFAULT_BROKER_NAME = "broker-a"
@@ -74,6 +74,7 @@ class ReadOptions:
     batch_rows: int = 4096
     partitions_min: int | None = None
     partition_bytes_max: int = 256 << 20
+    partition_records_max: int = 1_000_000      # what a task keeps in memory of each is some 100 bytes
     decompress: bool = False
     verify_bodies: bool = False
 
@@ -101,6 +102,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         batch_rows=_number(values, "batchRows", 4096, 1, 1 << 20),
         partitions_min=_number(values, "minPartitions", 0, 0, 100_000) or None,
         partition_bytes_max=_size(values, "maxBytesPerPartition", 256 << 20),
+        partition_records_max=_number(values, "maxRecordsPerPartition", 1_000_000, 1, 1 << 30),
         decompress=_flag(values, "decompress", False),
         verify_bodies=_flag(values, "verifyBodies", False),
     )

@@ -41,11 +41,9 @@ class ReadRange:
         return sum(unit.end - unit.start for unit in self.units)
 
 
-def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: int | None, cores: int) -> int:
+def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: int, cores: int) -> int:
     """How many tasks; a multiple of `cores` for a read worth dividing, so that no core waits for the last task."""
-    count = max(1, -(-bytes_total // partition_bytes_max))
-    if partitions_min is not None:
-        return max(count, partitions_min)
+    count = max(partitions_min, -(-bytes_total // partition_bytes_max))
     return count if bytes_total < SMALL_READ_BYTES else -(-count // cores) * cores
 
 

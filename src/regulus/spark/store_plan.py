@@ -30,8 +30,8 @@ def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
     ranges = [unit for unit in ranges if unit.start < unit.end]
     files = [queues[unit.topic, unit.queue_id] for unit in ranges]
     samples = _samples(ranges, files)
-    count = partition_count(sum(sample.weight for sample in samples), options.partition_bytes_max,
-                            options.partitions_min, cores)
+    least = max(options.partitions_min or 1, -(-ReadRange(tuple(ranges)).rows // options.partition_records_max))
+    count = partition_count(sum(sample.weight for sample in samples), options.partition_bytes_max, least, cores)
     cuts = [[file.first_at_or_behind(cut, unit.start, unit.end) for unit, file in zip(ranges, files, strict=True)]
             for cut in cut_points(samples, count)]
     return split(ranges, cuts)

@@ -1,10 +1,8 @@
-"""One Spark session for the whole run, and stores to read."""
+"""Stores to read."""
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,28 +10,10 @@ from regulus.model.message import MessageExt
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 GOLDEN = Path(__file__).parents[2] / "golden"
 FIRST_STORE_TIME = 1_700_000_000_000
 
 StoreMaker = Callable[[Sequence[MessageExt]], Path]
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    from regulus.spark.java import JavaPlaces, find_java
-    from regulus.spark.session import local_session
-
-    places = JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                        cache=tmp_path_factory.mktemp("java"))
-    session = local_session(find_java(places), os.environ, 2, {
-        "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
-        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
-    yield session
-    session.stop()
 
 
 @pytest.fixture(params=["store-4.9.8", "store-4.9.8-killed"])

@@ -8,8 +8,8 @@ MB = 1 << 20
 
 
 @pytest.mark.parametrize(("size", "least", "cores", "count"), [
-    (0, None, 8, 1), (15 * MB, None, 8, 1), (16 * MB, None, 8, 8), (1182 * MB, None, 2, 6), (256 * MB, None, 1, 1),
-    (15 * MB, 3, 8, 3), (1024 * MB, 3, 2, 4), (1024 * MB, 5, 2, 5),
+    (0, 1, 8, 1), (15 * MB, 1, 8, 1), (16 * MB, 1, 8, 8), (1182 * MB, 1, 2, 6), (256 * MB, 1, 1, 1),
+    (15 * MB, 3, 8, 3), (1024 * MB, 3, 2, 4), (1024 * MB, 5, 2, 6),
 ])
 def test_partition_count(size, least, cores, count):
     assert partition_count(size, 256 * MB, least, cores) == count

@@ -86,6 +86,13 @@ def test_the_rows_do_not_depend_on_the_parts(make_store, parts):
     assert rows == [{"body": b"body %d" % number} for number in range(100)]
 
 
+def test_a_part_has_no_more_records_than_wanted(make_store):
+    root = make_store([order(number) for number in range(40)])
+    planned = plan(parse_options({"storePath": str(root), "topic": "orders", "maxRecordsPerPartition": "12"}), 1)
+    assert len(planned) == 4
+    assert max(part.rows for part in planned) <= 12
+
+
 def test_parts_divide_the_log_into_ranges(make_store):
     root = make_store([order(number, queue_id=number % 3) for number in range(90)])
     read = parse_options({"storePath": str(root), "topic": "orders", "minPartitions": "4"})
