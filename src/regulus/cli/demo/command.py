@@ -146,7 +146,8 @@ def _print_next_commands(directory: Path, namesrv_port: int) -> None:
     click.echo(f"""
 Next, on what the demo left (the first one in a terminal of its own):
   {regulus} up -c {directory / "broker.conf"}{name_server}
-  {regulus} message query --topic {TOPIC} --key N14228{server}
-  {regulus} topic tail {TOPIC}{server}
+  {regulus} message query {TOPIC} --key N14228{server}
+  {regulus} topic tail {TOPIC} --from-beginning --count 5{server}
   {regulus} topic status '%DLQ%{CONSUMER_GROUP}'{server}
-  {regulus} group progress {CONSUMER_GROUP}{server}""")
+  {regulus} group progress {CONSUMER_GROUP}{server}
+  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5""")

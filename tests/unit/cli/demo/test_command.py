@@ -1,0 +1,26 @@
+"""The demo as a user runs it, with few flights."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.spark
+def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", "--directory",
+                           str(directory)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1000 sent = 996 applied + 4 dead letters, 0 lost" in done.stdout
+    assert (directory / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("keep")
+    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--directory", str(tmp_path)],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "name another with --directory" in done.stderr
+    assert (tmp_path / "precious").read_text() == "keep"
