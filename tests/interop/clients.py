@@ -68,7 +68,7 @@ class RunningClient:
         with self._stderr.open("ab") as errors:
             self._process = subprocess.Popen(
                 client.command_line(home, deed, options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, env={**os.environ, "HOME": str(home)}, cwd=home, text=True)
+                stderr=errors, env={**toolchain.our_environment(), "HOME": str(home)}, cwd=home, text=True)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -1,6 +1,5 @@
 """Our own name server and broker as one child process (`regulus up`), configured like the real ones."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from child_process import ChildProcess
 from ports import free_broker_port, free_ports
 from real_rocketmq import broker_settings, write_properties
 from remoting_probe import await_broker
+from toolchain import our_environment
 
 
 class RegulusServer:
@@ -36,7 +36,7 @@ class RegulusServer:
         conf = write_properties(self.home / "broker.conf", settings)
         command = [sys.executable, "-m", "regulus.cli.main", "up", "--config", str(conf),
                    "--namesrv-port", str(self._name_server_port)]
-        self._process = ChildProcess("regulus up", command, self.home / "regulus.log", dict(os.environ), self.home)
+        self._process = ChildProcess("regulus up", command, self.home / "regulus.log", our_environment(), self.home)
         await_broker(self.broker_address, self.name_server_address, self._process.check_alive)
 
     def restart(self) -> None:

@@ -1,6 +1,5 @@
 """Half and half: our broker registers with the real name server, and the real broker with ours."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from conftest import NewRun
 from ports import free_broker_port, free_ports
 from real_rocketmq import RealRocketMQ, broker_settings, write_properties
 from remoting_probe import await_broker, await_name_server
-from toolchain import JAVA_VERSIONS
+from toolchain import JAVA_VERSIONS, our_environment
 
 COUNT = 12
 
@@ -22,7 +21,7 @@ COUNT = 12
 def start_our(stack: ExitStack, home: Path, command: list[str]) -> ChildProcess:
     home.mkdir(parents=True, exist_ok=True)
     process = ChildProcess(" ".join(["regulus", *command]), [sys.executable, "-m", "regulus.cli.main", *command],
-                           home / "regulus.log", dict(os.environ), home)
+                           home / "regulus.log", our_environment(), home)
     stack.callback(process.kill)
     return process
 

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import regulus
+
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 BUILD = PROJECT / "build" / "interop"
@@ -31,6 +33,11 @@ _MENDS = {
 
 class ToolMissing(Exception):
     """A program that must be on the machine is not; the text says how to mend it."""
+
+
+def our_environment() -> dict[str, str]:
+    """Environment of child processes: they run in other directories, and must find the Regulus that runs here."""
+    return {**os.environ, "PYTHONPATH": str(Path(regulus.__file__).resolve().parents[1])}
 
 
 def tool(name: str) -> str:
