@@ -36,7 +36,9 @@ async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
         facts = await admin.broker_runtime_info(address)
     except ClientError:
         return "-", "-", "-", "-"
-    first = [facts.get(name, "").split(" ")[0] or "-" for name in ("putTps", "getTransferredTps")]
+    # 4.9 spells the second one with a single r.
+    rates = [facts.get("putTps", ""), facts.get("getTransferredTps") or facts.get("getTransferedTps", "")]
+    first = [rate.split(" ")[0] or "-" for rate in rates]
     return facts.get("brokerVersionDesc", "-"), first[0], first[1], facts.get("commitLogDiskRatio", "-")
 
 
