@@ -43,9 +43,16 @@ cpdef bytes encode(MessageExt message)
 
 cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt message, Py_ssize_t room=*) except -1
 
-@cython.locals(topic=bytes, properties=bytes, body=bytes, size=Py_ssize_t, is_v2=cython.bint, end=Py_ssize_t)
+@cython.locals(topic=bytes, properties=bytes, properties_size=Py_ssize_t, body=bytes, size=Py_ssize_t,
+               is_v2=cython.bint, end=Py_ssize_t)
 cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                              Py_ssize_t room) except -1
+
+@cython.locals(size=Py_ssize_t, name=str, value=str)
+cdef Py_ssize_t _ascii_size(dict properties) except -2
+
+@cython.locals(name=str, value=str, letter=cython.Py_UCS4)
+cdef Py_ssize_t _put_ascii(unsigned char[::1] cells, Py_ssize_t position, dict properties) except -1
 
 cdef bytes _utf8(str text)
 
@@ -63,7 +70,7 @@ cdef Py_ssize_t _put8(unsigned char[::1] cells, Py_ssize_t position, long long v
 cdef Py_ssize_t _copy(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes data) except -1
 
 @cython.locals(size=Py_ssize_t)
-cdef Py_ssize_t _size(MessageExt message, bytes topic, bytes properties) except -1
+cdef Py_ssize_t _size(MessageExt message, bytes topic, Py_ssize_t properties_size) except -1
 
 @cython.locals(flags=cython.int)
 cdef int _flags_of_hosts(MessageExt message) noexcept

@@ -106,7 +106,7 @@ def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
     topic = _utf8(message.topic)
     properties = _utf8(format_properties(message.properties))
-    return _size(message, topic, properties)
+    return _size(message, topic, len(properties))
 
 
 def encode(message: MessageExt) -> bytes:
@@ -129,8 +129,12 @@ def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room
 def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
     """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
     topic = _utf8(message.topic)
-    properties = _utf8(format_properties(message.properties))
-    size = _size(message, topic, properties)
+    properties = b""
+    properties_size = _ascii_size(message.properties)
+    if properties_size < 0:
+        properties = _utf8(format_properties(message.properties))
+        properties_size = len(properties)
+    size = _size(message, topic, properties_size)
     if room >= 0 and size > room:
         return size
     body = message.body
@@ -147,9 +151,42 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
         cells[end] = len(topic)
         end += 1
     end = _copy(buffer, cells, end, topic)
-    end = _put2(cells, end, len(properties))
-    _copy(buffer, cells, end, properties)
+    end = _put2(cells, end, properties_size)
+    if properties:
+        _copy(buffer, cells, end, properties)
+    else:
+        _put_ascii(cells, end, message.properties)
     return size
+
+
+def _ascii_size(properties: dict[str, str]) -> int:
+    """Bytes of a property string that is all ASCII; -1 when it is not, or when writing it letter by letter is slow."""
+    if not _COMPILED:
+        return -1
+    size = 0
+    for name, value in properties.items():
+        if value:
+            if not (name.isascii() and value.isascii()):
+                return -1
+            size += len(name) + len(value) + 2
+    return size
+
+
+def _put_ascii(cells: WritableBuffer, position: int, properties: dict[str, str]) -> int:
+    """Write the property string letter by letter, without making it first; the position behind it."""
+    for name, value in properties.items():
+        if value:
+            for letter in name:
+                cells[position] = ord(letter)
+                position += 1
+            cells[position] = 1
+            position += 1
+            for letter in value:
+                cells[position] = ord(letter)
+                position += 1
+            cells[position] = 2
+            position += 1
+    return position
 
 
 def _utf8(text: str) -> bytes:
@@ -211,13 +248,13 @@ def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: by
     return position + size
 
 
-def _size(message: MessageExt, topic: bytes, properties: bytes) -> int:
+def _size(message: MessageExt, topic: bytes, properties_size: int) -> int:
     if len(topic) > _TOPIC_SIZE_MAX:
         raise MessageIllegal(f"topic has {len(topic)} bytes, more than {_TOPIC_SIZE_MAX}")
-    if len(properties) > _PROPERTIES_SIZE_MAX:
-        raise MessageIllegal(f"properties have {len(properties)} bytes, more than {_PROPERTIES_SIZE_MAX}")
+    if properties_size > _PROPERTIES_SIZE_MAX:
+        raise MessageIllegal(f"properties have {properties_size} bytes, more than {_PROPERTIES_SIZE_MAX}")
     size = _FIXED_SIZE - 16 + len(message.born_host) + len(message.store_host) + len(message.body) + len(topic)
-    return size + len(properties) + (1 if len(topic) > _TOPIC_SIZE_V1_MAX else 0)
+    return size + properties_size + (1 if len(topic) > _TOPIC_SIZE_V1_MAX else 0)
 
 
 def _flags_of_hosts(message: MessageExt) -> int:
