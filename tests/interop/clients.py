@@ -46,9 +46,9 @@ class Client:
         return RunningClient(self, home, "consume", options)
 
     def run(self, home: Path, deed: str, **options: object) -> list[Event]:
-        running = RunningClient(self, home, deed, options)
-        running.wait_for_end()
-        return running.events
+        with RunningClient(self, home, deed, options) as running:
+            running.wait_for_end()
+            return running.events
 
     def command_line(self, home: Path, deed: str, options: dict[str, object]) -> list[str]:
         arguments = [deed]
@@ -109,7 +109,11 @@ class RunningClient:
         end = time.monotonic() + timeout_s
         while self._take(end - time.monotonic()):
             continue
-        if self._process.wait(max(1.0, end - time.monotonic())) != 0:
+        try:
+            status = self._process.wait(max(1.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ClientFailed(f"{self.client.name} did not end within {timeout_s:.0f} s: {self._story()}") from None
+        if status != 0:
             raise ClientFailed(f"{self.client.name} ended with {self._process.returncode}: {self._story()}")
         if any(event["event"] == "error" for event in self.events):
             raise ClientFailed(f"{self.client.name}: {self._story()}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from admin import AdminTool
-from clients import CLIENTS, FOREIGN_CLIENTS, JAVA, OURS, Client, Event, RunningClient
+from clients import CLIENTS, FOREIGN_CLIENTS, JAVA, OURS, Client, ClientFailed, Event, RunningClient
 from conftest import NewRun, Outcomes, Server, for_each_client
 
 COUNT = 6
@@ -154,7 +154,7 @@ def await_dead_letter(deeds: Deeds, group: str, attempts: int = 10) -> list[Even
     for attempt in range(attempts):
         try:
             dead = deeds.read_all(f"%DLQ%{group}")
-        except Exception:
+        except ClientFailed:
             if attempt == attempts - 1:
                 raise
             continue
@@ -189,7 +189,11 @@ def resumed(deeds: Deeds, server: Server) -> Outcomes:
         topic = topics[client.name]
         deeds.produce(client, topic, "before")
         running = deeds.consume(client, topic, f"G-{topic}")
-        running.wait_for_bodies(bodies("before", COUNT))
+        try:
+            running.wait_for_bodies(bodies("before", COUNT))
+        except ClientFailed:
+            running.kill()
+            raise
         return running
 
     def after(client: Client) -> tuple[list[Event], list[Event]]:

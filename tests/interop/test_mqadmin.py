@@ -46,7 +46,7 @@ class Subject:
         """`command` with its placeholders filled in."""
         first = self.sent[0]
         filled = command.format(broker=self.server.broker_address, unique_key=first["msgId"],
-                                offset_id=first["offsetMsgId"], queue=first["queueId"])
+                                offset_id=first["offsetMsgId"], queue=first["queueId"], home=self.home)
         return self.tool.run(*filled.split())
 
 
@@ -69,7 +69,7 @@ def subjects(new_run: NewRun) -> Iterator[tuple[Subject, Subject]]:
 
 
 _RUN_VALUES = (
-    (re.compile(r"/\S*msgbodys/\S+"), "<body file>"),
+    (re.compile(r"/\S*(msgbodys|export)/\S+"), "<file>"),
     (re.compile(r"\b[0-9A-F]{32,56}\b"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(,\d{3})?"), "<time>"),
     (re.compile(r"(\d{1,3}\.){3}\d{1,3}(:\d+)?"), "<address>"),
@@ -127,6 +127,22 @@ COMMANDS = [
     f"cloneGroupOffset -s {GROUP} -d ClonedGroup -t {TOPIC} -o true",
     f"resetOffsetByTime -g {GROUP} -t {TOPIC} -s -1",
     f"consumerProgress -g {GROUP}",
+    "consumerProgress",
+    f"skipAccumulatedMessage -g {GROUP} -t {TOPIC} -f true",
+    f"getConsumerStatus -g {GROUP} -t {TOPIC}",
+    "consumerConnection -g NoSuchGroup",
+    f"producerConnection -g NoSuchGroup -t {TOPIC}",
+    "topicStatus -t NoSuchTopic",
+    f"queryMsgTraceById -i {{unique_key}} -t {TOPIC}",
+    f"consumeMessage -t {TOPIC} -b broker-a -i {{queue}} -o 0 -c 1",
+    "sendMsgStatus -b broker-a -s 10 -c 2",
+    "checkMsgSendRT -t MadeByCluster -a 2 -s 10",
+    "exportMetadata -c DefaultCluster -f {home}/export",
+    "exportConfigs -c DefaultCluster -f {home}/export",
+    "exportMetrics -c DefaultCluster -f {home}/export",
+    f"updateOrderConf -t {TOPIC} -m put -v broker-a:4",
+    f"updateOrderConf -t {TOPIC} -m get",
+    "deleteExpiredCommitLog -b {broker}",
     "updateKvConfig -s names -k key -v value",
     "deleteKvConfig -s names -k key",
     "wipeWritePerm -b broker-a",
