@@ -100,6 +100,7 @@ class PushConsumerConfig(ClientConfig):
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp: int | None = None    # ms since 1970, for CONSUME_FROM_TIMESTAMP; None: 30 minutes before start
     allocate_message_queue_strategy: str = "AVG"
+    consume_orderly: bool = False           # each queue in order, one call at a time
     consume_thread_max: int = 20            # listener calls at the same time
     consume_message_batch_max_size: int = 1     # messages of one listener call
     pull_batch_size: int = 32
@@ -115,7 +116,7 @@ class PushConsumerConfig(ClientConfig):
     consume_timeout: int = 15 * 60_000      # a message in work longer than this is sent back
     max_reconsume_times: int = -1           # -1: what the group is set to (16)
     share_max_reconsume_times: bool = True  # the limit is set for the whole group; False: per request, as RocketMQ
-    suspend_current_queue_time_millis: int = 1_000
+    suspend_current_queue_time_millis: int = 1_000  # of orderly consumption: rest of a queue after a failure
     await_termination_millis_when_shutdown: int = 3_000     # how long shutdown waits for listener calls under way
     rebalance_interval: int = 20_000
     post_subscription_when_pull: bool = False   # send the tag expression with each pull

@@ -13,6 +13,8 @@ from regulus.model.message_queue import MessageQueue
 class ConsumeStatus(StrEnum):
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+    """What orderly listeners say instead of RECONSUME_LATER; both mean the same."""
 
 
 class ConsumeContext:
@@ -20,14 +22,16 @@ class ConsumeContext:
 
     `ack_index`: with CONSUME_SUCCESS, messages up to this index are done and the others count as failed.
     `delay_level_when_next_consume`: -1 dead letter at once; 0 the broker's growing delay; above 0 this delay level.
+    `suspend_current_queue_time_millis`: of orderly consumption, how long the queue rests after a failure; -1: as set.
     """
 
-    __slots__ = ("ack_index", "delay_level_when_next_consume", "message_queue")
+    __slots__ = ("ack_index", "delay_level_when_next_consume", "message_queue", "suspend_current_queue_time_millis")
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.delay_level_when_next_consume = 0
         self.ack_index = 0x7FFFFFFF
+        self.suspend_current_queue_time_millis = -1
 
 
 MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus | None]

@@ -29,6 +29,8 @@ from regulus.client.group_retry_limit import set_group_retry_limit
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
+from regulus.client.orderly import OrderlyConsumption
+from regulus.client.queue_locks import QueueLocks
 from regulus.client.rebalancer import Rebalancer
 from regulus.client.running_info import running_info
 from regulus.client.send_back import GROUP_LIMIT, SendBack
@@ -59,6 +61,7 @@ _log = logging.getLogger(__name__)
 
 LOCAL_RETRY_DELAY_MS = 5000
 EXPIRED_DELAY_LEVEL = 3
+NO_SPAN_LIMIT = 1 << 62
 EXPIRY_SCAN_INTERVAL_MAX_MS = 30_000
 TAG = "TAG"
 
@@ -90,7 +93,7 @@ class PushConsumer:
         self._limits: dict[str, FlowLimits] = {}
         self._base_limits = FlowLimits(
             count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
-            span_max=self.config.consume_concurrently_max_span)
+            span_max=NO_SPAN_LIMIT if self.config.consume_orderly else self.config.consume_concurrently_max_span)
         self._started_ms = 0
         self._tasks = TaskGroup()
         self._sends_back = TaskGroup()
@@ -99,6 +102,7 @@ class PushConsumer:
         self._offsets: OffsetStore | None = None
         self._rebalancer: Rebalancer | None = None
         self._send_back: SendBack | None = None
+        self._orderly: OrderlyConsumption | None = None
         self._handlers: dict[int, RequestHandler] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._answer_notify,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._answer_reset_offset,
@@ -154,10 +158,15 @@ class PushConsumer:
             await self._leave(instance)
             raise
         self._send_back = SendBack(instance, self._name_server, self.group, self.config, limit)
+        if self.config.consume_orderly:
+            self._orderly = OrderlyConsumption(self.config, self._workers,
+                                               QueueLocks(instance, self.group) if clustering else None,
+                                               self._finish, self._send_back.dead_letter)
         await instance.heartbeat()
         self._tasks.spawn(self._rebalancer.run(), f"rebalance {self.group}")
         self._tasks.spawn(self._persist_offsets(), f"persist offsets of {self.group}")
-        self._tasks.spawn(self._watch_for_expired(), f"consume timeout of {self.group}")
+        if not self.config.consume_orderly:
+            self._tasks.spawn(self._watch_for_expired(), f"consume timeout of {self.group}")
 
     async def shutdown(self) -> None:
         """Stop pulling, let running listener calls end, store the offsets, leave the group."""
@@ -166,11 +175,15 @@ class PushConsumer:
             return
         if self._rebalancer is not None:
             await self._rebalancer.stop_pulling()
+        if self._orderly is not None:
+            await self._orderly.settle(wait_ms=self.config.await_termination_millis_when_shutdown)
         if self._workers is not None:
             await self._workers.close(self.config.await_termination_millis_when_shutdown)
         await self._sends_back.finish(self.config.await_termination_millis_when_shutdown)
         if self._offsets is not None:
             await self._offsets.persist()
+        if self._orderly is not None:
+            await self._orderly.close()
         await self._tasks.cancel()
         await self._leave(instance)
 
@@ -242,11 +255,35 @@ class PushConsumer:
             count, topic_count_max=self.config.pull_threshold_for_topic,
             topic_size_max_mib=self.config.pull_threshold_size_for_topic)
 
+    def may_consume(self, process_queue: ProcessQueue) -> bool:
+        """False while the lock of an orderly consumed queue is lost."""
+        return self._orderly is None or self._orderly.is_locked(process_queue)
+
+    async def lock_queues(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
+        """Those of the queues that this member may take."""
+        return queues if self._orderly is None else await self._orderly.lock(queues)
+
+    def queue_taken(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        if self._orderly is not None:
+            self._orderly.taken(queue, process_queue)
+
+    async def settle_queues(self, queues: Collection[MessageQueue]) -> None:
+        """Before queues are given up: let what must end in order come to its end."""
+        if self._orderly is not None:
+            await self._orderly.settle(queues)
+
+    async def queues_given_up(self, queues: Collection[MessageQueue]) -> None:
+        if self._orderly is not None:
+            await self._orderly.given_up(queues)
+
     def commit_offset_for_pull(self, queue: MessageQueue) -> int:
         return self._table().get(queue) or 0 if self._is_clustering() else 0
 
     def received(self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         fresh = process_queue.put(messages)
+        if self._orderly is not None:
+            self._orderly.received(queue, process_queue, fresh)
+            return
         size = self.config.consume_message_batch_max_size
         assert self._workers is not None
         self._workers.submit([Work(queue, process_queue, fresh[start:start + size])
@@ -270,6 +307,11 @@ class PushConsumer:
 
     def _on_result(self, work: Work, status: ConsumeStatus | None) -> None:
         """A listener call ended. Results of a queue that was lost, or of a call that expired, count for nothing."""
+        if self._orderly is not None:
+            ok = len(work.messages) if status == ConsumeStatus.CONSUME_SUCCESS else 0
+            self.statistics(work.queue.topic).consumed(ok, len(work.messages) - ok, now_ms() - work.started_ms)
+            self._orderly.result(work, status)
+            return
         if work.process_queue.dropped or work.expired:
             return
         messages = work.messages
@@ -384,7 +426,8 @@ class PushConsumer:
         owned = {} if self._rebalancer is None else self._rebalancer.assigned
         return running_info(
             name_servers=self._running().name_servers.addresses, started_ms=self._started_ms,
-            thread_count=self.config.consume_thread_max, subscriptions=self._subscriptions.values(),
+            orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
+            subscriptions=self._subscriptions.values(),
             queues={queue: each.process_queue for queue, each in owned.items()}, offsets=self._table(),
             statistics=self._statistics, now_ms=now_ms())
 
@@ -403,7 +446,7 @@ class PushConsumer:
         status, error = await self._workers.call_directly(work)
         outcome = _DIRECT_RESULTS.get(status, "CR_RETURN_NULL") if error is None else "CR_THROW_EXCEPTION"
         remark = None if error is None else f"{type(error).__name__}: {error}"
-        return ConsumeMessageDirectlyResult(consume_result=outcome, remark=remark,
+        return ConsumeMessageDirectlyResult(order=self.config.consume_orderly, consume_result=outcome, remark=remark,
                                             spent_time_mills=int((time.monotonic() - begun) * 1000))
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -476,5 +519,6 @@ _MAY_COME_LATER = (NoRoute.code, ResponseCode.TOPIC_NOT_EXIST)
 _DIRECT_RESULTS = {
     ConsumeStatus.CONSUME_SUCCESS: "CR_SUCCESS",
     ConsumeStatus.RECONSUME_LATER: "CR_LATER",
+    ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT: "CR_LATER",
     None: "CR_RETURN_NULL",
 }

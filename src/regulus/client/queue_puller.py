@@ -41,6 +41,7 @@ class Consumption(Protocol):
     config: PushConsumerConfig
     is_suspended: bool
 
+    def may_consume(self, process_queue: ProcessQueue) -> bool: ...
     def subscription(self, topic: str) -> SubscriptionData: ...
     def statistics(self, topic: str) -> TopicStatistics: ...
     def limits(self, topic: str) -> FlowLimits: ...
@@ -89,6 +90,8 @@ class QueuePuller:
             return SUSPENDED_PAUSE_MS
         if self._consumption.limits(self._queue.topic).exceeded(self._process_queue) is not None:
             return FLOW_CONTROL_PAUSE_MS
+        if not self._consumption.may_consume(self._process_queue):
+            return self._consumption.config.pull_time_delay_when_exception
         return 0
 
     async def _wait_for_room(self) -> None:

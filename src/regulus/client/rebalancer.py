@@ -5,7 +5,7 @@ Source: RebalanceImpl, RebalanceService, RebalancePushImpl.computePullFromWhere.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from regulus.client.client_instance import ClientInstance, now_ms
@@ -43,6 +43,10 @@ class Balanced(Consumption, Protocol):
 
     def topics(self) -> Iterable[str]: ...
     def touch_subscription(self, topic: str) -> None: ...
+    async def lock_queues(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]: ...
+    def queue_taken(self, queue: MessageQueue, process_queue: ProcessQueue) -> None: ...
+    async def settle_queues(self, queues: Collection[MessageQueue]) -> None: ...
+    async def queues_given_up(self, queues: Collection[MessageQueue]) -> None: ...
     def set_queue_count(self, topic: str, count: int) -> None: ...
 
 
@@ -162,7 +166,9 @@ class Rebalancer:
         lost = [queue for queue, owned in self.assigned.items()
                 if queue.topic == topic and (queue not in wanted or owned.task.done())]
         await self._give_up(lost)
-        fresh = [queue for queue in mine if queue not in self.assigned]
+        missing = [queue for queue in mine if queue not in self.assigned]
+        locked = await self._consumer.lock_queues(missing) if missing else ()
+        fresh = [queue for queue in missing if queue in locked]
         starts = await asyncio.gather(*(self._start_offset(queue) for queue in fresh))
         taken = [(queue, start) for queue, start in zip(fresh, starts, strict=True) if start is not None]
         if lost or taken:
@@ -174,24 +180,28 @@ class Rebalancer:
                       [(queue.broker_name, queue.queue_id) for queue in lost])
         for queue, start in taken:
             self._take(queue, start)
-        return len(taken) == len(fresh)
+        return len(taken) == len(missing)
 
     def _take(self, queue: MessageQueue, start: int) -> None:
         if self._is_stopped:
             return
         process_queue = ProcessQueue(now_ms())
         puller = QueuePuller(self._consumer, self._instance, queue, process_queue, start)
+        self._consumer.queue_taken(queue, process_queue)
         task = self._pulling.spawn(puller.run(), f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
         self.assigned[queue] = Assigned(process_queue, puller, task)
 
     async def _give_up(self, queues: list[MessageQueue]) -> None:
         """Other members consume these now. What they are to begin with is stored first."""
+        if not queues:
+            return
         for queue in queues:
-            owned = self.assigned.pop(queue)
-            owned.process_queue.dropped = True
-            owned.task.cancel()
-        if queues:
-            await self._offsets.persist(queues)
+            self.assigned[queue].task.cancel()
+        await self._consumer.settle_queues(queues)
+        for queue in queues:
+            self.assigned.pop(queue).process_queue.dropped = True
+        await self._offsets.persist(queues)
+        await self._consumer.queues_given_up(queues)
         if self._consumer.config.message_model is MessageModel.CLUSTERING:
             for queue in queues:
                 self._offsets.table.forget(queue)

@@ -11,12 +11,12 @@ from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo, SubscriptionData
 
 
-def running_info(*, name_servers: Iterable[str], started_ms: int, thread_count: int,
+def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool, thread_count: int,
                  subscriptions: Iterable[SubscriptionData], queues: Mapping[MessageQueue, ProcessQueue],
                  offsets: OffsetTable, statistics: Mapping[str, TopicStatistics], now_ms: int) -> ConsumerRunningInfo:
     properties = {
         "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
-        "PROP_CONSUMEORDERLY": "false",
+        "PROP_CONSUMEORDERLY": "true" if orderly else "false",
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in name_servers),
@@ -33,6 +33,7 @@ def _queue_info(commit_offset: int, process_queue: ProcessQueue) -> ProcessQueue
     return ProcessQueueInfo(
         commit_offset=commit_offset, cached_msg_count=process_queue.count, cached_msg_min_offset=low,
         cached_msg_max_offset=high, cached_msg_size_in_mib=process_queue.size // MIB, droped=process_queue.dropped,
+        locked=process_queue.locked_until_ms > 0,
         last_pull_timestamp=process_queue.last_pull_ms, last_consume_timestamp=process_queue.last_consume_ms)
 
 

@@ -7,7 +7,7 @@ import logging
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
-from regulus.client.core.send_back import retry_message
+from regulus.client.core.send_back import DEAD_LETTER, retry_message
 from regulus.client.producer import Producer
 from regulus.errors import ClientError, HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
@@ -50,6 +50,16 @@ class SendBack:
             return True
         except (ClientError, HeaderError, MessageIllegal) as error:
             _log.warning("message %s of %s not sent to the retry topic either: %s", message.message_id, queue, error)
+            return False
+
+    async def dead_letter(self, message: MessageExt, queue: MessageQueue) -> bool:
+        """Make a dead letter of a message that was tried here often enough; True when a broker has it."""
+        try:
+            producer = await self._inner_producer()
+            await producer.send(retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT))
+            return True
+        except (ClientError, HeaderError, MessageIllegal) as error:
+            _log.warning("message %s of %s not made a dead letter: %s", message.message_id, queue, error)
             return False
 
     async def close(self) -> None:

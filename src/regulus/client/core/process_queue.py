@@ -25,6 +25,7 @@ class ProcessQueue:
 
     def __init__(self, created_ms: int = 0) -> None:
         self.dropped = False
+        self.locked_until_ms = 0    # orderly consumption only
         self.size = 0
         self.max_offset = NOTHING_PUT
         self.last_pull_ms = created_ms

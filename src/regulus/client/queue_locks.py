@@ -1,0 +1,69 @@
+"""Locks of queues at their brokers, so that of a group only one member consumes a queue in order.
+
+A broker forgets a lock 60 s after it was last renewed. We renew every 20 s and trust a lock for 30 s, so that we have
+stopped before another member may begin.
+
+Source: RebalanceImpl.lockAll, RebalanceLockManager, ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from regulus.client.client_instance import ClientInstance
+from regulus.errors import ClientError, HeaderError
+from regulus.model.message_queue import MessageQueue
+from regulus.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from regulus.wire.codes import RequestCode
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+RENEW_INTERVAL_MS = 20_000
+TRUSTED_MS = 30_000
+
+
+class QueueLocks:
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def lock(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Those of the queues that are ours now, whether taken or renewed."""
+        locked = await asyncio.gather(*(self._lock_at(address, each) for address, each in
+                                        (await self._by_broker(queues)).items()))
+        return {queue for part in locked for queue in part}
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """Let others have the queues at once. Where that fails, they wait until the lock is forgotten."""
+        for address, each in (await self._by_broker(queues)).items():
+            body = UnlockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=each)
+            try:
+                await self._instance.request(address, RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ,
+                                                                              body=body.encode()))
+            except ClientError as error:
+                _log.warning("locks of group %s not given back: %s", self._group, error)
+
+    async def _lock_at(self, address: str, queues: list[MessageQueue]) -> Iterable[MessageQueue]:
+        body = LockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
+        try:
+            answer = await self._instance.request(address, RemotingCommand.request(RequestCode.LOCK_BATCH_MQ,
+                                                                                   body=body.encode()))
+            return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        except (ClientError, HeaderError) as error:
+            _log.warning("queues of group %s not locked: %s", self._group, error)
+            return ()
+
+    async def _by_broker(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        """The queues by the address of their master; those without one are left out."""
+        grouped: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            try:
+                address = (await self._instance.route(queue.topic)).master(queue.broker_name)
+            except (ClientError, HeaderError) as error:
+                _log.info("broker of %s not known: %s", queue, error)
+                continue
+            if address is not None:
+                grouped[address].append(queue)
+        return grouped
