@@ -2,6 +2,7 @@ cimport cython
 
 from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
 
+cdef Py_ssize_t _SHORT_MAX
 cdef int _BLANK
 cdef int _V2
 
@@ -37,7 +38,9 @@ cdef Py_ssize_t _number_of(const unsigned char[::1] data, Py_ssize_t start, Py_s
 cdef bint _is_name(const unsigned char[::1] data, Py_ssize_t start, const unsigned char* joined, Py_ssize_t begin,
                    Py_ssize_t size) noexcept
 
-cdef Py_ssize_t _find(const unsigned char[::1] data, int byte, Py_ssize_t start, Py_ssize_t limit) noexcept
+cdef Py_ssize_t _name_end(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit) noexcept
+
+cdef Py_ssize_t _value_end(const unsigned char[::1] data, Py_ssize_t name_end, Py_ssize_t limit) noexcept
 
 @cython.locals(row=Py_ssize_t, total=Py_ssize_t)
 cpdef Py_ssize_t properties_max(const long long[::1] starts, const long long[::1] ends) except -1
@@ -58,6 +61,6 @@ cdef Py_ssize_t _same_name(const unsigned char[::1] data, Py_ssize_t start, Py_s
 @cython.locals(index=Py_ssize_t)
 cdef bint _is_same(const unsigned char[::1] data, Py_ssize_t left, Py_ssize_t right, Py_ssize_t size) noexcept
 
-@cython.locals(row=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)
+@cython.locals(row=Py_ssize_t, start=Py_ssize_t, size=Py_ssize_t, at=Py_ssize_t, index=Py_ssize_t)
 cpdef int gather(const unsigned char[::1] data, const long long[::1] starts, const long long[::1] ends,
                  const int[::1] offsets, unsigned char[::1] target) except -1
