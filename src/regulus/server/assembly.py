@@ -168,6 +168,9 @@ class BrokerServer:
             raise
         self._start_parts()
         await self._listener.accept()
+        # Only now, because whoever finds us through a name server will connect at once.
+        self._door.start()
+        self._settle(self._clock())
 
     async def stop(self) -> None:
         """Clean: nothing is accepted any more, answers leave, everything is on disk, the store is closed."""
@@ -226,8 +229,6 @@ class BrokerServer:
         self._care.start()
         self._keeper.start()
         self._ticks.start()
-        self._door.start()
-        self._settle(self._clock())
 
     # --- while running -----------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class RequestServer:
         """Send to a connection by its number; one that is gone needs no answer."""
         connection = self._connections.get(channel)
         if connection is not None:
-            connection.send(command)
+            connection.send_soon(command)
 
     def stop(self) -> None:
         for task in self._relays:
