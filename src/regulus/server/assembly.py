@@ -31,6 +31,7 @@ from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, Nameser
 from regulus.server.request_server import RequestServer
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
+from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.json_file import JsonFiles
@@ -45,6 +46,7 @@ _log = logging.getLogger(__name__)
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
+_OTHER_OPEN_FILES = 256         # beside connections and mapped files
 
 
 def _name_servers(text: str) -> list[tuple[str, int]]:
@@ -156,6 +158,8 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
+        disk.raise_open_files_limit(self._transport_config.connections_max + self._store_config.mapped_files_max
+                                    + _OTHER_OPEN_FILES)
         bound = bind(self._transport_config.bind_address, self._config.listen_port)
         try:
             report = self.store.open(time.monotonic)
