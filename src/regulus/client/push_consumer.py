@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from regulus.client import client_instance
+from regulus.client import client_instance, consumer_start
 from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms
 from regulus.client.config import MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
@@ -25,7 +25,6 @@ from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.core.offset_table import OffsetTable
 from regulus.client.core.process_queue import NOTHING_PUT, ProcessQueue
-from regulus.client.group_retry_limit import set_group_retry_limit
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
@@ -33,15 +32,14 @@ from regulus.client.orderly import OrderlyConsumption
 from regulus.client.queue_locks import QueueLocks
 from regulus.client.rebalancer import Rebalancer
 from regulus.client.running_info import running_info
-from regulus.client.send_back import GROUP_LIMIT, SendBack
+from regulus.client.send_back import SendBack
 from regulus.client.tasks import TaskGroup
-from regulus.errors import BrokerRefused, ClientClosed, ClientError, ConfigError, NoRoute, RegulusError
+from regulus.errors import ClientClosed, ConfigError, RegulusError
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import retry_topic
 from regulus.record import message_record
 from regulus.wire.bodies import (
-    CheckClientConfigBody,
     ConsumeMessageDirectlyResult,
     ConsumerData,
     ConsumerRunningInfo,
@@ -63,7 +61,6 @@ LOCAL_RETRY_DELAY_MS = 5000
 EXPIRED_DELAY_LEVEL = 3
 NO_SPAN_LIMIT = 1 << 62
 EXPIRY_SCAN_INTERVAL_MAX_MS = 30_000
-TAG = "TAG"
 
 
 class PushConsumer:
@@ -113,7 +110,7 @@ class PushConsumer:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:
         """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
 
         With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
@@ -150,9 +147,9 @@ class PushConsumer:
         self._workers = ListenerWorkers(self._listener, self.config.consume_thread_max, self._on_result)
         self._rebalancer = Rebalancer(self, instance, self._offsets, self._started_ms)
         try:
-            await self._fetch_routes(instance)
-            await self._check_expressions(instance)
-            limit = await self._limit_to_send(instance)
+            await consumer_start.fetch_routes(instance, list(self._subscriptions))
+            await consumer_start.check_expressions(instance, self.group, self._subscriptions)
+            limit = await consumer_start.limit_to_send(instance, self.group, self.config, self._subscriptions)
         except (RegulusError, asyncio.CancelledError):
             await self._workers.close(0)
             await self._leave(instance)
@@ -476,45 +473,6 @@ class PushConsumer:
         self._rebalancer = None
         await client_instance.release(instance, self)
 
-    async def _fetch_routes(self, instance: ClientInstance) -> None:
-        """Brokers are found by the routes. Unknown topics are fine: they may be created later."""
-        for topic in list(self._subscriptions):
-            try:
-                await instance.fetch_route(topic)
-            except ClientError as error:
-                if error.code not in _MAY_COME_LATER:
-                    raise
-                _log.info("topic %s has no route yet", topic)
-
-    async def _check_expressions(self, instance: ClientInstance) -> None:
-        for topic, subscription in self._subscriptions.items():
-            route = instance.known_route(topic)
-            if subscription.expression_type == TAG or route is None:
-                continue
-            body = CheckClientConfigBody(client_id=instance.client_id, group=self.group, subscription_data=subscription)
-            for address in route.readable_addresses()[:1]:
-                await instance.request(address, RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG,
-                                                                        body=body.encode()))
-
-    async def _limit_to_send(self, instance: ClientInstance) -> int:
-        """The retry limit that requests have to carry: none when brokers know the group's limit by themselves."""
-        limit = self.config.max_reconsume_times
-        if limit < 0 or not self.config.share_max_reconsume_times or not self._is_clustering():
-            return limit if limit >= 0 else GROUP_LIMIT
-        try:
-            await set_group_retry_limit(instance, self.group, limit, self._masters(instance))
-        except BrokerRefused as error:
-            _log.warning("the retry limit of group %s could not be set, so each request carries it: %s", self.group,
-                         error)
-            return limit
-        return GROUP_LIMIT
-
-    def _masters(self, instance: ClientInstance) -> Collection[str]:
-        routes = [route for topic in self._subscriptions if (route := instance.known_route(topic)) is not None]
-        return sorted({address for route in routes for address in route.masters()})
-
-
-_MAY_COME_LATER = (NoRoute.code, ResponseCode.TOPIC_NOT_EXIST)
 
 _DIRECT_RESULTS = {
     ConsumeStatus.CONSUME_SUCCESS: "CR_SUCCESS",
