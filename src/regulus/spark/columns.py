@@ -152,6 +152,7 @@ class RecordTable:
             row = int(np.searchsorted(records.positions, error.position))
             raise BadRecord(f"{records.place(row)}: {error}", records.base + error.position, row) from error
         matches = (table[_FIELD_NUMBER["queue_offset"]] == records.queue_offsets)
+        matches &= table[_FIELD_NUMBER["queue_id"]] == np.array(records.queue_ids)[records.queue_numbers]
         matches &= table[_FIELD_NUMBER["store_size"]] == records.sizes
         matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
         if not matches.all():

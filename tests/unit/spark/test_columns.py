@@ -21,7 +21,7 @@ BASE = 4096
 def records_of(messages: list[MessageExt], tags_codes: list[int] | None = None) -> Records:
     """The messages as they would lie in one log file from physical offset BASE on."""
     data = b""
-    positions, topics = [], sorted({message.topic for message in messages})
+    positions, queues = [], sorted({(message.topic, message.queue_id) for message in messages})
     for number, message in enumerate(messages):
         message.physical_offset = BASE + len(data)
         message.queue_offset = number
@@ -32,8 +32,8 @@ def records_of(messages: list[MessageExt], tags_codes: list[int] | None = None) 
         sizes=np.array([message.store_size for message in messages], dtype=np.int64),
         queue_offsets=np.arange(len(messages), dtype=np.int64),
         tags_codes=np.array(tags_codes or [0] * len(messages), dtype=np.int64),
-        queue_numbers=np.array([topics.index(message.topic) for message in messages], dtype=np.int64),
-        topics=topics, queue_ids=[0] * len(topics))
+        queue_numbers=np.array([queues.index((message.topic, message.queue_id)) for message in messages], np.int64),
+        topics=[topic for topic, _ in queues], queue_ids=[queue_id for _, queue_id in queues])
 
 
 def read(records: Records, *columns: str, **options: object) -> dict[str, list[object]]:
@@ -142,16 +142,16 @@ def test_bodies_are_verified_when_asked_for():
     damaged = Records(**{**{name: getattr(records, name) for name in Records.__slots__},
                          "data": records.data.replace(b"hello", b"hullo")})
     assert read(damaged, "body")["body"] == [b"body 0", b"hullo"]
-    with pytest.raises(BadRecord, match="orders/0: message 1: body and its checksum differ") as caught:
+    with pytest.raises(BadRecord, match="orders/1: message 1: body and its checksum differ") as caught:
         read(damaged, "queue_id", verify_bodies=True)
     assert caught.value.row == 1
 
 
-@pytest.mark.parametrize("change", ["queue_offsets", "sizes", "base"])
+@pytest.mark.parametrize("change", ["queue_offsets", "sizes", "queue_ids", "base"])
 def test_a_record_must_be_what_its_queue_says(change):
     records = records_of([order(0), order(1)])
     values = {name: getattr(records, name) for name in Records.__slots__}
-    values[change] = values[change] + np.array([0, 1]) if change != "base" else BASE + 1
+    values[change] = BASE + 1 if change == "base" else np.array(values[change]) + np.array([0, 1])
     with pytest.raises(BadRecord, match="another record") as caught:
         read(Records(**values), "queue_id")
     assert caught.value.row == (0 if change == "base" else 1)
