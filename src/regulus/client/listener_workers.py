@@ -10,7 +10,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from regulus.client.client_instance import now_ms
 from regulus.client.core.process_queue import ProcessQueue
@@ -79,8 +80,9 @@ class ListenerWorkers:
     async def close(self, wait_ms: int) -> None:
         """Begin no more; give what runs `wait_ms` to end."""
         self._ready.clear()
-        while not self._handed.empty():
-            self._handed.get_nowait()
+        with suppress(Empty):
+            while True:
+                self._handed.get_nowait()
         until = self._loop.time() + wait_ms / 1000
         while self.running and self._loop.time() < until:
             await asyncio.sleep(0.01)

@@ -556,3 +556,16 @@ async def test_a_broker_that_dies_and_comes_back_loses_nothing_that_was_acknowle
             async def all_seen():
                 return acknowledged <= {message.message_id for message in listener.seen}
             await eventually(all_seen)
+
+
+async def test_a_delayed_message_comes_after_its_level_and_under_its_own_topic(server, admin, producer):
+    await create_topic(admin, queues=1)
+    listener = Listener()
+    async with consuming(server, listener):
+        await producer.send(Message("T", b"later", properties={"DELAY": "9"}))
+        await producer.send(Message("T", b"now"))
+        await listener.until(2)
+    assert listener.bodies == [b"now", b"later"]
+    later = listener.seen[1]
+    assert later.topic == "T"
+    assert later.store_timestamp - later.born_timestamp >= 50
