@@ -32,7 +32,8 @@ def test_each_key_ends_in_an_effect_a_dead_letter_or_nowhere(spark: "SparkSessio
     log = messages(spark, ("t", "a N1", "X"), ("t", "b", "X"), ("%RETRY%board", "b", "X"), ("%DLQ%board", "b", "X"),
                    ("t", "c", "Y"))
     ledger = delivery_ledger(log, effects(spark, ("a", 40, 1)), "t", GROUP)
-    fates = {row["key"]: (row["applied"], row["dead_lettered"], row["lost"], row["latency_ms"]) for row in ledger.collect()}
+    columns = ("applied", "dead_lettered", "lost", "latency_ms")
+    fates = {row["key"]: tuple(row[name] for name in columns) for row in ledger.collect()}
     assert fates == {"a": (True, False, False, 40), "b": (False, True, False, None), "c": (False, False, True, None)}
     totals = ledger_totals(ledger)
     assert (totals.sent, totals.applied, totals.dead_lettered, totals.retried, totals.lost) == (3, 1, 1, 1, 1)
