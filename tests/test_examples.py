@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regulus.broker.config import BrokerConfig
-from regulus.testing.running_server import ServerThread
+from tests.unit.client.ladder import server_with_ladder
 
 CLIENT_EXAMPLES = ("keep_order", "look_around", "many_sends", "retry_and_dead_letter", "send_and_consume",
                    "without_asyncio")
@@ -17,9 +16,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 @pytest.mark.parametrize("name", CLIENT_EXAMPLES)
 def test_the_example_runs_to_its_end(name, tmp_path, capsys):
-    config = BrokerConfig(listen_port=0, message_delay_level="10ms 10ms 10ms 10ms")
     main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
-    with ServerThread(tmp_path / "store", config) as server:
+    with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms 10ms") as server:
         running = main(server.name_server_address)
         if inspect.isawaitable(running):
             async def within_time():

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from regulus.broker.config import BrokerConfig
 from regulus.client.admin import Admin
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.core.queue_selector import select_by_hash
@@ -16,9 +15,9 @@ from regulus.client.push_consumer import PushConsumer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig, dlq_topic
-from regulus.testing.running_server import ServerThread
 from regulus.wire.bodies import LockBatchResponseBody
 from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.ladder import server_with_ladder
 from tests.unit.client.test_rebalancer import GroupScript, first_pull
 from tests.unit.client.test_rebalancer import consuming as consuming_scripted
 
@@ -28,7 +27,7 @@ TIME_LIMIT = 20
 
 @pytest.fixture
 def server(tmp_path):
-    with ServerThread(tmp_path / "store", BrokerConfig(listen_port=0, message_delay_level="10ms 10ms 10ms")) as running:
+    with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms") as running:
         yield running
 
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from regulus.broker.config import BrokerConfig
 from regulus.client.admin import Admin
 from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
@@ -18,7 +17,7 @@ from regulus.model.message import Message
 from regulus.model.message_id import offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, dlq_topic, retry_topic
-from regulus.testing.running_server import ServerThread
+from tests.unit.client.ladder import server_with_ladder
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 LADDER = "10ms 15ms 20ms 25ms 30ms 35ms 40ms 45ms 50ms"
@@ -27,7 +26,7 @@ TIME_LIMIT = 20
 
 @pytest.fixture
 def server(tmp_path):
-    with ServerThread(tmp_path / "store", BrokerConfig(listen_port=0, message_delay_level=LADDER)) as running:
+    with server_with_ladder(tmp_path / "store", LADDER) as running:
         yield running
 
 
