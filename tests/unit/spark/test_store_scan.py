@@ -1,5 +1,6 @@
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from regulus.spark.read_plan import ReadRange
 from regulus.spark.store_plan import plan
 from regulus.spark.store_scan import scan
 from regulus.spark.table_schema import COLUMNS
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
 from tests.unit.spark.conftest import FIRST_STORE_TIME, GOLDEN, order, queue_ends
 
 
@@ -170,6 +173,21 @@ def test_the_end_is_fixed_by_the_plan(make_store):
     make_store([order(number) for number in range(4, 9)])
     assert sum(batch.num_rows for part in planned for batch in scan(read, ("body",), part)) == 4
     assert len(table(root, "body", topic="orders")) == 9
+
+
+def test_a_store_that_is_being_written_shows_what_is_dispatched(tmp_path):
+    store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20))
+    store.open(time.monotonic)
+    try:
+        for number in range(10):
+            store.append(order(number), FIRST_STORE_TIME + number)
+        store.dispatch(6)
+        assert [row["body"] for row in table(tmp_path, "body", topic="orders")] == [
+            b"body %d" % number for number in range(6)]
+        store.dispatch(6)
+        assert len(table(tmp_path, "body", topic="orders")) == 10
+    finally:
+        store.close()
 
 
 def damaged(root: Path, body: bytes) -> Path:
