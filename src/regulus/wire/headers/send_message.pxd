@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
-from regulus.wire.header_json cimport ExtScanner, is_plain, matches, scanner_of, utf8
+from regulus.wire.header_json cimport ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef long long _INT_MAX
@@ -9,6 +9,7 @@ cdef int _DIGITS_MAX
 cdef int _LIMIT_ABSENT
 cdef int _WHOLE
 cdef int _UNUSUAL
+cdef int _PLACED
 cdef str _TBW102
 cdef str _WAIT
 cdef str _TAGS
@@ -79,6 +80,13 @@ cdef class SendMessageResponse:
     cdef public str batch_uniq_id
     cdef public str recall_handle
 
+
+@cython.locals(response=SendMessageResponse)
+cpdef SendMessageResponse decode_send_message_response(RemotingCommand command)
+
+@cython.locals(text="const unsigned char*", response=SendMessageResponse, scanner=ExtScanner, found=cython.int,
+               start=Py_ssize_t, end=Py_ssize_t, name=Py_ssize_t, name_end=Py_ssize_t, position=Py_ssize_t)
+cdef SendMessageResponse _response_from_json(bytes ext_json)
 
 @cython.locals(response=RemotingCommand, trace=str)
 cpdef RemotingCommand send_message_response(RemotingCommand request, int code, str msg_id, int queue_id,
