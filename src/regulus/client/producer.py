@@ -220,7 +220,7 @@ class Producer:
         failure: ClientError | None = None
         stored: SendResult | None = None
         for attempt in range(1, budget.attempts + 1):
-            route = await self._route(outgoing.topic)
+            route = await self._route_within(outgoing.topic, timeout_ms - (_monotonic_ms() - started))
             queue = wanted or self._choose(route, tried[-1] if tried else None)
             if not self._back_off.is_idle:
                 await self._rest(queue.broker_name, timeout_ms - (_monotonic_ms() - started), failure)
@@ -350,6 +350,18 @@ class Producer:
         if route is not None and route.publish_queues:
             return route
         return await instance.publish_route(topic, self.config.create_topic_key, self.config.default_topic_queue_nums)
+
+    async def _route_within(self, topic: str, left_ms: int) -> Route:
+        """As `_route`; raises TooManyRequests when that takes all the time that is left."""
+        route = self._running().known_route(topic)
+        if route is not None and route.publish_queues:
+            return route
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                return await self._route(topic)
+        except TimeoutError:
+            raise TooManyRequests(f"no name server told the route of {topic} within the {left_ms} ms left of the send's "
+                                  f"time") from None
 
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)

@@ -334,6 +334,15 @@ async def test_without_name_server_the_send_fails():
     assert caught.value.code == 10004
 
 
+async def test_a_silent_name_server_does_not_hold_a_send_longer_than_it_may_take():
+    async with scripted_cluster() as cluster:
+        cluster.name_server.script = never
+        async with producer_of(cluster, send_msg_timeout=100) as producer:
+            begun = time.monotonic()
+            with pytest.raises(TooManyRequests, match="no name server told the route of T"):
+                await producer.send(Message("T", b"x"))
+            assert time.monotonic() - begun < 1.5
+
 async def test_a_second_name_server_serves_when_the_first_does_not():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a")
