@@ -360,8 +360,8 @@ class Producer:
             async with asyncio.timeout(left_ms / 1000):
                 return await self._route(topic)
         except TimeoutError:
-            raise TooManyRequests(f"no name server told the route of {topic} within the {left_ms} ms left of the send's "
-                                  f"time") from None
+            raise TooManyRequests(f"no name server told the route of {topic} within the {left_ms} ms left of the "
+                                  f"send's time") from None
 
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)
