@@ -57,8 +57,8 @@ def test_each_message_is_encoded_to_the_same_bytes(store: str) -> None:
         entries = dict(entry.split(b"\x01", 1) for entry in stored.split(b"\x02") if entry)
         properties = b"".join(name + b"\x01" + value + b"\x02" for name, value in entries.items())
         size = len(original) + len(properties) - len(stored)
-        expected = b"".join((size.to_bytes(4, "big"),
-                             original[4:len(original) - len(stored) - 2], len(properties).to_bytes(2, "big"), properties))
+        fixed = original[4:len(original) - len(stored) - 2]
+        expected = b"".join((size.to_bytes(4, "big"), fixed, len(properties).to_bytes(2, "big"), properties))
         assert message_record.encode(message_record.decode(original)) == expected
 
 
