@@ -1,6 +1,6 @@
 """Settings of the clients, under RocketMQ's names. Times are ms and sizes bytes unless a unit is written."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from regulus.client.core.rebalance import STRATEGIES
@@ -52,7 +52,7 @@ class ClientConfig:
     mq_client_api_timeout: int = 3_000      # of route and admin calls
     connect_timeout: int = 3_000
     access_key: str = ""                    # with secret_key: every request is signed
-    secret_key: str = ""
+    secret_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",

@@ -1,0 +1,90 @@
+import asyncio
+
+import pytest
+
+from regulus.client.config import ClientConfig
+from regulus.client.connections import Connections
+from regulus.errors import ClientClosed, ConnectFailed, ConnectionLost, RequestTimeout
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.client.scripted_servers import ScriptedServer, closed_address
+
+
+def answer(command):
+    return command.response(ResponseCode.SUCCESS)
+
+
+def request():
+    return RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+
+
+@pytest.fixture
+async def server():
+    made = ScriptedServer(answer)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def connections():
+    made = Connections(ClientConfig(), lambda connection, commands: None, None)
+    yield made
+    await made.close()
+
+
+async def test_all_requests_to_an_address_share_a_connection_also_those_that_wait_for_it(server, connections):
+    answers = await asyncio.gather(*(connections.request(server.address, request(), 5000) for _ in range(20)))
+    assert {each.code for each in answers} == {ResponseCode.SUCCESS}
+    assert len(server.connections) == 1
+    assert connections.open_addresses() == [server.address]
+
+
+async def test_a_lost_connection_fails_its_requests_and_is_opened_anew(server, connections):
+    server.script = lambda command: None
+    waiting = asyncio.ensure_future(connections.request(server.address, request(), 5000))
+    async with asyncio.timeout(10):
+        while not server.requests:
+            await asyncio.sleep(0)
+    server.connections[0].abort()
+    with pytest.raises(ConnectionLost):
+        await waiting
+    server.script = answer
+    assert (await connections.request(server.address, request(), 5000)).code == ResponseCode.SUCCESS
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0"])
+async def test_what_is_no_address_cannot_be_connected_to(connections, address):
+    with pytest.raises(ConnectFailed, match="is no address"):
+        await connections.request(address, request(), 5000)
+
+
+async def test_where_nobody_listens_no_connection_is_made(connections):
+    with pytest.raises(ConnectFailed) as caught:
+        await connections.request(await closed_address(), request(), 5000)
+    assert caught.value.code == 10001
+
+
+async def test_an_answer_that_does_not_come_is_given_up(server, connections):
+    server.script = lambda command: None
+    with pytest.raises(RequestTimeout) as caught:
+        await connections.request(server.address, request(), 10)
+    assert caught.value.code == 10002
+
+
+async def test_closed_connections_take_no_requests(server, connections):
+    await connections.request(server.address, request(), 5000)
+    await connections.close()
+    with pytest.raises(ClientClosed):
+        await connections.request(server.address, request(), 5000)
+
+
+async def test_what_was_written_before_closing_arrives(server, connections):
+    for _ in range(100):
+        await connections.send_oneway(server.address, RemotingCommand.request(
+            RequestCode.GET_BROKER_CONFIG, oneway=True), 5000)
+    await connections.close()
+    async with asyncio.timeout(10):
+        while len(server.requests) < 100:
+            await asyncio.sleep(0)
