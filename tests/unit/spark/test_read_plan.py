@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regulus.spark.read_plan import ReadRange, Sample, UnitRange, cut_points, partition_count, sample_offsets, split
@@ -24,6 +24,7 @@ def test_one_part_has_no_cut():
     assert cut_points([Sample(0, 10), Sample(10, 10)], 1) == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(Sample, st.integers(0, 10**6), st.integers(1, 10**4)), max_size=50), st.integers(1, 20))
 def test_cuts_ascend_and_are_too_few_rather_than_too_many(samples, count):
     cuts = cut_points(samples, count)
@@ -31,6 +32,7 @@ def test_cuts_ascend_and_are_too_few_rather_than_too_many(samples, count):
     assert len(cuts) < count
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 50))
 def test_samples_lie_in_the_range_and_begin_it(start, size, count):
     offsets = sample_offsets(start, start + size, count)
@@ -40,6 +42,7 @@ def test_samples_lie_in_the_range_and_begin_it(start, size, count):
     assert len(offsets) <= count
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 100)), min_size=1, max_size=5), st.data())
 def test_every_message_is_in_exactly_one_part(queues, data):
     ranges = [UnitRange("t", number, start, start + size) for number, (start, size) in enumerate(queues)]

@@ -1,0 +1,64 @@
+"""Whatever messages a log holds, the table's columns say what the record decoder says, in both forms of the code."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.spark.test_columns import records_of
+
+from regulus.model.message import MessageExt
+from regulus.model.message_id import host_text, offset_message_id
+from regulus.record import message_columns, message_record
+from regulus.spark import columns, numpy_fields
+from regulus.spark.table_schema import COLUMNS
+
+HOST = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=12)
+NAME = st.one_of(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "RETRY_TOPIC", "REAL_TOPIC", "TIMER_OUT_MS"]), TEXT)
+
+
+@st.composite
+def messages(draw: Any) -> MessageExt:
+    return MessageExt(
+        draw(st.sampled_from(["a", "b", "%RETRY%g", "SCHEDULE_TOPIC_XXXX", "t" * 200])), draw(st.binary(max_size=100)),
+        draw(st.dictionaries(NAME, TEXT, max_size=5)), queue_id=draw(st.integers(0, 3)),
+        flag=draw(st.integers(-(2**31), 2**31 - 1)), sys_flag=draw(st.sampled_from([0, 1, 8])),
+        born_timestamp=draw(st.integers(0, 10**13)), store_timestamp=draw(st.integers(0, 10**13)),
+        born_host=draw(HOST), store_host=draw(HOST))
+
+
+@settings(max_examples=50)
+@pytest.mark.parametrize("is_compiled", [True, False])
+@given(st.lists(messages(), min_size=1, max_size=6))
+def test_columns_say_what_the_decoder_says(is_compiled: bool, many: list[MessageExt]) -> None:
+    """`is_compiled` chooses between the record room's reader of fields and that of numpy."""
+    records = records_of(many)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_IS_COMPILED", is_compiled)
+        batch = columns.record_batch(records, columns.ColumnOptions(columns=tuple(COLUMNS), broker_name="b"))
+    batch.validate(full=True)
+    rows = batch.to_pylist()
+    for row, position in zip(rows, records.positions.tolist(), strict=True):
+        message = message_record.decode(records.data, position)
+        assert {
+            "topic": message.topic, "queue_id": message.queue_id, "queue_offset": message.queue_offset,
+            "physical_offset": message.physical_offset, "store_size": message.store_size, "flag": message.flag,
+            "sys_flag": message.sys_flag, "body": message.body, "body_crc": message.body_crc,
+            "message_id": message.message_id or None, "keys": message.keys or None, "tags": message.tags or None,
+            "properties": list(message.properties.items()), "born_host": host_text(message.born_host),
+            "store_host": host_text(message.store_host),
+            "offset_message_id": offset_message_id(message.store_host, message.physical_offset),
+            "origin_topic": message.properties.get("RETRY_TOPIC", message.properties.get("REAL_TOPIC")),
+        }.items() <= row.items()
+        assert round(row["store_time"].timestamp() * 1000) == message.store_timestamp
+
+
+@given(st.lists(messages(), min_size=1, max_size=6))
+def test_numpy_reads_the_fields_that_the_record_room_reads(many: list[MessageExt]) -> None:
+    records = records_of(many)
+    table, twin = (np.empty((len(message_columns.FIELDS), len(many)), dtype=np.int64) for _ in range(2))
+    message_columns.read_fields(records.data, records.positions.data, table.reshape(-1).data)
+    numpy_fields.read_fields(records.data, records.positions, twin)
+    assert twin.tolist() == table.tolist()
