@@ -1,25 +1,55 @@
-"""Send the events of each order to one queue, so that they are stored in the order in which they were sent."""
+"""Send the events of each order to one queue, and consume each queue in order: created, paid, shipped."""
 
 import asyncio
 import sys
+from collections import defaultdict
 
-from regulus import Message, MessageQueue, Producer
+from regulus import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeStatus,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    PushConsumerConfig,
+)
 from regulus.client.core.queue_selector import select_by_hash
+
+EVENTS = ("created", "paid", "shipped")
+ORDERS = ("order-1", "order-2", "order-3")
 
 
 async def main(name_server: str = "127.0.0.1:9876") -> None:
-    places: dict[str, list[tuple[MessageQueue, int]]] = {}
     async with Producer(name_server, "order-service") as producer:
-        for event in ("created", "paid", "shipped"):
-            for order in ("order-1", "order-2", "order-3"):
+        for event in EVENTS:
+            for order in ORDERS:
                 # The same argument gives the same queue, here and in Java. A failed send is not retried elsewhere.
-                result = await producer.send(Message("OrderEvents", event.encode(), keys=order),
-                                             selector=select_by_hash, argument=order)
-                places.setdefault(order, []).append((result.message_queue, result.queue_offset))
-    for order, stored in places.items():
-        assert len({queue for queue, _ in stored}) == 1
-        assert [offset for _, offset in stored] == sorted(offset for _, offset in stored)
-        print(f"{order} is in queue {stored[0][0].queue_id} at offsets {[offset for _, offset in stored]}")
+                await producer.send(Message("OrderEvents", event.encode(), keys=order), selector=select_by_hash,
+                                    argument=order)
+
+    seen: dict[str, list[str]] = defaultdict(list)
+    done = asyncio.Event()
+
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        message = messages[0]
+        if message.body == b"paid" and message.reconsume_times == 0:
+            # Nothing behind it in this queue is consumed before it succeeds.
+            context.suspend_current_queue_time_millis = 50
+            return ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        seen[message.keys].append(message.body.decode())
+        if sum(map(len, seen.values())) == len(EVENTS) * len(ORDERS):
+            done.set()
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer(name_server, "warehouse", listen, PushConsumerConfig(
+        consume_orderly=True, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
+    consumer.subscribe("OrderEvents")
+    async with consumer:
+        await done.wait()
+    for order, events in sorted(seen.items()):
+        assert events == list(EVENTS)
+        print(f"{order}: {' -> '.join(events)}")
 
 
 if __name__ == "__main__":
