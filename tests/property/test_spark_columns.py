@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from tests.unit.spark.test_columns import records_of
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns, message_record
-from regulus.spark import columns, numpy_fields
+from regulus.spark import columns, plain_columns
 from regulus.spark.table_schema import COLUMNS
 
 HOST = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))
@@ -30,13 +29,12 @@ def messages(draw: Any) -> MessageExt:
 
 
 @settings(max_examples=50)
-@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("reader", [message_columns, plain_columns])
 @given(st.lists(messages(), min_size=1, max_size=6))
-def test_columns_say_what_the_decoder_says(is_compiled: bool, many: list[MessageExt]) -> None:
-    """`is_compiled` chooses between the record room's reader of fields and that of numpy."""
+def test_columns_say_what_the_decoder_says(reader: Any, many: list[MessageExt]) -> None:
     records = records_of(many)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_IS_COMPILED", is_compiled)
+        patch.setattr(columns, "_READER", reader)
         batch = columns.record_batch(records, columns.ColumnOptions(columns=tuple(COLUMNS), broker_name="b"))
     batch.validate(full=True)
     rows = batch.to_pylist()
@@ -53,12 +51,3 @@ def test_columns_say_what_the_decoder_says(is_compiled: bool, many: list[Message
             "origin_topic": message.properties.get("RETRY_TOPIC", message.properties.get("REAL_TOPIC")),
         }.items() <= row.items()
         assert round(row["store_time"].timestamp() * 1000) == message.store_timestamp
-
-
-@given(st.lists(messages(), min_size=1, max_size=6))
-def test_numpy_reads_the_fields_that_the_record_room_reads(many: list[MessageExt]) -> None:
-    records = records_of(many)
-    table, twin = (np.empty((len(message_columns.FIELDS), len(many)), dtype=np.int64) for _ in range(2))
-    message_columns.read_fields(records.data, records.positions.data, table.reshape(-1).data)
-    numpy_fields.read_fields(records.data, records.positions, twin)
-    assert twin.tolist() == table.tolist()

@@ -1,14 +1,13 @@
 """Stored records -> Arrow batches of the asked columns.
 
-The bytes are taken apart by record.message_columns, compiled. Where that module runs interpreted the fixed fields are
-read with numpy instead, which is nearly as fast; numpy and pyarrow are here, and not in `record`, because a broker
-needs neither. Only what a column asks for is computed.
+The bytes are taken apart by record.message_columns, compiled; where that module runs interpreted, by plain_columns.
+numpy and pyarrow are here, and not in `record`, because a broker needs neither. Only what a column asks for is made.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -22,8 +21,8 @@ from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.message_columns import FIELDS
 from regulus.record.message_record import Buffer
-from regulus.spark import arrow_arrays, numpy_fields
-from regulus.spark.numpy_fields import Bytes, Int64s
+from regulus.spark import arrow_arrays, plain_columns
+from regulus.spark.plain_columns import Bytes, Int64s
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
 
@@ -48,7 +47,26 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 _MESSAGE_TYPES = arrow_arrays.texts(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
-_IS_COMPILED = not str(message_columns.__file__).endswith(".py")
+
+
+class RecordReader(Protocol):
+    """record.message_columns, which says what the functions do."""
+
+    def read_fields(self, data: Buffer, positions: memoryview, table: memoryview) -> None: ...
+
+    def locate_properties(self, data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...],
+                          places: memoryview) -> None: ...
+
+    def properties_max(self, starts: memoryview, ends: memoryview) -> int: ...
+
+    def list_properties(self, data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview,
+                        places: memoryview, room: int) -> int: ...
+
+    def gather(self, data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview,
+               target: memoryview) -> None: ...
+
+
+_READER: RecordReader = plain_columns if str(message_columns.__file__).endswith(".py") else message_columns
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -144,10 +162,7 @@ class RecordTable:
         records = self._records
         table = np.empty((len(FIELDS), self._rows), dtype=np.int64)
         try:
-            if _IS_COMPILED:
-                message_columns.read_fields(self._data, records.positions.data, table.reshape(-1).data)
-            else:
-                numpy_fields.read_fields(self._data, records.positions, table)
+            _READER.read_fields(self._data, records.positions.data, table.reshape(-1).data)
         except RecordError as error:
             row = int(np.searchsorted(records.positions, error.position))
             raise BadRecord(f"{records.place(row)}: {error}", records.base + error.position, row) from error
@@ -172,7 +187,7 @@ class RecordTable:
     def _places(self) -> Int64s:
         """Starts (even rows) and ends (odd rows) of the properties that are wanted; -1 where there is none."""
         places = np.empty((2 * len(self._properties), self._rows), dtype=np.int64)
-        message_columns.locate_properties(
+        _READER.locate_properties(
             self._data, self._field("properties_start").data, self._field("properties_end").data,
             tuple(name.encode() for name in self._properties), places.reshape(-1).data)
         return places
@@ -194,7 +209,7 @@ class RecordTable:
         offsets = np.zeros(len(starts) + 1, dtype=np.int32)
         np.cumsum(ends - starts, out=offsets[1:])
         target = np.empty(int(offsets[-1]), dtype=np.uint8)
-        message_columns.gather(self._data, starts.data, ends.data, offsets.data, target.data)
+        _READER.gather(self._data, starts.data, ends.data, offsets.data, target.data)
         return offsets, target
 
     def _text(self, starts: Int64s, ends: Int64s) -> pa.Array:
@@ -268,11 +283,10 @@ class RecordTable:
 
     def _properties_column(self) -> pa.Array:
         starts, ends = self._field("properties_start").data, self._field("properties_end").data
-        room = message_columns.properties_max(starts, ends)
+        room = _READER.properties_max(starts, ends)
         offsets = np.empty(self._rows + 1, dtype=np.int32)
         places = np.empty((4, room), dtype=np.int64)
-        total = message_columns.list_properties(self._data, starts, ends, offsets.data,
-                                                places.reshape(-1).data, room)
+        total = _READER.list_properties(self._data, starts, ends, offsets.data, places.reshape(-1).data, room)
         keys = self._text(places[0, :total], places[1, :total])
         values = self._text(places[2, :total], places[3, :total])
         return pa.MapArray.from_arrays(arrow_arrays.numbers(offsets), keys, values)

@@ -46,6 +46,6 @@ def _java(places: JavaPlaces) -> Finding:
 
 def _decoder() -> Finding:
     if str(message_columns.__file__).endswith(".py"):
-        return Finding("decoder", "interpreted, with numpy: reads at about half the speed",
+        return Finding("decoder", "interpreted: two to five times as slow as the compiled one",
                        "install a wheel, or reinstall where a C compiler is")
     return Finding("decoder", "compiled")

@@ -9,8 +9,7 @@ from regulus.errors import OptionError
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes, offset_message_id
-from regulus.record import message_columns, message_record
-from regulus.spark import numpy_fields
+from regulus.record import message_record
 from regulus.spark.columns import BadRecord, ColumnOptions, Records, arrow_schema, record_batch
 from regulus.spark.table_schema import COLUMNS, ddl
 from tests.unit.spark.conftest import order
@@ -164,11 +163,3 @@ def test_the_schema_in_both_languages():
         ddl(("topic", "bodies"))
 
 
-def test_numpy_reads_the_same_fields_as_the_record_room():
-    messages = [order(0), order(1, topic="t" * 200), order(2, born_host=bytes(20)), order(3, store_host=bytes(20)),
-                order(4, body=b"", properties={})]
-    records = records_of(messages)
-    twin, table = (np.empty((len(message_columns.FIELDS), len(messages)), dtype=np.int64) for _ in range(2))
-    message_columns.read_fields(records.data, records.positions.data, table.reshape(-1).data)
-    numpy_fields.read_fields(records.data, records.positions, twin)
-    assert twin.tolist() == table.tolist()

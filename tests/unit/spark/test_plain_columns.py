@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from regulus.errors import CorruptRecord
+from regulus.record import message_columns, message_record
+from regulus.record.message_columns import FIELDS
+from regulus.spark import plain_columns
+from tests.unit.spark.conftest import order
+
+GOOD = message_record.encode(order(0))
+
+
+def with_byte(position: int, value: int) -> bytes:
+    return GOOD[:position] + bytes((value,)) + GOOD[position + 1:]
+
+
+@pytest.mark.parametrize("bad", [
+    bytes(len(GOOD)), GOOD[:-1], GOOD[:80], with_byte(0, 1), with_byte(3, 90), with_byte(36 + 3, 0x30),
+    with_byte(84, 0x80), with_byte(86, 1), with_byte(88 + 6, 0xFF), with_byte(3, len(GOOD) - 1),
+    message_record.blank(len(GOOD)) + bytes(len(GOOD) - 8),
+])
+def test_what_is_no_record_is_refused_with_its_place(bad):
+    table = np.empty(2 * len(FIELDS), dtype=np.int64)
+    with pytest.raises(CorruptRecord) as caught:
+        plain_columns.read_fields(GOOD + bad, np.array([0, len(GOOD)], dtype=np.int64).data, table.data)
+    assert caught.value.position == len(GOOD)
+
+
+@pytest.mark.parametrize("pieces", [
+    [], [(8, 10), (-1, -1), (0, 0), (3, 6)], [(0, 3), (-1, -1), (3, 6), (8, 10)], [(-1, -1), (2, 4)], [(5, 7), (1, 2)],
+])
+def test_gather_puts_pieces_together(pieces):
+    data = b"0123456789"
+    starts, ends = (np.array([piece[side] for piece in pieces], dtype=np.int64) for side in (0, 1))
+    offsets = np.zeros(len(pieces) + 1, dtype=np.int32)
+    np.cumsum(ends - starts, out=offsets[1:])
+    target = np.empty(int(offsets[-1]), dtype=np.uint8)
+    plain_columns.gather(data, starts.data, ends.data, offsets.data, target.data)
+    assert target.tobytes() == b"".join(data[start:end] for start, end in pieces if start >= 0)
+
+
+@pytest.mark.parametrize("text", [
+    b"", b"a\x011\x02bb\x0122\x02", b"a\x011\x02b\x012\x02a\x013", b"a\x01\x02\x012\x02junk\x02c\x013\x02", b"\x02\x02",
+])
+def test_properties_are_found_as_the_record_room_finds_them(text):
+    starts, ends = np.array([2], dtype=np.int64).data, np.array([2 + len(text)], dtype=np.int64).data
+    results = []
+    for reader in (plain_columns, message_columns):
+        room = reader.properties_max(starts, ends)
+        places, offsets = np.zeros(4 * room, dtype=np.int64), np.zeros(2, dtype=np.int32)
+        named = np.zeros(4, dtype=np.int64)
+        total = reader.list_properties(b"##" + text, starts, ends, offsets.data, places.data, room)
+        reader.locate_properties(b"##" + text, starts, ends, (b"a", b"c"), named.data)
+        results.append((room, total, places.reshape(4, room)[:, :total].tolist(), offsets.tolist(), named.tolist()))
+    assert results[0] == results[1]
