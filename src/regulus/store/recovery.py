@@ -149,7 +149,8 @@ class Recovery:
 
     def _refuse_newer(self, file: MappedFile, position: int) -> None:
         magic = int.from_bytes(disk.read_at(file.path, position + 4, 4), "big")
-        if magic >> 8 == _MAGIC_FAMILY and magic not in _MAGICS:
+        # A last byte of zero is a magic number that a crash cut off, and not one that a later version wrote.
+        if magic >> 8 == _MAGIC_FAMILY and magic & 0xFF and magic not in _MAGICS:
             raise StoreNewer(f"{file.path} has a record of a later format ({magic:#x}) at {position}: open the store "
                              "with the version of RocketMQ or Regulus that wrote it")
 
