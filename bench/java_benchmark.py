@@ -55,7 +55,10 @@ def produce(name_server: str, topic: str, threads: int, size: int, seconds: int)
 
 
 def consume(name_server: str, topic: str, group: str, threads: int, seconds: int) -> float:
-    """Messages a second that the benchmark's push consumer takes from a backlog: the best of its seconds."""
+    """Messages a second that the benchmark's push consumer takes from a backlog: its best report.
+
+    A report comes each second and averages over the nine before it, so the backlog must last that long.
+    """
     reports = _run("Consumer", ["-n", name_server, "-t", topic, "-g", group, "-p", "false", "-w", str(threads),
                                 "-ri", "1000"], _CONSUMED, seconds)
     best = max(report[0] for report in reports)
