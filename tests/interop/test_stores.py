@@ -3,18 +3,24 @@
 Ours and the real one write in turn to the same directory; the real Java client reads it, in full and by every index.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clients import JAVA, Event
 from conftest import NewRun, Server, make_server
 from ports import free_broker_port
 
+from regulus.errors import RegulusError
+from regulus.wire import fastjson
+
 TOPICS = "Plain,Keyed,Large,Batched,Delayed"
 GROUP = "StoreGroup"
 COUNT = 12
+SAVED_TIMEOUT_S = 40
 
 # Small files, so that every kind of file rolls over: a commit log file takes some of the large messages.
 SMALL_FILES = {"mappedFileSizeCommitLog": str(256 << 10), "mappedFileSizeConsumeQueue": "200", "maxHashSlotNum": "64",
@@ -95,6 +101,29 @@ class Story:
     handed_back: list[Event]
 
 
+def wait_until_saved(store: Path, count: int) -> None:
+    """Until the files say that `count` delayed messages were delivered and `count` were consumed.
+
+    Either broker saves these offsets every few seconds; a broker that is killed before delivers and consumes again.
+    """
+    deadline = time.monotonic() + SAVED_TIMEOUT_S
+    while True:
+        delivered = saved_table(store / "config" / "delayOffset.json").get("1", 0)
+        consumed = sum(saved_table(store / "config" / "consumerOffset.json").get(f"Plain@{GROUP}", {}).values())
+        if (delivered, consumed) == (count, count):
+            return
+        assert time.monotonic() < deadline, f"{delivered} delivered and {consumed} consumed are saved, not {count}"
+        time.sleep(0.2)
+
+
+def saved_table(path: Path) -> dict[str, Any]:
+    """Empty while the file is not there or just being written."""
+    try:
+        return fastjson.loads(path.read_bytes()).get("offsetTable", {})
+    except (OSError, ValueError, RegulusError):
+        return {}
+
+
 PAIRS = [("regulus", "java-4.9.8", "stop"), ("regulus", "java-5.3.3", "kill"), ("java-4.9.8", "regulus", "kill"),
          ("java-5.3.3", "regulus", "stop")]
 
@@ -106,13 +135,14 @@ def story(request: pytest.FixtureRequest, new_run: NewRun) -> Story:
     handover = Handover(home / "store", free_broker_port(), new_run)
     open_servers: list[Server] = []
 
-    def with_server(name: str, end: str, deed: Callable[[Reader], None]) -> None:
+    def with_server(name: str, end: str, deed: Callable[[Reader], None], count: int) -> None:
         server = handover.open(name)
         open_servers.append(server)
         deed(Reader(server, home / "client"))
         if end == "stop":
             server.stop()
         else:
+            wait_until_saved(handover.store, count)
             server.kill()
 
     told: dict[str, list[Event]] = {}
@@ -131,9 +161,9 @@ def story(request: pytest.FixtureRequest, new_run: NewRun) -> Story:
         told["both"] = reader.read()
 
     try:
-        with_server(writer_name, end, write)
-        with_server(reader_name, end, take_over)
-        with_server(writer_name, "kill", lambda reader: told.update({"back": reader.read()}))
+        with_server(writer_name, end, write, COUNT)
+        with_server(reader_name, end, take_over, 2 * COUNT)
+        with_server(writer_name, "kill", lambda reader: told.update({"back": reader.read()}), 2 * COUNT)
     finally:
         for server in open_servers:
             server.kill()
