@@ -280,7 +280,7 @@ def test_a_mixed_group_divides_the_queues(shared: Outcomes, client: Client) -> N
 
 @pytest.mark.parametrize("client", FOREIGN_CLIENTS, ids=lambda client: client.name)
 def test_a_mixed_group_consumes_every_message(shared: Outcomes, client: Client) -> None:
-    """That a settled group takes none twice was asked of two lots before; a slow machine may unsettle it again."""
+    """At least once, as the protocol promises: ali-ons was seen to take some twice, on the real 4.9.8 broker too."""
     ours, theirs = shared[client.name]
     last = {body for body in [*ours, *theirs] if body.startswith("last-")}
     assert last == set(bodies("last", 24))

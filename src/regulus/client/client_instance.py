@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -253,11 +254,9 @@ class ClientInstance:
     async def _heartbeats(self) -> None:
         interval = self.config.heartbeat_broker_interval / 1000
         while True:
-            try:
+            with suppress(TimeoutError):    # nobody asked for one: it is due by the clock
                 async with asyncio.timeout(interval):
                     await self._heartbeat_wanted.wait()
-            except TimeoutError:
-                pass
             await self.heartbeat()
 
     async def _each(self, addresses: Iterable[str], make_command: Callable[[], RemotingCommand]) -> None:

@@ -1,6 +1,7 @@
 """Administration of topics and of their queues."""
 
 import asyncio
+from contextlib import suppress
 
 from regulus.client.admin_base import AdminBase, answers_of
 from regulus.client.core.message_check import check_topic
@@ -177,9 +178,7 @@ class TopicAdmin(AdminBase):
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.mq_client_api_timeout / 1000
         while loop.time() < until:
-            try:
+            with suppress(NoRoute):     # not yet: asked again until the time is up
                 if set((await self._fresh_route(topic)).masters()).issuperset(addresses):
                     return
-            except NoRoute:
-                pass
             await asyncio.sleep(_ROUTE_POLL_INTERVAL)
