@@ -1,181 +1,221 @@
-"""The options of the Spark table: typed, checked, and refused with the nearest known name where unknown.
+"""The options of the Spark table's reads: typed, checked, and refused with the nearest known name where unknown.
 
 Names follow Spark's Kafka source where it has the thing, RocketMQ otherwise. Spark hands all of them over as texts and
-forgets their case.
+forgets their case. What can be judged without looking at the data is judged here.
 """
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from difflib import get_close_matches
-from typing import Any
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from regulus.errors import OptionError
-from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from regulus.spark.offsets import QueueOffsets, parse_offsets
+from regulus.spark import option_values
+from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, parse_offsets, parse_times
+from regulus.spark.option_values import Values
+from regulus.spark.selection import SELECTIONS, TopicSelection, parse_selection
 
 KNOWN_OPTIONS = (
-    "storePath", "path", "topic", "subscribe", "subscribePattern", "assign", "tags", "columns",
-    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "failOnDataLoss", "brokerName",
-    "batchRows", "minPartitions", "maxBytesPerPartition", "maxRecordsPerPartition", "decompress", "verifyBodies",
+    "nameServer", "storePath", "path", "archivePath", "table", "topic", "subscribe", "subscribePattern", "assign",
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "consumerGroup", "failOnDataLoss",
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition", "tags", "sql", "columns", "pushFilters",
+    "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "brokerName", "decompress", "verifyBodies",
 )
-_SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
+_OWNED_OPTIONS: Mapping[str, str] = {
+    "endpoints": "the gRPC protocol is not served yet; give option 'nameServer', which reads by the remoting protocol",
+    "kafka.bootstrap.servers": "give option 'nameServer', the name server of the brokers",
+    "kafka.group.id": "give option 'consumerGroup'",
+    "groupIdPrefix": "give option 'consumerGroup'",
+    "kafka.": "there is no Kafka client here",
+    "group.id": "give option 'consumerGroup'",
+    "auto.offset.reset": "give option 'startingOffsets'; a place that is gone is never replaced in silence",
+    "enable.auto.commit": "progress belongs to the stream's checkpoint; see option 'consumerGroup'",
+    "consumeFromWhere": "give option 'startingOffsets'",
+    "includeHeaders": "the columns 'properties', and 'headers' of option 'kafkaSchema', are always there",
+    "producerGroup": "it is an option of writes",
+    "deliveryGuarantee": "it is an option of writes",
+    "sinkId": "it is an option of writes",
+    "sendTimeoutMs": "it is an option of writes",
+    "inFlightMax": "it is an option of writes",
+    "rateLimit": "it is an option of writes",
+    "dedupKey": "it is an option of writes",
+}
+"""What users of Kafka or RocketMQ may bring along, and what to do instead; a name that ends with a dot is a prefix."""
+
+TABLES = ("messages", "queues", "offsets", "topics", "groups", "consume_queue", "index", "trace")
 DEFAULT_BROKER_NAME = "broker-a"
 """The log does not hold the broker's name; this is the name that brokers have by default."""
 
 ALL_TAGS = "*"
-_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_STARTS = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP_OFFSET}
+_ENDS = {"latest": LATEST}
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
-    """Which queues to read: named topics, or those whose name a pattern matches whole, or single queues."""
+class Origin(StrEnum):
+    """Where the bytes come from."""
 
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    queues: tuple[tuple[str, int], ...] = ()
+    STORE = "storePath"
+    """The files of a broker's store."""
+    LIVE = "nameServer"
+    """Running brokers, over the network."""
+    ARCHIVE = "archivePath"
+    """Parquet files."""
+    HISTORY = "nameServer and archivePath"
+    """The archive, and from its end on the brokers."""
 
-    def topics_of(self, known: set[str]) -> list[str]:
-        """The topics to read of `known`, sorted. Raises OptionError when one that is named is not there."""
-        if self.pattern is not None:
-            return sorted(topic for topic in known if self._matches(topic))
-        named = set(self.topics) | {topic for topic, _ in self.queues}
-        missing = sorted(named - known)
-        if missing:
-            raise OptionError(f"the store has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
-        return sorted(named)
 
-    def takes_queue(self, topic: str, queue_id: int) -> bool:
-        return not self.queues or (topic, queue_id) in self.queues
+class OnDataLoss(StrEnum):
+    """What a read does about messages that are gone or damaged."""
 
-    def _matches(self, topic: str) -> bool:
-        # Retries, dead letters and the broker's own topics are read only on purpose: a pattern has to spell the prefix.
-        if self.pattern is None or not re.fullmatch(self.pattern, topic):
-            return False
-        return not is_special(topic) or self.pattern.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+    FAIL = "true"
+    GO_ON = "false"
+    REPORT = "report"
+    """Go on, and leave a note of what was missing."""
+
+
+class NoMatch(StrEnum):
+    """What a start by time means for a queue that has no message of that time or later."""
+
+    ERROR = "error"
+    LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a batch read was asked for. Times in ms; a time beats an offset option."""
+    """What a read was asked for. Times in ms; a time for one queue beats one for all, which beats offsets."""
 
-    store_path: str
+    store_path: str = ""
+    name_server: str = ""
+    archive_path: str = ""
+    table: str = "messages"
     selection: TopicSelection
-    tags: frozenset[str] | None = None
-    columns: tuple[str, ...] | None = None
-    starting_offsets: QueueOffsets | None = None
-    ending_offsets: QueueOffsets | None = None
+    starting_offsets: QueueOffsets | int = EARLIEST
+    ending_offsets: QueueOffsets | int = LATEST
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
-    fail_on_data_loss: bool = True
-    broker_name: str = DEFAULT_BROKER_NAME
-    batch_rows: int = 4096
+    starting_times: QueueOffsets | None = None
+    ending_times: QueueOffsets | None = None
+    no_match: NoMatch = NoMatch.LATEST
+    consumer_group: str = ""
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    trigger_records_max: int = 1_000_000
+    trigger_bytes_max: int = 1 << 30
+    trigger_records_min: int = 0
+    trigger_delay_max_ms: int = 15 * 60_000
     partitions_min: int | None = None
-    partition_bytes_max: int = 256 << 20
     partition_records_max: int = 1_000_000      # what a task keeps in memory of each is some 100 bytes
+    partition_bytes_max: int = 256 << 20
+    tags: frozenset[str] | None = None
+    sql: str = ""
+    columns: tuple[str, ...] | None = None
+    push_filters: bool = False
+    batch_rows: int = 4096
+    kafka_schema: bool = False
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    credentials: str = ""
+    broker_name: str = DEFAULT_BROKER_NAME
     decompress: bool = False
     verify_bodies: bool = False
 
+    @property
+    def origin(self) -> Origin:
+        if self.store_path:
+            return Origin.STORE
+        if self.name_server:
+            return Origin.HISTORY if self.archive_path else Origin.LIVE
+        return Origin.ARCHIVE
 
-def is_special(topic: str) -> bool:
-    """Whether `topic` is a retry, dead-letter or system topic."""
-    return topic in SYSTEM_TOPICS or topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+    @property
+    def fail_on_data_loss(self) -> bool:
+        return self.on_data_loss is OnDataLoss.FAIL
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
     """Raises OptionError that names the option, its value and what is allowed."""
-    values = _known_values(options)
-    broker_name = values.get("brokerName", DEFAULT_BROKER_NAME)
-    return ReadOptions(
+    values = option_values.known_values(options, KNOWN_OPTIONS, _OWNED_OPTIONS)
+    table = option_values.word(values, "table", "messages", TABLES)
+    read = ReadOptions(
         store_path=_store_path(values),
-        selection=_selection(values, broker_name),
+        name_server=values.get("nameServer", "").strip(),
+        archive_path=values.get("archivePath", "").strip(),
+        table=table,
+        selection=_selection(values, table),
+        starting_offsets=_starting_offsets(values, streaming),
+        ending_offsets=_ending_offsets(values, streaming),
+        starting_timestamp=option_values.timestamp(values, "startingTimestamp"),
+        ending_timestamp=option_values.timestamp(values, "endingTimestamp"),
+        starting_times=_times(values, "startingOffsetsByTimestamp"),
+        ending_times=_times(values, "endingOffsetsByTimestamp"),
+        no_match=NoMatch(option_values.word(values, "startingOffsetsByTimestampStrategy", NoMatch.LATEST,
+                                            tuple(NoMatch))),
+        consumer_group=values.get("consumerGroup", "").strip(),
+        on_data_loss=OnDataLoss(option_values.word(values, "failOnDataLoss", OnDataLoss.FAIL, tuple(OnDataLoss))),
+        trigger_records_max=option_values.number(values, "maxOffsetsPerTrigger", 1_000_000, 1, 1 << 40),
+        trigger_bytes_max=option_values.size(values, "maxBytesPerTrigger", 1 << 30),
+        trigger_records_min=option_values.number(values, "minOffsetsPerTrigger", 0, 0, 1 << 40),
+        trigger_delay_max_ms=option_values.duration(values, "maxTriggerDelay", 15 * 60_000),
+        partitions_min=option_values.number(values, "minPartitions", 0, 0, 100_000) or None,
+        partition_records_max=option_values.number(values, "maxRecordsPerPartition", 1_000_000, 1, 1 << 30),
+        partition_bytes_max=option_values.size(values, "maxBytesPerPartition", 256 << 20),
         tags=_tags(values.get("tags", ALL_TAGS)),
-        columns=_columns(values.get("columns")),
-        starting_offsets=_offsets(values, "startingOffsets", "earliest", broker_name),
-        ending_offsets=_offsets(values, "endingOffsets", "latest", broker_name),
-        starting_timestamp=_timestamp(values, "startingTimestamp"),
-        ending_timestamp=_timestamp(values, "endingTimestamp"),
-        fail_on_data_loss=_flag(values, "failOnDataLoss", True),
-        broker_name=broker_name,
-        batch_rows=_number(values, "batchRows", 4096, 1, 1 << 20),
-        partitions_min=_number(values, "minPartitions", 0, 0, 100_000) or None,
-        partition_bytes_max=_size(values, "maxBytesPerPartition", 256 << 20),
-        partition_records_max=_number(values, "maxRecordsPerPartition", 1_000_000, 1, 1 << 30),
-        decompress=_flag(values, "decompress", False),
-        verify_bodies=_flag(values, "verifyBodies", False),
+        sql=values.get("sql", "").strip(),
+        columns=option_values.names(values, "columns"),
+        push_filters=option_values.flag(values, "pushFilters", False),
+        batch_rows=option_values.number(values, "batchRows", 4096, 1, 1 << 20),
+        kafka_schema=option_values.flag(values, "kafkaSchema", False),
+        access_key=values.get("accessKey", ""),
+        secret_key=values.get("secretKey", ""),
+        credentials=_credentials(values),
+        broker_name=values.get("brokerName", DEFAULT_BROKER_NAME),
+        decompress=option_values.flag(values, "decompress", False),
+        verify_bodies=option_values.flag(values, "verifyBodies", False),
     )
+    _check_together(read, values)
+    return read
 
 
-def _known_values(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own spelling."""
-    spelling = {name.lower(): name for name in KNOWN_OPTIONS}
-    values = {}
-    for key, value in options.items():
-        name = spelling.get(key.lower())
-        if name is None:
-            near = get_close_matches(key.lower(), spelling, n=1, cutoff=0.5)
-            hint = f"did you mean {spelling[near[0]]!r}?" if near else f"known are {', '.join(KNOWN_OPTIONS)}"
-            raise OptionError(f"unknown option {key!r}: {hint}")
-        values[name] = value
-    return values
-
-
-def _store_path(values: dict[str, str]) -> str:
+def _store_path(values: Values) -> str:
     if "storePath" in values and "path" in values:
         raise OptionError("give the store's directory either as option 'storePath' or as argument of load(), not both")
-    path = values.get("storePath") or values.get("path")
-    if not path:
-        raise OptionError("option 'storePath' is missing: the directory of a broker's store, which holds 'commitlog'")
-    return path
+    return values.get("storePath") or values.get("path") or ""
 
 
-def _selection(values: dict[str, str], broker_name: str) -> TopicSelection:
-    given = [name for name in _SELECTIONS if name in values]
-    if len(given) != 1:
-        found = f"there are {' and '.join(given)}" if given else "there is none"
-        raise OptionError(f"exactly one of {', '.join(_SELECTIONS)} must say what to read: {found}")
-    name = given[0]
-    text = values[name].strip()
-    if not text:
-        raise OptionError(f"option {name!r} is empty")
-    if name == "topic":
-        return TopicSelection(topics=(text,))
-    if name == "subscribe":
-        return TopicSelection(topics=tuple(part for part in (piece.strip() for piece in text.split(",")) if part))
-    if name == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise OptionError(f"option 'subscribePattern' is no regular expression: {error}") from error
-        return TopicSelection(pattern=text)
-    return TopicSelection(queues=_assigned(text, broker_name))
+def _selection(values: Values, table: str) -> TopicSelection:
+    """The tables about topics and groups list all of them when nothing is chosen."""
+    if table != "messages" and not any(name in values for name in SELECTIONS):
+        return TopicSelection(pattern=".*")
+    return parse_selection(values)
 
 
-def _assigned(text: str, broker_name: str) -> tuple[tuple[str, int], ...]:
-    example = f'write {{"topic":{{"{broker_name}":[0,1]}}}}'
-    try:
-        assigned = json.loads(text)
-    except ValueError as error:
-        raise OptionError(f"option 'assign' is no JSON ({error}): {example}") from error
-    queues = []
-    for topic, brokers in (assigned.items() if isinstance(assigned, dict) else ()):
-        by_broker = {broker_name: brokers} if isinstance(brokers, list) else brokers
-        if not isinstance(by_broker, dict) or not all(_are_queue_ids(ids) for ids in by_broker.values()):
-            raise OptionError(f"option 'assign' has {brokers!r} for topic {topic!r}: {example}")
-        strange = sorted(set(by_broker) - {broker_name})
-        if strange:
-            raise OptionError(f"option 'assign' names broker {strange[0]!r}, this store is that of {broker_name!r} "
-                              "(option 'brokerName')")
-        queues += [(topic, queue_id) for ids in by_broker.values() for queue_id in ids]
-    if not queues:
-        raise OptionError(f"option 'assign' names no queue: {example}")
-    return tuple(queues)
+def _starting_offsets(values: Values, streaming: bool) -> QueueOffsets | int:
+    default = "group" if values.get("consumerGroup") else "latest" if streaming else "earliest"
+    text = values.get("startingOffsets", default).strip()
+    if text == "latest" and not streaming:
+        raise OptionError("option 'startingOffsets' of a batch read cannot be 'latest': leave it out or give offsets "
+                          "as JSON")
+    if text not in _STARTS:
+        return parse_offsets(text, "startingOffsets")
+    if text == "group" and not values.get("consumerGroup"):
+        raise OptionError("option 'startingOffsets' is 'group', so option 'consumerGroup' must name the group")
+    return _STARTS[text]
 
 
-def _are_queue_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+def _ending_offsets(values: Values, streaming: bool) -> QueueOffsets | int:
+    ends = [name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if name in values]
+    if streaming and ends:
+        raise OptionError(f"option {ends[0]!r} is one of batch reads: a stream has no end; stop the query, or give it "
+                          "the trigger availableNow")
+    text = values.get("endingOffsets", "latest").strip()
+    if text in ("earliest", "group"):
+        raise OptionError(f"option 'endingOffsets' cannot be {text!r}: leave it out or give offsets as JSON")
+    return _ENDS[text] if text in _ENDS else parse_offsets(text, "endingOffsets")
+
+
+def _times(values: Values, name: str) -> QueueOffsets | None:
+    text = values.get(name)
+    return None if text is None else parse_times(text, name)
 
 
 def _tags(text: str) -> frozenset[str] | None:
@@ -184,69 +224,39 @@ def _tags(text: str) -> frozenset[str] | None:
     return None if not tags or ALL_TAGS in tags else tags
 
 
-def _columns(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    names = tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
-    if not names:
-        raise OptionError("option 'columns' is empty: leave it out for all columns")
-    return names
+def _credentials(values: Values) -> str:
+    text = values.get("credentials", "").strip()
+    kind, colon, name = text.partition(":")
+    if text and not (kind in ("env", "file") and colon and name):
+        # The value itself is not repeated: it may be the secret.
+        raise OptionError("option 'credentials' says where the keys are, not what they are: write env:NAME or "
+                          "file:/path")
+    return text
 
 
-def _offsets(values: dict[str, str], name: str, default: str, broker_name: str) -> QueueOffsets | None:
-    """None is the default, `earliest` for a start and `latest` for an end."""
-    text = values.get(name, default).strip()
-    if text == default:
-        return None
-    if text in ("earliest", "latest"):
-        raise OptionError(f"option {name!r} of a batch read cannot be {text!r}: leave it out or give offsets as JSON")
-    return parse_offsets(text, name, broker_name)
+def _check_together(read: ReadOptions, values: Values) -> None:
+    """Raises OptionError for options that contradict each other."""
+    if read.store_path and (read.name_server or read.archive_path):
+        other = "nameServer" if read.name_server else "archivePath"
+        raise OptionError(f"options 'storePath' and {other!r} say two places to read from: leave one out")
+    if not (read.store_path or read.name_server or read.archive_path):
+        raise OptionError("nothing says where to read: give option 'nameServer' (running brokers), 'storePath' (the "
+                          "directory of a broker's store, which holds 'commitlog') or 'archivePath'")
+    if bool(read.access_key) != bool(read.secret_key):
+        raise OptionError("options 'accessKey' and 'secretKey' belong together: give both, or option 'credentials'")
+    if read.credentials and read.access_key:
+        raise OptionError("options 'credentials' and 'accessKey' say the keys twice: leave one out")
+    if read.tags is not None and read.sql:
+        raise OptionError("options 'tags' and 'sql' are two filters, and a broker applies one: write TAGS IN (...) in "
+                          "'sql'")
+    if read.kafka_schema and read.columns is not None:
+        raise OptionError("options 'kafkaSchema' and 'columns' say two sets of columns: leave one out")
+    if read.origin in (Origin.STORE, Origin.ARCHIVE):
+        _check_without_broker(read, values)
 
 
-def _timestamp(values: dict[str, str], name: str) -> int | None:
-    """Ms since 1970 from a number or from ISO 8601, where a time without a zone is UTC."""
-    text = values.get(name)
-    if text is None:
-        return None
-    text = text.strip()
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise OptionError(f"option {name!r} is {text!r}: write ms since 1970 or ISO 8601, as "
-                          "2026-01-31T08:00:00Z") from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
-def _flag(values: dict[str, str], name: str, default: bool) -> bool:
-    text = values.get(name, str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise OptionError(f"option {name!r} is {values[name]!r}: write true or false")
-    return text == "true"
-
-
-def _number(values: dict[str, str], name: str, default: int, lowest: int, highest: int) -> int:
-    text = values.get(name, str(default)).strip()
-    if not re.fullmatch(r"\d+", text) or not lowest <= int(text) <= highest:
-        raise OptionError(f"option {name!r} is {text!r}: write a number from {lowest} to {highest}")
-    return int(text)
-
-
-def _size(values: dict[str, str], name: str, default: int) -> int:
-    text = values.get(name)
-    if text is None:
-        return default
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if match is None or match[2] not in _SIZE_UNITS or int(match[1]) == 0:
-        raise OptionError(f"option {name!r} is {text!r}: write bytes, or a number with k, m or g, like 256m")
-    return int(match[1]) * _SIZE_UNITS[match[2]]
-
-
-def _listing(known: set[str], missing: str) -> str:
-    ordinary = sorted(topic for topic in known if not is_special(topic))
-    near = get_close_matches(missing, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"it has {', '.join(ordinary)}" if ordinary else "it has none"
+def _check_without_broker(read: ReadOptions, values: Values) -> None:
+    for name in ("consumerGroup", "sql", "accessKey", "credentials"):
+        if values.get(name):
+            mend = "filter with where(...)" if name == "sql" else "give option 'nameServer' or leave it out"
+            raise OptionError(f"option {name!r} needs a running broker, and {read.origin.value!r} reads files: {mend}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from regulus.spark.options import parse_options
+from regulus.errors import OptionError
+from regulus.spark.options import Origin, ReadOptions, parse_options
 from regulus.spark.table_schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from regulus.spark.batch_reader import BatchReader
+    from pyspark.sql.datasource import DataSourceReader
 
 
 class RocketMQSource(DataSource):
@@ -26,12 +26,31 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        return ddl(parse_options(self.options).columns or tuple(COLUMNS))
+        return table_ddl(parse_options(self.options))
 
-    def reader(self, schema: StructType) -> "BatchReader":
-        from regulus.spark.batch_reader import BatchReader
+    def reader(self, schema: StructType) -> "DataSourceReader":
+        return batch_reader(parse_options(self.options), schema)
 
-        return BatchReader(parse_options(self.options), schema)
+
+def table_ddl(options: ReadOptions) -> str:
+    """The schema of the table that the options name, in Spark's words."""
+    return ddl(options.columns or tuple(COLUMNS))
+
+
+def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader":
+    """The reader for a table and the place where it is. Raises OptionError for what nothing reads."""
+    if options.table != "messages":
+        raise OptionError(f"option 'table' is {options.table!r}, which is not served yet: 'messages' is")
+    if options.kafka_schema or options.push_filters:
+        name = "kafkaSchema" if options.kafka_schema else "pushFilters"
+        raise OptionError(f"option {name!r} is not served yet: leave it out")
+    match options.origin:
+        case Origin.STORE:
+            from regulus.spark.batch_reader import BatchReader
+
+            return BatchReader(options, schema)
+        case Origin.LIVE | Origin.ARCHIVE | Origin.HISTORY:
+            raise OptionError(f"reading by {options.origin} is not served yet: give option 'storePath'")
 
 
 def register(spark: "SparkSession") -> None:

@@ -3,10 +3,13 @@
 `plan` runs once and fixes the end of every queue, so that a store that is being written gives each query one answer.
 """
 
+from collections.abc import Iterable
+
 from regulus.errors import OptionError
+from regulus.model.message_queue import MessageQueue
 from regulus.spark import offsets as queue_offsets
-from regulus.spark.offsets import Queue
-from regulus.spark.options import ReadOptions
+from regulus.spark.offsets import EARLIEST, LATEST, QueueOffsets
+from regulus.spark.options import NoMatch, ReadOptions
 from regulus.spark.read_plan import (
     ReadRange,
     Sample,
@@ -16,6 +19,7 @@ from regulus.spark.read_plan import (
     sample_offsets,
     split,
 )
+from regulus.spark.selection import queue_text
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 
 _SAMPLES_MAX = 256
@@ -26,9 +30,9 @@ def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
     store = StoreFiles(options.store_path)
     queues = _selected_queues(options, store)
     bounds = _bounds(options, store, queues)
-    ranges = [UnitRange(topic, queue_id, *bounds[topic, queue_id]) for topic, queue_id in queues]
+    ranges = [UnitRange(queue.topic, queue.queue_id, *bounds[queue]) for queue in queues]
     ranges = [unit for unit in ranges if unit.start < unit.end]
-    files = [queues[unit.topic, unit.queue_id] for unit in ranges]
+    files = [queues[MessageQueue(unit.topic, options.broker_name, unit.queue_id)] for unit in ranges]
     samples = _samples(ranges, files)
     least = max(options.partitions_min or 1, -(-ReadRange(tuple(ranges)).rows // options.partition_records_max))
     count = partition_count(sum(sample.weight for sample in samples), options.partition_bytes_max, least, cores)
@@ -37,40 +41,61 @@ def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
     return split(ranges, cuts)
 
 
-def _selected_queues(options: ReadOptions, store: StoreFiles) -> dict[Queue, ConsumeQueueFiles]:
-    selection = options.selection
-    queues = {(queue.topic, queue.queue_id): queue for topic in selection.topics_of(store.topics())
-              for queue in store.queues(topic) if selection.takes_queue(topic, queue.queue_id)}
-    missing = sorted(set(selection.queues) - set(queues))
-    if missing:
-        there = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(queues)) or "none of them"
-        raise OptionError(f"option 'assign' names {missing[0][0]}/{missing[0][1]}, which the store does not have: "
-                          f"it has {there}")
-    return queues
+def _selected_queues(options: ReadOptions, store: StoreFiles) -> dict[MessageQueue, ConsumeQueueFiles]:
+    files = {MessageQueue(topic, options.broker_name, queue.queue_id): queue
+             for topic in options.selection.topics_of(store.topics()) for queue in store.queues(topic)}
+    return {queue: files[queue] for queue in options.selection.queues_of(files)}
 
 
 def _bounds(options: ReadOptions, store: StoreFiles,
-            queues: dict[Queue, ConsumeQueueFiles]) -> dict[Queue, tuple[int, int]]:
+            queues: dict[MessageQueue, ConsumeQueueFiles]) -> dict[MessageQueue, tuple[int, int]]:
     """From where to where each queue is read."""
-    starts, ends = options.starting_offsets, options.ending_offsets
-    if starts is not None and options.starting_timestamp is None:
-        queue_offsets.check_queues(starts, queues, "startingOffsets")
-    if ends is not None and options.ending_timestamp is None:
-        queue_offsets.check_queues(ends, queues, "endingOffsets")
+    starts = _of_each(options.starting_offsets, EARLIEST, queues, "startingOffsets",
+                      is_used=options.starting_timestamp is None and options.starting_times is None)
+    ends = _of_each(options.ending_offsets, LATEST, queues, "endingOffsets",
+                    is_used=options.ending_timestamp is None and options.ending_times is None)
+    start_times = _times(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
+    end_times = _times(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
     bounds = {}
     for queue, files in queues.items():
         low, high = files.bounds(store.log)
-        start, end = low, high
-        if options.starting_timestamp is not None:
-            start = files.first_stored_at_or_after(options.starting_timestamp, low, high, store.log)
-        elif starts is not None:
-            start = queue_offsets.resolve_start(starts[queue], low, high, queue, options.fail_on_data_loss)
-        if options.ending_timestamp is not None:
-            end = files.first_stored_at_or_after(options.ending_timestamp, low, high, store.log)
-        elif ends is not None:
-            end = queue_offsets.resolve_end(ends[queue], low, high, queue, options.fail_on_data_loss)
+        start = queue_offsets.resolve_start(starts[queue], low, high, queue, options.fail_on_data_loss)
+        end = queue_offsets.resolve_end(ends[queue], low, high, queue, options.fail_on_data_loss)
+        if queue in start_times:
+            start = files.first_stored_at_or_after(start_times[queue], low, high, store.log)
+            check_match(options, queue, start, high)
+        if queue in end_times:
+            end = files.first_stored_at_or_after(end_times[queue], low, high, store.log)
         bounds[queue] = (start, end)
     return bounds
+
+
+def check_match(options: ReadOptions, queue: MessageQueue, start: int, high: int) -> None:
+    """Raises OptionError for a start by time that no message of the queue reaches, unless that may be."""
+    if start == high and options.no_match is NoMatch.ERROR:
+        raise OptionError(f"{queue_text(queue)} has no message stored at or after its starting time; set "
+                          "startingOffsetsByTimestampStrategy to latest to read nothing of it")
+
+
+def _of_each(offsets: QueueOffsets | int, default: int, queues: Iterable[MessageQueue], option: str, *,
+             is_used: bool) -> QueueOffsets:
+    if isinstance(offsets, int):
+        return dict.fromkeys(queues, offsets)
+    if not is_used:
+        return dict.fromkeys(queues, default)
+    placed = queue_offsets.at_brokers(offsets, queues, option)
+    queue_offsets.check_queues(placed, queues, option)
+    return placed
+
+
+def _times(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue], option: str) -> QueueOffsets:
+    """The time for each queue that has one."""
+    of_all = {} if time is None else dict.fromkeys(queues, time)
+    if times is None:
+        return of_all
+    placed = queue_offsets.at_brokers(times, queues, option)
+    queue_offsets.check_queues(placed, queues, option)
+    return placed
 
 
 def _samples(ranges: list[UnitRange], files: list[ConsumeQueueFiles]) -> list[Sample]:

@@ -1,39 +1,79 @@
 import pytest
 
 from regulus.errors import DataLoss, OptionError
-from regulus.spark.offsets import check_queues, format_offsets, parse_offsets, resolve_end, resolve_start
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.offsets import (
+    at_brokers,
+    check_queues,
+    format_offsets,
+    parse_epochs,
+    parse_offsets,
+    parse_times,
+    resolve_end,
+    resolve_start,
+)
 
-OFFSETS = {("orders", 1): 190, ("orders", 0): 23, ("a", 10): 0, ("a", 9): 1}
-QUEUE = ("orders", 0)
+QUEUE = MessageQueue("orders", "b", 0)
+OTHER = MessageQueue("orders", "b", 1)
+OFFSETS = {OTHER: 190, QUEUE: 23, MessageQueue("a", "b", 10): 0, MessageQueue("a", "b", 9): 1,
+           MessageQueue("orders", "a", 0): 7}
+CANONICAL = ('{"v":1,"topics":{"a":{"epoch":0,"queues":{"b":{"9":1,"10":0}}},'
+             '"orders":{"epoch":17,"queues":{"a":{"0":7},"b":{"0":23,"1":190}}}}}')
 
 
 def test_the_text_is_canonical():
-    assert format_offsets(OFFSETS, "b") == (
-        '{"v":1,"topics":{"a":{"queues":{"b":{"9":1,"10":0}}},"orders":{"queues":{"b":{"0":23,"1":190}}}}}')
+    assert format_offsets(OFFSETS, {"orders": 17}) == CANONICAL
+    assert format_offsets(dict(reversed(OFFSETS.items())), {"orders": 17}) == CANONICAL
 
 
-@pytest.mark.parametrize("text", [
-    format_offsets({("orders", 0): 23, ("orders", 1): -2}, "b"),
-    '{"orders":{"b":{"0":23,"1":-2}}}', '{"orders":{"0":23,"1":-2}}',
-])
-def test_three_forms_are_read(text):
-    assert parse_offsets(text, "startingOffsets", "b") == {("orders", 0): 23, ("orders", 1): -2}
+def test_the_canonical_text_is_read():
+    assert parse_offsets(CANONICAL, "startingOffsets") == OFFSETS
+    assert parse_epochs(CANONICAL, "startingOffsets") == {"a": 0, "orders": 17}
+
+
+def test_epochs_may_be_left_out():
+    text = '{"v":1,"topics":{"orders":{"queues":{"b":{"0":23}}}}}'
+    assert parse_offsets(text, "startingOffsets") == {QUEUE: 23}
+    assert parse_epochs(text, "startingOffsets") == parse_epochs('{"orders":{"0":1}}', "startingOffsets") == {}
+
+
+def test_the_form_of_other_connectors_is_read():
+    assert parse_offsets('{"orders":{"b":{"0":23,"1":-2}}}', "startingOffsets") == {QUEUE: 23, OTHER: -2}
+
+
+def test_the_broker_may_be_left_out_where_there_is_one():
+    offsets = parse_offsets('{"orders":{"0":23,"1":-2}}', "startingOffsets")
+    assert at_brokers(offsets, [QUEUE, OTHER], "startingOffsets") == {QUEUE: 23, OTHER: -2}
+    with pytest.raises(OptionError, match="does not say the broker of orders/0: b and c have the topic"):
+        at_brokers(offsets, [QUEUE, QUEUE._replace(broker_name="c")], "startingOffsets")
+
+
+def test_a_topic_that_no_broker_has_stays_for_the_check():
+    offsets = at_brokers({MessageQueue("other", "", 0): 1}, [QUEUE], "startingOffsets")
+    with pytest.raises(OptionError, match="missing orders/b/0; unknown other/0"):
+        check_queues(offsets, [QUEUE], "startingOffsets")
 
 
 @pytest.mark.parametrize(("text", "fault"), [
     ("[1]", "no JSON object"), ('{"orders":5}', "not an object of queues"), ('{"orders":{"0":"5"}}', "'0': '5'"),
     ('{"orders":{"zero":5}}', "'zero'"), ('{"orders":{"0":-4}}', "-4"), ('{"orders":{"0":true}}', "True"),
-    ('{"orders":{"c":{"0":5}}}', "broker 'c'"), ('{"orders":{"b":5}}', "'b': 5"),
+    ('{"orders":{"b":5,"c":{"0":5}}}', "has 5 for topic"), ('{"orders":{"b":5}}', "'b': 5"),
 ])
 def test_other_forms_are_refused(text, fault):
     with pytest.raises(OptionError, match=fault):
-        parse_offsets(text, "startingOffsets", "b")
+        parse_offsets(text, "startingOffsets")
+
+
+def test_times_are_no_offsets():
+    assert parse_times('{"orders":{"b":{"0":1700000000000}}}', "o") == {QUEUE: 1_700_000_000_000}
+    with pytest.raises(OptionError, match="-1"):
+        parse_times('{"orders":{"b":{"0":-1}}}', "o")
 
 
 def test_the_queues_must_be_those_that_are_read():
     check_queues({QUEUE: 1}, [QUEUE], "startingOffsets")
-    with pytest.raises(OptionError, match="missing orders/1; unknown orders/0"):
-        check_queues({QUEUE: 1}, [("orders", 1)], "startingOffsets")
+    with pytest.raises(OptionError, match="missing orders/b/1; unknown orders/b/0"):
+        check_queues({QUEUE: 1}, [OTHER], "startingOffsets")
 
 
 @pytest.mark.parametrize(("offset", "start"), [(-2, 10), (10, 10), (15, 15), (20, 20)])
@@ -43,14 +83,14 @@ def test_a_start_in_the_queue(offset, start):
 
 @pytest.mark.parametrize(("offset", "start"), [(9, 10), (21, 20)])
 def test_a_start_outside_the_queue_is_data_loss(offset, start):
-    with pytest.raises(DataLoss, match="orders/0"):
+    with pytest.raises(DataLoss, match="orders/b/0"):
         resolve_start(offset, 10, 20, QUEUE, True)
     assert resolve_start(offset, 10, 20, QUEUE, False) == start
 
 
 @pytest.mark.parametrize("offset", [-1, -3])
 def test_a_start_cannot_be_latest_or_the_groups(offset):
-    with pytest.raises(OptionError, match="orders/0"):
+    with pytest.raises(OptionError, match="orders/b/0"):
         resolve_start(offset, 10, 20, QUEUE, False)
 
 

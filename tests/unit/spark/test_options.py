@@ -1,18 +1,104 @@
 import pytest
 
 from regulus.errors import OptionError
-from regulus.spark.options import KNOWN_OPTIONS, TopicSelection, parse_options
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST
+from regulus.spark.options import KNOWN_OPTIONS, NoMatch, OnDataLoss, Origin, parse_options
+from regulus.spark.selection import TopicSelection
 
 STORE = {"storePath": "/store", "topic": "orders"}
+LIVE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 
 
 def test_defaults():
     options = parse_options(STORE)
-    assert options.store_path == "/store"
+    assert (options.store_path, options.origin, options.table) == ("/store", Origin.STORE, "messages")
     assert options.selection == TopicSelection(topics=("orders",))
-    assert (options.tags, options.columns, options.starting_offsets, options.ending_offsets) == (None,) * 4
+    assert (options.starting_offsets, options.ending_offsets) == (EARLIEST, LATEST)
+    assert (options.tags, options.columns, options.starting_timestamp, options.starting_times) == (None,) * 4
     assert (options.fail_on_data_loss, options.broker_name, options.batch_rows) == (True, "broker-a", 4096)
     assert options.partition_bytes_max == 256 << 20
+    assert (options.trigger_records_max, options.trigger_bytes_max) == (1_000_000, 1 << 30)
+    assert (options.trigger_records_min, options.trigger_delay_max_ms) == (0, 900_000)
+
+
+@pytest.mark.parametrize(("options", "origin"), [
+    (LIVE, Origin.LIVE), ({"archivePath": "/a", "topic": "t"}, Origin.ARCHIVE),
+    ({**LIVE, "archivePath": "/a"}, Origin.HISTORY),
+])
+def test_where_the_bytes_come_from(options, origin):
+    assert parse_options(options).origin is origin
+
+
+@pytest.mark.parametrize(("options", "streaming", "start"), [
+    ({}, True, LATEST), ({}, False, EARLIEST), ({"startingOffsets": "earliest"}, True, EARLIEST),
+    ({"consumerGroup": "billing"}, True, GROUP_OFFSET), ({"consumerGroup": "billing"}, False, GROUP_OFFSET),
+    ({"consumerGroup": "billing", "startingOffsets": "earliest"}, True, EARLIEST),
+    ({"startingOffsets": '{"orders":{"b":{"0":5}}}'}, True, {MessageQueue("orders", "b", 0): 5}),
+])
+def test_where_a_read_starts(options, streaming, start):
+    assert parse_options({**LIVE, **options}, streaming=streaming).starting_offsets == start
+
+
+@pytest.mark.parametrize(("text", "policy"), [
+    ("true", OnDataLoss.FAIL), ("False", OnDataLoss.GO_ON), ("report", OnDataLoss.REPORT)])
+def test_three_answers_to_data_loss(text, policy):
+    options = parse_options({**STORE, "failOnDataLoss": text})
+    assert (options.on_data_loss, options.fail_on_data_loss) == (policy, policy is OnDataLoss.FAIL)
+
+
+def test_times_for_single_queues():
+    options = parse_options({**LIVE, "startingOffsetsByTimestamp": '{"orders":{"0":1700000000000}}',
+                             "startingOffsetsByTimestampStrategy": "error"})
+    assert options.starting_times == {MessageQueue("orders", "", 0): 1_700_000_000_000}
+    assert options.no_match is NoMatch.ERROR
+
+
+def test_secrets_are_not_shown():
+    text = repr(parse_options({**LIVE, "accessKey": "AK-visible", "secretKey": "SK-visible"}))
+    assert "visible" not in text
+
+
+def test_a_small_table_needs_no_topic():
+    options = parse_options({"nameServer": "a:1", "table": "topics"})
+    assert options.selection.topics_of({"b", "a"}) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"endpoints": "h:8081"}, "gRPC protocol is not served yet"), ({"group.id": "g"}, "give option 'consumerGroup'"),
+    ({"kafka.security.protocol": "x"}, "no Kafka client"), ({"kafka.bootstrap.servers": "x"}, "'nameServer'"),
+    ({"auto.offset.reset": "latest"}, "'startingOffsets'"), ({"sinkId": "s"}, "option of writes"),
+])
+def test_an_option_of_others_is_refused_with_advice(options, text):
+    with pytest.raises(OptionError, match=text):
+        parse_options({**LIVE, **options})
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"storePath": "/a"}, "two places"), ({"accessKey": "a"}, "belong together"),
+    ({"credentials": "AK:SK"}, "env:NAME"), ({"credentials": "env:"}, "env:NAME"),
+    ({"credentials": "env:KEYS", "accessKey": "a", "secretKey": "b"}, "keys twice"),
+    ({"tags": "a", "sql": "b = 1"}, "two filters"), ({"kafkaSchema": "true", "columns": "topic"}, "two sets"),
+    ({"table": "message"}, "write messages, queues"), ({"maxTriggerDelay": "soon"}, "like 15m"),
+    ({"maxOffsetsPerTrigger": "0"}, "from 1 to"), ({"startingOffsets": "group"}, "must name the group"),
+    ({"endingOffsets": "latest"}, "a stream has no end"), ({"endingTimestamp": "0"}, "a stream has no end"),
+    ({"startingOffsetsByTimestampStrategy": "newest"}, "error or latest"),
+    ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "'0': -1"),
+])
+def test_a_wrong_option_of_a_stream_is_refused(options, text):
+    with pytest.raises(OptionError, match=text):
+        parse_options({**LIVE, **options}, streaming=True)
+
+
+@pytest.mark.parametrize("option", ["consumerGroup", "sql", "credentials"])
+def test_what_needs_a_broker_is_refused_of_files(option):
+    with pytest.raises(OptionError, match=f"'{option}' needs a running broker"):
+        parse_options({**STORE, option: "env:NAME"})
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("250", 250), ("250ms", 250), ("30 s", 30_000), ("2m", 120_000)])
+def test_durations(text, milliseconds):
+    assert parse_options({**LIVE, "maxTriggerDelay": text}).trigger_delay_max_ms == milliseconds
 
 
 def test_keys_come_in_any_case():
@@ -22,7 +108,7 @@ def test_keys_come_in_any_case():
 
 @pytest.mark.parametrize(("key", "hint"), [
     ("startOffsets", "did you mean 'startingOffsets'"), ("storepaht", "did you mean 'storePath'"),
-    ("tag", "did you mean 'tags'"), ("nonsense-42", "known are storePath"),
+    ("tag", "did you mean 'tags'"), ("nonsense-42", "known are nameServer"),
 ])
 def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     with pytest.raises(OptionError, match=hint):
@@ -30,7 +116,7 @@ def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"topic": "a"}, "'storePath' is missing"),
+    ({"topic": "a"}, "nothing says where to read"),
     ({"storePath": "/a", "path": "/b", "topic": "t"}, "not both"),
     ({"storePath": "/a"}, "there is none"),
     ({**STORE, "subscribe": "b"}, "topic and subscribe"),
@@ -38,9 +124,8 @@ def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     ({"storePath": "/a", "subscribePattern": "("}, "no regular expression"),
     ({"storePath": "/a", "assign": "x"}, "no JSON"),
     ({"storePath": "/a", "assign": "{}"}, "names no queue"),
-    ({"storePath": "/a", "assign": '{"t":{"broker-b":[0]}}'}, "broker 'broker-b'"),
     ({"storePath": "/a", "assign": '{"t":{"broker-a":["0"]}}'}, "for topic 't'"),
-    ({**STORE, "failOnDataLoss": "maybe"}, "true or false"),
+    ({**STORE, "failOnDataLoss": "maybe"}, "true, false or report"),
     ({**STORE, "batchRows": "0"}, "from 1 to"),
     ({**STORE, "minPartitions": "many"}, "from 0 to"),
     ({**STORE, "maxBytesPerPartition": "1t"}, "like 256m"),
@@ -78,42 +163,6 @@ def test_sizes(text, size):
 
 def test_the_argument_of_load_is_the_store():
     assert parse_options({"path": "/store", "topic": "orders"}).store_path == "/store"
-
-
-def test_assign_names_queues():
-    selection = parse_options({"storePath": "/a", "assign": '{"t":{"broker-a":[0,2]},"u":[1]}'}).selection
-    assert selection.queues == (("t", 0), ("t", 2), ("u", 1))
-    assert selection.topics_of({"t", "u", "v"}) == ["t", "u"]
-    assert selection.takes_queue("t", 2)
-    assert not selection.takes_queue("t", 1)
-
-
-def test_subscribe_takes_a_list():
-    selection = parse_options({"storePath": "/a", "subscribe": "b, a,"}).selection
-    assert selection.topics_of({"a", "b", "c"}) == ["a", "b"]
-
-
-KNOWN_TOPICS = {"orders", "orders-eu", "%RETRY%orders", "%DLQ%orders", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"}
-
-
-@pytest.mark.parametrize(("pattern", "topics"), [
-    (".*", ["orders", "orders-eu"]), ("orders", ["orders"]), ("%DLQ%.*", ["%DLQ%orders"]),
-    ("%RETRY%.*", ["%RETRY%orders"]), ("nothing", []), (".*_XXXX", []),
-])
-def test_a_pattern_takes_special_topics_only_by_their_prefix(pattern, topics):
-    selection = parse_options({"storePath": "/a", "subscribePattern": pattern}).selection
-    assert selection.topics_of(KNOWN_TOPICS) == topics
-
-
-def test_a_special_topic_may_be_named():
-    assert TopicSelection(topics=("SCHEDULE_TOPIC_XXXX",)).topics_of(KNOWN_TOPICS) == ["SCHEDULE_TOPIC_XXXX"]
-
-
-def test_a_missing_topic_is_refused_with_the_nearest():
-    with pytest.raises(OptionError, match="no topic 'order'; did you mean 'orders'"):
-        TopicSelection(topics=("order",)).topics_of(KNOWN_TOPICS)
-    with pytest.raises(OptionError, match="it has orders, orders-eu"):
-        TopicSelection(topics=("zzz",)).topics_of(KNOWN_TOPICS)
 
 
 def test_all_options_are_spelt_once():

@@ -150,14 +150,14 @@ def test_a_time_beats_offsets(make_store):
 
 def test_offsets_must_name_all_queues(make_store):
     root = make_store([order(number) for number in range(4)])
-    with pytest.raises(OptionError, match="missing orders/1; unknown orders/5"):
+    with pytest.raises(OptionError, match="missing orders/broker-a/1; unknown orders/broker-a/5"):
         table(root, topic="orders", startingOffsets='{"orders":{"0":1,"5":1}}')
 
 
 def test_single_queues_are_assigned(make_store):
     root = make_store([order(number) for number in range(4)])
     assert {row["queue_id"] for row in table(root, "queue_id", assign='{"orders":[1]}')} == {1}
-    with pytest.raises(OptionError, match="names orders/2, which the store does not have: it has orders/1"):
+    with pytest.raises(OptionError, match="names orders/2, which the store does not have: it has orders/broker-a/0, "):
         table(root, assign='{"orders":[1,2]}')
 
 

@@ -1,0 +1,116 @@
+"""Which topics and queues a read takes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from regulus.errors import OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from regulus.spark.option_values import Values, json_object
+
+SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
+ANY_BROKER = ""
+"""Stands for the broker in a queue of which the user did not write it: the only one that has the topic."""
+
+_ASSIGN_EXAMPLE = 'write {"topic":{"broker-a":[0,1]}}'
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Which queues to read: named topics, or those whose name a pattern matches whole, or single queues."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: tuple[MessageQueue, ...] = ()
+
+    def topics_of(self, known: set[str], place: str = "the store") -> list[str]:
+        """The topics to read of `known`, sorted. Raises OptionError when one that is named is not there."""
+        if self.pattern is not None:
+            return sorted(topic for topic in known if self._matches(topic))
+        named = set(self.topics) | {queue.topic for queue in self.queues}
+        missing = sorted(named - known)
+        if missing:
+            raise OptionError(f"{place} has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
+        return sorted(named)
+
+    def queues_of(self, there: Iterable[MessageQueue], place: str = "the store") -> list[MessageQueue]:
+        """The queues to read of those that are there, sorted. Raises OptionError when one that is named is not."""
+        queues = sorted(there)
+        if not self.queues:
+            return queues
+        for wanted in self.queues:
+            if not any(_is_meant(wanted, queue) for queue in queues):
+                listed = ", ".join(map(queue_text, queues)) or "none of them"
+                raise OptionError(f"option 'assign' names {queue_text(wanted)}, which {place} does not have: it has "
+                                  f"{listed}")
+        return [queue for queue in queues if any(_is_meant(wanted, queue) for wanted in self.queues)]
+
+    def _matches(self, topic: str) -> bool:
+        # Retries, dead letters and the broker's own topics are read only on purpose: a pattern has to spell the prefix.
+        if self.pattern is None or not re.fullmatch(self.pattern, topic):
+            return False
+        return not is_special(topic) or self.pattern.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
+def parse_selection(values: Values) -> TopicSelection:
+    """Raises OptionError unless exactly one of SELECTIONS says what to read."""
+    given = [name for name in SELECTIONS if name in values]
+    if len(given) != 1:
+        found = f"there are {' and '.join(given)}" if given else "there is none"
+        raise OptionError(f"exactly one of {', '.join(SELECTIONS)} must say what to read: {found}")
+    name = given[0]
+    text = values[name].strip()
+    if not text:
+        raise OptionError(f"option {name!r} is empty")
+    if name == "topic":
+        return TopicSelection(topics=(text,))
+    if name == "subscribe":
+        return TopicSelection(topics=tuple(part for part in (piece.strip() for piece in text.split(",")) if part))
+    if name == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"option 'subscribePattern' is no regular expression: {error}") from error
+        return TopicSelection(pattern=text)
+    return TopicSelection(queues=_assigned(text))
+
+
+def is_special(topic: str) -> bool:
+    """Whether `topic` is a retry, dead-letter or system topic."""
+    return topic in SYSTEM_TOPICS or topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """A queue as errors write it: topic/broker/number."""
+    return "/".join(str(part) for part in queue if part != ANY_BROKER)
+
+
+def _is_meant(wanted: MessageQueue, queue: MessageQueue) -> bool:
+    return wanted == queue or wanted == queue._replace(broker_name=ANY_BROKER)
+
+
+def _assigned(text: str) -> tuple[MessageQueue, ...]:
+    queues = []
+    for topic, brokers in json_object(text, "assign", _ASSIGN_EXAMPLE).items():
+        by_broker: Mapping[str, Any] = {ANY_BROKER: brokers} if isinstance(brokers, list) else brokers
+        if not isinstance(by_broker, dict) or not all(_are_queue_ids(ids) for ids in by_broker.values()):
+            raise OptionError(f"option 'assign' has {brokers!r} for topic {topic!r}: {_ASSIGN_EXAMPLE}")
+        queues += [MessageQueue(topic, broker, queue_id) for broker, ids in by_broker.items() for queue_id in ids]
+    if not queues:
+        raise OptionError(f"option 'assign' names no queue: {_ASSIGN_EXAMPLE}")
+    return tuple(queues)
+
+
+def _are_queue_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+def _listing(known: set[str], missing: str) -> str:
+    ordinary = sorted(topic for topic in known if not is_special(topic))
+    near = get_close_matches(missing, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"it has {', '.join(ordinary)}" if ordinary else "it has none"
