@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from regulus.errors import ConfigError
 from regulus.model import permission
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.model.retention_rules import RetentionRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
 
 _FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(RetentionRules):
     broker_name: str = "broker-a"
     broker_cluster_name: str = "DefaultCluster"
     broker_id: int = 0
@@ -66,6 +67,7 @@ class BrokerConfig:
     """The delay of each level, from `message_delay_level`."""
 
     def __post_init__(self) -> None:
+        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that is gone
         for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
             fault = name_fault(name)
             if fault is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from regulus.model.message import MessageExt
-from regulus.model.store_result import Appended, GetResult, QueryResult, QueueUnit
+from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
 
 
 class MessageStore(Protocol):
@@ -51,6 +51,14 @@ class MessageStore(Protocol):
     def commit_log_min_offset(self) -> int: ...
 
     def commit_log_max_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int:
+        """Physical offset up to which the log is on disk."""
+
+    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
+        """Whole records from `physical_offset` on, which lies between the first and the flushed offset; at least one,
+        unless nothing more is on disk. None when no record begins there."""
 
     def dispatch_behind_bytes(self) -> int: ...
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from regulus.broker.archived_offset import ArchivedOffset
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
@@ -35,6 +36,7 @@ TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
 CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
+ARCHIVE_DOCUMENT = "regulusArchive"
 
 
 class BrokerState:
@@ -52,6 +54,7 @@ class BrokerState:
         self.held_requests = HeldRequests()
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.topics)
         self.queue_locks = QueueLocks()
+        self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
         self.notices: deque[Notice] = deque()
         self.chance = Chance(seed)
@@ -60,7 +63,8 @@ class BrokerState:
         self.is_retention_wanted = False
         self._seed = seed
         self._unique_keys_made = 0
-        self._saved = dict.fromkeys(self._change_counts(), -1)
+        # What no archive ever told is not worth a document.
+        self._saved = {**dict.fromkeys(self._change_counts(), -1), ARCHIVE_DOCUMENT: self.archived_offset.changes}
         self.set_config(config)
 
     def set_config(self, config: BrokerConfig) -> None:
@@ -138,7 +142,8 @@ class BrokerState:
         return {TOPICS_DOCUMENT: self.topics.document(),
                 SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document(),
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.document(),
-                DELAY_OFFSET_DOCUMENT: self.delay_schedule.document()}
+                DELAY_OFFSET_DOCUMENT: self.delay_schedule.document(),
+                ARCHIVE_DOCUMENT: self.archived_offset.document()}
 
     def take_changed_documents(self, *, with_offsets: bool = True) -> dict[str, str]:
         """The documents that changed since they were last taken; without offsets only topics and groups.
@@ -151,6 +156,7 @@ class BrokerState:
         if with_offsets:
             makers[CONSUMER_OFFSET_DOCUMENT] = self.consumer_offsets.document
             makers[DELAY_OFFSET_DOCUMENT] = self.delay_schedule.document
+            makers[ARCHIVE_DOCUMENT] = self.archived_offset.document
         changed = {name: make() for name, make in makers.items() if counts[name] != self._saved[name]}
         for name in changed:
             self._saved[name] = counts[name]
@@ -161,13 +167,18 @@ class BrokerState:
         loaders = {TOPICS_DOCUMENT: self.topics.load,
                    SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
                    CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load,
-                   DELAY_OFFSET_DOCUMENT: self.delay_schedule.load}
+                   DELAY_OFFSET_DOCUMENT: self.delay_schedule.load,
+                   ARCHIVE_DOCUMENT: self._load_archived_offset}
         for name, load in loaders.items():
             text = documents.get(name)
             if text and text.strip():
                 load(text)
 
+    def _load_archived_offset(self, text: str) -> None:
+        self.archived_offset.load(text, self.store.commit_log_max_offset())
+
     def _change_counts(self) -> dict[str, int]:
         return {TOPICS_DOCUMENT: self.topics.changes, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.changes,
-                DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes}
+                DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes,
+                ARCHIVE_DOCUMENT: self.archived_offset.changes}

@@ -7,6 +7,7 @@
 
 from collections.abc import Mapping
 
+from regulus.client.log_admin import LogAdmin
 from regulus.client.message_admin import MessageAdmin
 from regulus.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable, ProducerTableInfo
 from regulus.wire.codes import RequestCode
@@ -18,7 +19,7 @@ from regulus.wire.headers import (
 )
 
 
-class Admin(MessageAdmin):
+class Admin(MessageAdmin, LogAdmin):
     """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
 
     async def broker_runtime_info(self, broker_address: str) -> dict[str, str]:

@@ -185,6 +185,9 @@ class Admin:
     pull = _blocking(asyncio_admin.Admin.pull)
     broker_runtime_info = _blocking(asyncio_admin.Admin.broker_runtime_info)
     broker_config = _blocking(asyncio_admin.Admin.broker_config)
+    log_state = _blocking(asyncio_admin.Admin.log_state)
+    update_archived_offset = _blocking(asyncio_admin.Admin.update_archived_offset)
+    read_commit_log = _blocking(asyncio_admin.Admin.read_commit_log)
 
 
 def _made_in_loop(make: Callable[[], R]) -> R:

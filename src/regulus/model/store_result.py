@@ -70,6 +70,13 @@ class Arrival(NamedTuple):
     properties: dict[str, str] | None = None
 
 
+class LogRead(NamedTuple):
+    """Whole records of the log, one behind the other; the next ones begin at `next_offset`."""
+
+    data: memoryview
+    next_offset: int
+
+
 class QueryResult(NamedTuple):
     """Records whose key hash matches; the caller compares the real key."""
 

@@ -40,7 +40,16 @@ from pathlib import Path
 
 from regulus.errors import RecordError, StoreNotWritable
 from regulus.model.message import MessageExt
-from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
+from regulus.model.store_result import (
+    Appended,
+    Arrival,
+    GetResult,
+    GetStatus,
+    LogRead,
+    PutStatus,
+    QueryResult,
+    QueueUnit,
+)
 from regulus.record import message_record
 from regulus.store import disk
 from regulus.store.checkpoint_file import CheckpointFile
@@ -51,6 +60,7 @@ from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
+from regulus.store.log_walk import whole_records
 from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.recovery import Recovery, RecoveryReport
@@ -240,6 +250,20 @@ class FileMessageStore:
         if head is None or int.from_bytes(head[4:], "big") not in _MAGICS:
             return None
         return self._log.slice(physical_offset, int.from_bytes(head[:4], "big"))
+
+    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
+        flushed = self._log.flushed_offset
+        file = self._log.find(physical_offset)
+        if file is None or physical_offset >= flushed:
+            return LogRead(memoryview(b""), physical_offset) if physical_offset == flushed else None
+        position = physical_offset - file.start
+        data = file.slice(0, min(file.wrote_position, flushed - file.start))
+        end, is_blank = whole_records(data, position, size_max, physical_offset)
+        if is_blank and end == position:
+            return self.read_log(file.start + file.size, size_max)
+        if end == position:
+            return None
+        return LogRead(data[position:end], file.start + (file.size if is_blank else end))
 
     def _decode(self, physical_offset: int, read_body: bool) -> MessageExt | None:
         data = self.record_bytes(physical_offset)

@@ -10,7 +10,16 @@ from collections.abc import Container, Sequence
 from regulus.errors import MessageIllegal, RecordError
 from regulus.model import delay_level
 from regulus.model.message import MessageExt
-from regulus.model.store_result import Appended, Arrival, GetResult, GetStatus, PutStatus, QueryResult, QueueUnit
+from regulus.model.store_result import (
+    Appended,
+    Arrival,
+    GetResult,
+    GetStatus,
+    LogRead,
+    PutStatus,
+    QueryResult,
+    QueueUnit,
+)
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
@@ -191,6 +200,22 @@ class MemoryStore:
 
     def commit_log_max_offset(self) -> int:
         return len(self._log)
+
+    @property
+    def flushed_offset(self) -> int:
+        """As if every append were on disk at once."""
+        return len(self._log)
+
+    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
+        end = physical_offset
+        while end < len(self._log):
+            message = self.look_message(end)
+            if message is None:
+                return None
+            if end > physical_offset and end + message.store_size > physical_offset + size_max:
+                break
+            end += message.store_size
+        return LogRead(self._slice(physical_offset, end - physical_offset), end)
 
     def earliest_store_timestamp(self) -> int:
         message = self.look_message(0)

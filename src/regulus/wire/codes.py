@@ -189,6 +189,11 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
 
+    # Regulus's own, between RocketMQ's admin requests and those of POP.
+    GET_LOG_STATE = 20001
+    UPDATE_ARCHIVED_OFFSET = 20002
+    READ_COMMIT_LOG = 20003
+
 
 class ResponseCode(IntEnum):
     SUCCESS = 0

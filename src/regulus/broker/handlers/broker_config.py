@@ -1,6 +1,6 @@
 """UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG. Changes hold until the broker stops."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse
@@ -8,6 +8,7 @@ from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError
 from regulus.model import permission
 from regulus.model.peer import Peer
+from regulus.model.retention_rules import RetentionRules
 from regulus.model.topics import AUTO_CREATE_TOPIC, TopicConfig
 from regulus.wire import config_text
 from regulus.wire.bodies import encode_data_version
@@ -20,16 +21,16 @@ UPDATABLE_KEYS = frozenset({
     "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
     "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory", "regionId",
     "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
-    "useServerSideResetOffset"})
+    "useServerSideResetOffset"}).union(config_text.config_key(rule.name) for rule in fields(RetentionRules))
 """Keys that may change while the broker runs."""
 
 FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 """Keys that may never be changed from outside."""
 
 FIXED_VALUES = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "useTLS": "false", "aclEnable": "false",
-                "fileReservedTime": str((1 << 31) - 1), "messageIndexEnable": "true", "brokerConfigPath": "",
-                "rocketmqHome": "", "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
-"""Settings that tools ask for and that this broker does not have: what they would say. Files are kept for good."""
+                "messageIndexEnable": "true", "brokerConfigPath": "", "rocketmqHome": "",
+                "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
+"""Settings that tools ask for and that this broker does not have: what they would say."""
 
 
 def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -31,6 +31,12 @@ from regulus.wire.headers.kv_config import (
     GetKvlistByNamespaceRequest,
     PutKvConfigRequest,
 )
+from regulus.wire.headers.log import (
+    GetLogStateResponse,
+    ReadCommitLogRequest,
+    ReadCommitLogResponse,
+    UpdateArchivedOffsetRequest,
+)
 from regulus.wire.headers.name_server import (
     AddWritePermOfBrokerRequest,
     AddWritePermOfBrokerResponse,
@@ -173,6 +179,7 @@ __all__ = [
     "GetKvConfigRequest",
     "GetKvConfigResponse",
     "GetKvlistByNamespaceRequest",
+    "GetLogStateResponse",
     "GetMaxOffsetRequest",
     "GetMaxOffsetResponse",
     "GetMinOffsetRequest",
@@ -211,6 +218,8 @@ __all__ = [
     "QuerySubscriptionByConsumerRequest",
     "QueryTopicConsumeByWhoRequest",
     "QueryTopicsByConsumerRequest",
+    "ReadCommitLogRequest",
+    "ReadCommitLogResponse",
     "RecallMessageRequest",
     "RecallMessageResponse",
     "RegisterBrokerRequest",
@@ -229,6 +238,7 @@ __all__ = [
     "UpdateAndCreateAclConfigRequest",
     "UpdateAndCreateTopicRequest",
     "UpdateAndGetGroupForbiddenRequest",
+    "UpdateArchivedOffsetRequest",
     "UpdateConsumerOffsetRequest",
     "UpdateGlobalWhiteAddrsConfigRequest",
     "ViewBrokerStatsDataRequest",

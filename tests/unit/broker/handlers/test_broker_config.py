@@ -17,7 +17,7 @@ def update(rig, text):
 
 
 def test_all_settings_are_shown(rig):
-    rig.broker.runtime_facts = RuntimeFacts(store_config={"fileReservedTime": "72", "storePathRootDir": "/x"})
+    rig.broker.runtime_facts = RuntimeFacts(store_config={"storePathRootDir": "/x"})
     response = rig.ask(RequestCode.GET_BROKER_CONFIG)
     values = parse_lines(response.body.decode())
     assert list(values) == sorted(values)

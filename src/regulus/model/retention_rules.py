@@ -1,0 +1,101 @@
+"""When a broker deletes its oldest files, and what it does when it may not.
+
+Names are RocketMQ's keys in snake_case; `archive_gate` and `archive_gate_policy` are ours.
+
+Source: MessageStoreConfig, DefaultMessageStore.CleanCommitLogService.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regulus.errors import ConfigError
+
+HOUR_MS = 3_600_000
+
+
+class ArchiveGate(StrEnum):
+    """Whether files wait for the archive before they go."""
+
+    off = "off"
+    on = "on"
+
+
+class ArchiveGatePolicy(StrEnum):
+    """What gives way when the disk is full of files that wait."""
+
+    refuse_sends = "refuse_sends"
+    drop_and_report = "drop_and_report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRules:
+    """Raises ConfigError for a value that makes no sense. Times are in ms where the name says nothing else."""
+
+    file_reserved_time: int = 72                        # hours since a file was last written
+    delete_when: str = "04"                             # hours of the local day, `;` between them
+    disk_max_used_space_ratio: int = 75                 # percent: above it, expired files go at any hour
+    disk_space_clean_forcibly_ratio: int = 85           # percent: above it, the oldest files go whatever their age
+    disk_space_warning_level_ratio: int = 90            # percent: above it, sends are refused as well
+    clean_file_forcibly_enable: bool = True             # false: no file goes before its time
+    clean_resource_interval: int = 10_000               # between two looks at the disk
+    delete_commit_log_files_interval: int = 100         # between two files of the log
+    delete_consume_queue_files_interval: int = 100      # between two queues that lose files
+    delete_file_batch_max: int = 10                     # files of the log in one pass
+    destroy_maped_file_interval_forcibly: int = 120_000     # so long a file that is being read stays
+    redelete_hanged_file_interval: int = 120_000        # between two tries to delete such a file, outside of a pass
+
+    archive_gate: ArchiveGate = ArchiveGate.off
+    archive_gate_policy: ArchiveGatePolicy = ArchiveGatePolicy.refuse_sends
+
+    def __post_init__(self) -> None:
+        for key, number in (("fileReservedTime", self.file_reserved_time),
+                            ("deleteCommitLogFilesInterval", self.delete_commit_log_files_interval),
+                            ("deleteConsumeQueueFilesInterval", self.delete_consume_queue_files_interval),
+                            ("destroyMapedFileIntervalForcibly", self.destroy_maped_file_interval_forcibly),
+                            ("redeleteHangedFileInterval", self.redelete_hanged_file_interval)):
+            if number < 0:
+                raise ConfigError(f"{key} is {number}: write 0 or more")
+        for key, number in (("cleanResourceInterval", self.clean_resource_interval),
+                            ("deleteFileBatchMax", self.delete_file_batch_max)):
+            if number < 1:
+                raise ConfigError(f"{key} is {number}: write 1 or more")
+        for key, number in (("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio),
+                            ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio),
+                            ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio)):
+            if not 0 <= number <= 100:
+                raise ConfigError(f"{key} is {number}: write a percentage, 0 to 100")
+        _hours(self.delete_when)
+
+    @property
+    def reserved_ms(self) -> int:
+        return self.file_reserved_time * HOUR_MS
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """Hours of the local day, 0 to 23, during which expired files go."""
+        return _hours(self.delete_when)
+
+    # The three limits as they hold, 0 to 1: like RocketMQ, within bounds that leave a disk some room.
+
+    @property
+    def expired_ratio(self) -> float:
+        return _percent(self.disk_max_used_space_ratio, 10, 95)
+
+    @property
+    def forced_ratio(self) -> float:
+        return _percent(self.disk_space_clean_forcibly_ratio, 30, 85)
+
+    @property
+    def full_ratio(self) -> float:
+        return _percent(self.disk_space_warning_level_ratio, 35, 90)
+
+
+def _percent(value: int, low: int, high: int) -> float:
+    return max(low, min(value, high)) / 100
+
+
+def _hours(text: str) -> frozenset[int]:
+    hours = [part.strip() for part in text.split(";") if part.strip()]
+    if not all(hour.isascii() and hour.isdigit() and int(hour) <= 23 for hour in hours):
+        raise ConfigError(f"deleteWhen is {text!r}: write hours of the day, 00 to 23, with ; between them")
+    return frozenset(map(int, hours))

@@ -1,0 +1,42 @@
+"""How many whole records lie one behind the other in a piece of the log, by their heads alone.
+
+Source: message_record (size at 0, magic at 4, physical offset at 28).
+"""
+
+from struct import Struct
+
+from regulus.record.message_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+
+WALK_COUNT_MAX = 8192
+"""Records of one walk, which runs on the thread that appends."""
+
+_HEAD = Struct(">iI")
+_PLACE = Struct(">q")
+_PLACE_POSITION = 28
+_MAGICS = frozenset({MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF})
+_BLANK = MAGIC_BLANK & 0xFFFFFFFF
+
+
+def whole_records(file: memoryview, position: int, size_max: int, physical_offset: int) -> tuple[int, bool]:
+    """Behind which byte of `file` the records from `position` on end, and whether a blank follows.
+
+    The first one counts whatever its size, the others within `size_max` bytes. No record begins at `position`, or one
+    that is not at its own place, `physical_offset`: then the end is `position` itself.
+    """
+    end = position
+    for _ in range(WALK_COUNT_MAX):
+        if end + _HEAD.size > len(file):
+            break
+        size, magic = _HEAD.unpack_from(file, end)
+        if magic == _BLANK:
+            return end, True
+        behind = end + size
+        if magic not in _MAGICS or size <= _PLACE_POSITION + _PLACE.size or behind > len(file):
+            break
+        if end == position:
+            if _PLACE.unpack_from(file, end + _PLACE_POSITION)[0] != physical_offset:
+                break
+        elif behind - position > size_max:
+            break
+        end = behind
+    return end, False

@@ -1,0 +1,44 @@
+"""GET_LOG_STATE (20001), UPDATE_ARCHIVED_OFFSET (20002), READ_COMMIT_LOG (20003).
+
+Requests of Regulus's own, for programs that read the commit log itself, such as an archive. RocketMQ has no such
+requests; its broker answers them with REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from dataclasses import dataclass
+
+from regulus.wire.ext_fields import Header, Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetLogStateResponse(Header):
+    """Physical offsets: of the first byte kept, behind the last one written, behind the last one on disk, and up to
+    where the log is archived (-1: nowhere). `archive_gate` is `on` or `off`."""
+
+    broker_name: str
+    min_physical_offset: Long
+    max_physical_offset: Long
+    flushed_physical_offset: Long
+    archived_physical_offset: Long
+    archive_gate: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateArchivedOffsetRequest(Header):
+    """Everything below the offset is in the archive."""
+
+    archived_physical_offset: Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCommitLogRequest(Header):
+    """`physical_offset` is where a record begins; `size_max` in bytes."""
+
+    physical_offset: Long
+    size_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCommitLogResponse(Header):
+    """The body has whole records; the next read begins at `next_physical_offset`."""
+
+    next_physical_offset: Long

@@ -1,0 +1,67 @@
+"""The log as a whole: where it is, how far it is archived, its bytes."""
+
+import pytest
+
+from regulus.broker.state import ARCHIVE_DOCUMENT
+from regulus.model.retention_rules import ArchiveGate
+from regulus.record import message_record
+from regulus.wire.codes import RequestCode, ResponseCode
+
+
+def state(rig):
+    return rig.ask(RequestCode.GET_LOG_STATE).ext
+
+
+def update(rig, offset):
+    return rig.ask(RequestCode.UPDATE_ARCHIVED_OFFSET, {"archivedPhysicalOffset": str(offset)})
+
+
+def read(rig, offset, size_max=1 << 20):
+    return rig.ask(RequestCode.READ_COMMIT_LOG, {"physicalOffset": str(offset), "sizeMax": str(size_max)})
+
+
+def test_the_state_of_the_log(make_rig):
+    rig = make_rig(archive_gate=ArchiveGate.on)
+    rig.send()
+    end = str(rig.store.commit_log_max_offset())
+    assert state(rig) == {"brokerName": "broker-a", "minPhysicalOffset": "0", "maxPhysicalOffset": end,
+                          "flushedPhysicalOffset": end, "archivedPhysicalOffset": "-1", "archiveGate": "on"}
+
+
+def test_the_archived_offset_goes_forward_and_is_saved(rig, make_rig):
+    rig.send()
+    end = rig.store.commit_log_max_offset()
+    assert ARCHIVE_DOCUMENT not in rig.broker.take_changed_documents()
+    assert update(rig, end).code == ResponseCode.SUCCESS
+    assert state(rig)["archivedPhysicalOffset"] == str(end)
+    for offset in (end - 1, end + 1, -1):
+        assert update(rig, offset).code == ResponseCode.INVALID_PARAMETER
+    saved = rig.broker.take_changed_documents()[ARCHIVE_DOCUMENT]
+    later = make_rig()
+    later.send()
+    later.broker.load_documents({ARCHIVE_DOCUMENT: saved})
+    assert state(later)["archivedPhysicalOffset"] == str(end)
+
+
+def test_a_read_gives_whole_records(rig):
+    for number in range(5):
+        rig.send(body=b"m%d" % number)
+    bodies, offset = [], 0
+    while (answer := read(rig, offset, 1)).body:
+        bodies += [message.body for message in message_record.decode_all(answer.body)]
+        offset = int(answer.ext["nextPhysicalOffset"])
+    assert bodies == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+    assert offset == rig.store.commit_log_max_offset()
+    assert len(read(rig, 0).body) == offset
+
+
+@pytest.mark.parametrize(("offset", "size_max", "code"), [
+    (-1, 100, ResponseCode.PULL_OFFSET_MOVED), (1 << 40, 100, ResponseCode.PULL_OFFSET_MOVED),
+    (1, 100, ResponseCode.INVALID_PARAMETER), (0, 0, ResponseCode.INVALID_PARAMETER)])
+def test_what_cannot_be_read_is_refused(rig, offset, size_max, code):
+    rig.send()
+    answer = read(rig, offset, size_max)
+    assert answer.code == code
+    assert answer.remark
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        assert int(answer.ext["nextPhysicalOffset"]) == (0 if offset < 0 else rig.store.commit_log_max_offset())

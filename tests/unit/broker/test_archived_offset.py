@@ -1,0 +1,33 @@
+"""How far the log is archived: forward only, never past the disk, remembered."""
+
+import pytest
+
+from regulus.broker.archived_offset import NONE, ArchivedOffset
+from regulus.errors import HeaderError
+
+
+def test_it_goes_forward_only_and_not_past_what_is_on_disk() -> None:
+    archived = ArchivedOffset()
+    assert archived.physical_offset == NONE
+    assert archived.advance(100, 100) == ""
+    assert archived.advance(100, 100) == ""
+    assert archived.changes == 1
+    assert "is behind 100" in archived.advance(99, 200)
+    assert "is beyond 200" in archived.advance(201, 200)
+    assert archived.advance(-1, 200) != ""
+    assert (archived.physical_offset, archived.changes) == (100, 1)
+
+
+def test_it_is_remembered_but_not_beyond_the_end_of_the_log() -> None:
+    archived, again = ArchivedOffset(), ArchivedOffset()
+    archived.advance(100, 100)
+    again.load(archived.document(), 100)
+    assert again.physical_offset == 100
+    again.load(archived.document(), 60)
+    assert again.physical_offset == 60
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"archivedPhysicalOffset":"7"}'])
+def test_a_damaged_document_is_refused(text: str) -> None:
+    with pytest.raises(HeaderError):
+        ArchivedOffset().load(text, 100)
