@@ -205,3 +205,31 @@ def test_a_deleted_topic_begins_anew(store: Store) -> None:
     assert store.append(a_message(), NOW).queue_offset == 0
     assert store.commit_log_min_offset() == 0
     assert store.commit_log_max_offset() > end
+
+
+def test_the_log_is_searched_for_a_text(store: Store) -> None:
+    wanted = []
+    for number in range(20):
+        message = a_message(body=b"b" * 100, **({"MARK": str(number)} if number % 3 else {"OTHER": "MARK"}))
+        store.append(message, NOW)
+        if number % 3:
+            wanted.append(message)
+    found = list(store.messages_holding(b"MARK\x01", 0))
+    assert [each.properties["MARK"] for each in found] == [each.properties["MARK"] for each in wanted]
+    assert [each.physical_offset for each in found] == [each.physical_offset for each in wanted]
+    start = wanted[7].physical_offset
+    assert len(list(store.messages_holding(b"MARK\x01", start))) == len(wanted) - 7
+    assert list(store.messages_holding(b"MARK\x01", store.commit_log_max_offset())) == []
+
+
+def test_a_search_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    store = FileMessageStore(small_config(tmp_path))
+    store.open()
+    places = []
+    for number in range(30):
+        message = a_message(body=b"b" * 700, MARK=str(number))
+        assert store.append(message, NOW).status is PutStatus.PUT_OK
+        places.append(message.physical_offset)
+    assert places[-1] > 4096 * 3
+    assert [each.physical_offset for each in store.messages_holding(b"MARK\x01", 0)] == places
+    store.close()

@@ -44,6 +44,8 @@ class BrokerConfig(RetentionRules):
     flush_disk_type: str = "ASYNC_FLUSH"
     message_delay_level: str = DEFAULT_LADDER
     flush_delay_offset_interval: int = 10_000
+    sink_marks_max: int = 10_000
+    """Writers of sinks whose last message is remembered, so that repeated sends append nothing."""
 
     # pulling
     max_transfer_bytes_on_message_in_memory: int = 262_144
@@ -80,6 +82,7 @@ class BrokerConfig(RetentionRules):
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
                             ("maxMessageSize", self.max_message_size),
+                            ("sinkMarksMax", self.sink_marks_max),
                             ("maxTransferCountOnMessageInMemory", self.max_transfer_count_on_message_in_memory),
                             ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):
             if number < 1:

@@ -1,6 +1,6 @@
 """What the broker asks of a store. `store.file_message_store` is one; tests have one in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from regulus.model.message import MessageExt
@@ -41,6 +41,9 @@ class MessageStore(Protocol):
 
     def record_bytes(self, physical_offset: int) -> memoryview | None:
         """The same, undecoded."""
+
+    def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
+        """Messages behind `physical_offset` whose records hold `text` anywhere, in the log's order, without bodies."""
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         """Records indexed under `key` (a message key or unique key) with store time in [begin, end]."""

@@ -23,6 +23,7 @@ from regulus.broker.handlers.query_message import (
 )
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
+from regulus.broker.handlers.sink_marks import handle_get_sink_marks
 from regulus.broker.handlers.transaction import handle_end_transaction
 from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
 from regulus.broker.refusals import refusal_remark
@@ -58,6 +59,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.GET_MAX_OFFSET: handle_get_max_offset,
     RequestCode.GET_MIN_OFFSET: handle_get_min_offset,
     RequestCode.GET_EARLIEST_MSG_STORETIME: handle_get_earliest_msg_storetime,
+    RequestCode.GET_SINK_MARKS: handle_get_sink_marks,
 }
 
 HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS

@@ -2,6 +2,7 @@
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
+from regulus.broker.sink_marks import SinkMarks
 from regulus.model import message_properties as names
 from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
@@ -44,8 +45,10 @@ class SendFacts:
     hexadecimal digits; they are as few as the addresses of this machine.
     """
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts]) -> None:
+    def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts],
+                 sink_marks: SinkMarks) -> None:
         self.store = store
+        self.sink_marks = sink_marks
         self.topics = topic_facts
         self.region_id = config.region_id
         self.trace_on = config.trace_on

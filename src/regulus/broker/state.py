@@ -20,6 +20,7 @@ from regulus.broker.outcome import Notice
 from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
+from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
@@ -37,6 +38,7 @@ SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
 CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
+SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 
 
 class BrokerState:
@@ -55,6 +57,7 @@ class BrokerState:
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.topics)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
+        self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
         self.notices: deque[Notice] = deque()
         self.chance = Chance(seed)
@@ -70,7 +73,7 @@ class BrokerState:
     def set_config(self, config: BrokerConfig) -> None:
         """Take over settings, now or while running; works out what the send path wants ready."""
         self.config = config
-        self.send_facts = SendFacts(config, self.store, self.topics.facts)
+        self.send_facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
@@ -143,16 +146,21 @@ class BrokerState:
                 SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document(),
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.document(),
                 DELAY_OFFSET_DOCUMENT: self.delay_schedule.document(),
-                ARCHIVE_DOCUMENT: self.archived_offset.document()}
+                ARCHIVE_DOCUMENT: self.archived_offset.document(),
+                SINK_MARKS_DOCUMENT: self.sink_marks.document()}
 
     def take_changed_documents(self, *, with_offsets: bool = True) -> dict[str, str]:
         """The documents that changed since they were last taken; without offsets only topics and groups.
 
         Offsets change all the time, so they are saved now and then, topics and groups at once. The commit log must be
-        on disk up to here before delayOffset is saved, else a crash of the machine could lose what was just delivered.
+        on disk up to here before delayOffset and the sink marks are saved, else a crash of the machine could lose what
+        was just delivered. The first sink marks come at once, when nothing was sent yet: a broker without a document
+        of them had no writers.
         """
         counts = self._change_counts()
         makers = {TOPICS_DOCUMENT: self.topics.document, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document}
+        if with_offsets or self._saved[SINK_MARKS_DOCUMENT] < 0:
+            makers[SINK_MARKS_DOCUMENT] = self.sink_marks.document
         if with_offsets:
             makers[CONSUMER_OFFSET_DOCUMENT] = self.consumer_offsets.document
             makers[DELAY_OFFSET_DOCUMENT] = self.delay_schedule.document
@@ -168,7 +176,8 @@ class BrokerState:
                    SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
                    CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load,
                    DELAY_OFFSET_DOCUMENT: self.delay_schedule.load,
-                   ARCHIVE_DOCUMENT: self._load_archived_offset}
+                   ARCHIVE_DOCUMENT: self._load_archived_offset,
+                   SINK_MARKS_DOCUMENT: self.sink_marks.load}
         for name, load in loaders.items():
             text = documents.get(name)
             if text and text.strip():
@@ -181,4 +190,5 @@ class BrokerState:
         return {TOPICS_DOCUMENT: self.topics.changes, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.changes,
                 DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes,
-                ARCHIVE_DOCUMENT: self.archived_offset.changes}
+                ARCHIVE_DOCUMENT: self.archived_offset.changes,
+                SINK_MARKS_DOCUMENT: self.sink_marks.changes}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from regulus.client.log_admin import LogAdmin
 from regulus.client.message_admin import MessageAdmin
+from regulus.client.sink_admin import SinkAdmin
 from regulus.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable, ProducerTableInfo
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import (
@@ -19,7 +20,7 @@ from regulus.wire.headers import (
 )
 
 
-class Admin(MessageAdmin, LogAdmin):
+class Admin(MessageAdmin, LogAdmin, SinkAdmin):
     """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
 
     async def broker_runtime_info(self, broker_address: str) -> dict[str, str]:

@@ -48,6 +48,10 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
+SINK = "SINK"
+"""Ours: the writer of a sink that sent the message, `<sinkId>/<partition>`."""
+SEQUENCE = "SEQ"
+"""Ours: the message's place in what that writer writes, `<batch>/<row>`."""
 
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR

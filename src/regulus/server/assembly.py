@@ -228,6 +228,7 @@ class BrokerServer:
             raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}") from error
 
     def _start_parts(self) -> None:
+        self._keeper.save_settings()
         self._dispatch.run(self._clock())
         self._flush.start()
         self._care.start()

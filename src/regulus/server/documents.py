@@ -33,6 +33,7 @@ class DocumentKeeper:
         self._worker = worker
         self._interval = interval_ms / 1000
         self._unsaved: dict[str, str] = {}
+        self._unsaved_offsets: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,10 +57,10 @@ class DocumentKeeper:
 
     async def _save_offsets(self) -> None:
         self.save_settings()
-        documents = self._take_changed(True)
+        documents = {**self._unsaved_offsets, **self._take_changed(True)}
         if documents:
             loop = asyncio.get_running_loop()
-            self._unsaved.update(await loop.run_in_executor(self._worker, self._save_after_log, documents))
+            self._unsaved_offsets = await loop.run_in_executor(self._worker, self._save_after_log, documents)
 
     def _save_after_log(self, documents: dict[str, str]) -> dict[str, str]:
         try:

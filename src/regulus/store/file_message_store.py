@@ -33,7 +33,7 @@ the keys of the table of held requests, it makes no object for a message that no
 `get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -275,6 +275,21 @@ class FileMessageStore:
             # The offset came from outside and points into the middle of a record.
             return None
         return message if message.physical_offset == physical_offset else None
+
+    def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
+        position = max(physical_offset, self._log.start)
+        while position < self._log.end:
+            data = self.record_bytes(position)
+            if not data:
+                # The rest of the file is a blank; the next one begins with a record.
+                file_size = self.config.mapped_file_size_commit_log
+                position += file_size - position % file_size
+                continue
+            if text in bytes(data):
+                message = self._decode(position, False)
+                if message is not None:
+                    yield message
+            position += len(data)
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         buffers: list[memoryview] = []

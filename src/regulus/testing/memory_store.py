@@ -5,7 +5,7 @@ and nothing is ever too old.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from regulus.errors import MessageIllegal, RecordError
 from regulus.model import delay_level
@@ -181,6 +181,14 @@ class MemoryStore:
     def record_bytes(self, physical_offset: int) -> memoryview | None:
         message = self.look_message(physical_offset)
         return self._slice(physical_offset, message.store_size) if message is not None else None
+
+    def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
+        position = physical_offset
+        while position < len(self._log):
+            message = message_record.decode(self._log, position, False)
+            if text in self._log[position:position + message.store_size]:
+                yield message
+            position += message.store_size
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         found = []

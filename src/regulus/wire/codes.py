@@ -193,6 +193,7 @@ class RequestCode(IntEnum):
     GET_LOG_STATE = 20001
     UPDATE_ARCHIVED_OFFSET = 20002
     READ_COMMIT_LOG = 20003
+    GET_SINK_MARKS = 20004
 
 
 class ResponseCode(IntEnum):

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.broker.sink_marks import SinkMarks
 from regulus.model.topics import TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
@@ -27,7 +28,7 @@ def test_queues_and_flags_of_a_topic():
 
 def test_the_broker_s_marks():
     facts = SendFacts(BrokerConfig(region_id="R", trace_on=False, broker_ip1="10.0.0.1", listen_port=80),
-                      MemoryStore(), {})
+                      MemoryStore(), {}, SinkMarks(MemoryStore(), 1))
     assert facts.stamp == {"MSG_REGION": "R", "TRACE_ON": "false", "CLUSTER": "DefaultCluster"}
     assert facts.store_host == bytes((10, 0, 0, 1, 0, 0, 0, 80))
     assert not facts.is_restricted
@@ -35,4 +36,4 @@ def test_the_broker_s_marks():
 
 @pytest.mark.parametrize("settings", [{"broker_permission": 4}, {"start_accept_send_request_time_stamp": 5}])
 def test_a_restricted_broker_looks_closer(settings):
-    assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}).is_restricted
+    assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}, SinkMarks(MemoryStore(), 1)).is_restricted

@@ -17,7 +17,8 @@ def broker(**settings: object) -> BrokerState:
 
 def test_only_what_changed_is_saved():
     state = broker()
-    assert set(state.take_changed_documents()) == {"topics", "subscriptionGroup", "consumerOffset", "delayOffset"}
+    assert set(state.take_changed_documents()) == {"topics", "subscriptionGroup", "consumerOffset", "delayOffset",
+                                                  "regulusSinkMarks"}
     assert state.take_changed_documents() == {}
     state.consumer_offsets.commit("G", "T", 0, 1)
     state.topics.put(TopicConfig(topic_name="T"), 1)

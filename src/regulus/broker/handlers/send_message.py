@@ -10,8 +10,10 @@ from regulus.broker.handlers.transaction import NOT_SERVED as TRANSACTIONS_NOT_S
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable, refuse
 from regulus.broker.placement import delay_level, place, place_dead_letter
 from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.broker.sink_marks import SinkMark, sequence_of, sequences_of_batch
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
+from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt
@@ -30,10 +32,14 @@ from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 RETRY_LIMIT_VERSION_MIN = 121
 """Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
 
+DUPLICATE = "duplicate"
+"""Ext field of the answer to a message of a sink that was stored before."""
+
 TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
 
 _TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
-_UNUSUAL_PROPERTIES = _TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
+_NEVER_IN_BATCH = _TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
+_UNUSUAL_PROPERTIES = _NEVER_IN_BATCH | {names.SINK}
 
 _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
@@ -85,9 +91,9 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     store_host = facts.store_host or peer.local
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
     if is_unusual or message.sys_flag & _TRANSACTION_MASK:
-        refusal = _refuse_unusual(request, message, facts)
-        if refusal is not None:
-            return refusal
+        outcome = _refuse_unusual(request, message, facts) or _send_marked(request, message, topic, broker, now_ms)
+        if outcome is not None:
+            return outcome
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
@@ -119,10 +125,12 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return _refuse_size(request, facts, len(request.body))
     store_host = facts.store_host or peer.local
     messages = []
+    is_marked = False
     for flag, body, properties in message_batch.decode(request.body):
-        if not _UNUSUAL_PROPERTIES.isdisjoint(properties):
+        if not _NEVER_IN_BATCH.isdisjoint(properties):
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                                "a message of a batch can be neither delayed nor transactional")
+        is_marked = is_marked or names.SINK in properties
         if _UNIQUE_KEY not in properties:
             properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
         properties.update(header.properties)
@@ -131,6 +139,8 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         messages.append(message)
     if not messages:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    if is_marked:
+        return _send_marked_batch(request, messages, broker, now_ms)
     appended = facts.store.append_batch(messages, now_ms)
     if appended.status is not _PUT_OK:
         return _refuse_put(request, broker, appended)
@@ -248,6 +258,85 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     return None
 
 
+# --- messages of a sink's writer -------------------------------------------------------------------------------------
+
+
+def _send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts, broker: BrokerState,
+                 now_ms: int) -> Outcome | None:
+    """Store the message of a writer unless it was stored before; None when no writer sent it."""
+    facts = broker.send_facts
+    queue_id = message.queue_id
+    try:
+        marked = None if topic.is_retry else sequence_of(message.properties)
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if marked is None:
+        return None
+    mark = broker.sink_marks.seen(*marked)
+    if mark is not None:
+        return _answer_marked(request, [message], [mark], queue_id, facts)
+    missing = broker.sink_marks.missing([marked])
+    if missing:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    place(message, facts.delay_level_max)
+    appended = facts.store.append(message, now_ms)
+    if appended.status is not _PUT_OK:
+        return _refuse_put(request, broker, appended)
+    broker.sink_marks.stored(message)
+    _count_put(facts, message.topic, 1, appended)
+    return _answer_marked(request, [message], [None], queue_id, facts)
+
+
+def _send_marked_batch(request: RemotingCommand, messages: list[MessageExt], broker: BrokerState,
+                       now_ms: int) -> Outcome:
+    """Store those messages of a batch that were not stored before, all of them or none."""
+    facts = broker.send_facts
+    marks = broker.sink_marks
+    try:
+        marked = sequences_of_batch([message.properties for message in messages])
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    seen = [marks.seen(*each) for each in marked]
+    unseen = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
+    missing = marks.missing([each for each, mark in zip(marked, seen, strict=True) if mark is None])
+    if missing:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    if unseen:
+        appended = facts.store.append_batch(unseen, now_ms)
+        if appended.status is not _PUT_OK:
+            return _refuse_put(request, broker, appended)
+        for message in unseen:
+            marks.stored(message)
+        _count_put(facts, messages[0].topic, len(unseen), appended)
+    return _answer_marked(request, messages, seen, messages[0].queue_id, facts)
+
+
+def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
+                   facts: SendFacts) -> Outcome:
+    """Answer with the places of the messages; `seen` has the marks of those that were stored before."""
+    if request.flag & _ONEWAY:
+        return NO_REPLY
+    ids = [_offset_message_id(facts, message.store_host, (mark or message).physical_offset)
+           for message, mark in zip(messages, seen, strict=True)]
+    places = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
+    first = places[0] if places else seen[0]
+    assert first is not None
+    unique_key = messages[0].message_id if len(messages) == 1 else None
+    response = send_message_response(request, _SUCCESS, ",".join(ids), queue_id if places else first.queue_id,
+                                     first.queue_offset, unique_key, facts.region_id, facts.trace_on)
+    if not places:
+        response.ext = {**response.ext, DUPLICATE: "true"}
+    if facts.sync_flush and messages[0].properties.get(_WAIT) != "false":
+        return ReplyWhenDurable(response, facts.store.commit_log_max_offset())
+    return Reply(response)
+
+
+def _count_put(facts: SendFacts, topic: str, count: int, appended: Appended) -> None:
+    counted = facts.topics[topic]
+    counted.put_nums += count
+    counted.put_size += appended.end - appended.start
+
+
 def _batch_fault(header: SendMessageRequest) -> str | None:
     if len(header.topic) > topics.TOPIC_SIZE_MAX:
         return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
@@ -281,9 +370,23 @@ def _bury(message: MessageExt, broker: BrokerState, now_ms: int) -> None:
 
 
 def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
-    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked."""
+    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked.
+
+    When the message is a writer's, no later one of that writer is taken before it was.
+    """
+    for properties in _sent_properties(request):
+        facts.sink_marks.refused(properties)
     ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
     return refuse(request, code, remark, ext)
+
+
+def _sent_properties(request: RemotingCommand) -> list[dict[str, str]]:
+    """The properties of the messages that a request sends; none of what cannot be read."""
+    try:
+        header = decode_send_message_request(request)
+        return [each.properties for each in message_batch.decode(request.body)] if header.batch else [header.properties]
+    except HeaderError:
+        return []
 
 
 def _refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:

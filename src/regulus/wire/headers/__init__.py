@@ -112,6 +112,7 @@ from regulus.wire.headers.send_message import (
     decode_send_message_request,
     send_message_response,
 )
+from regulus.wire.headers.sink import GetSinkMarksRequest
 from regulus.wire.headers.statistics import (
     CloneGroupOffsetRequest,
     GetBrokerConsumeStatsRequest,
@@ -186,6 +187,7 @@ __all__ = [
     "GetMinOffsetResponse",
     "GetProducerConnectionListRequest",
     "GetRouteinfoByTopicRequest",
+    "GetSinkMarksRequest",
     "GetSubscriptiongroupConfigRequest",
     "GetTopicConfigRequest",
     "GetTopicStatsInfoRequest",

@@ -1,0 +1,217 @@
+"""How far each writer of a sink has come, so that a batch that is written again appends nothing twice.
+
+A sink's message carries two properties: `SINK`, `<sinkId>/<partition>`, names its writer, and `SEQ`, `<batch>/<row>`,
+its place in what that writer writes. For each SINK the broker keeps a mark: the highest SEQ stored, and where. A send at
+or below its mark was stored before; it is answered with the mark's place and appends nothing.
+
+This is sound as long as a writer's rows arrive in their order, so the broker sees to that where it can: once it refused
+a row, it refuses all later rows of the SINK until that one has come again. Without it the rows that were already on
+their way would lift the mark over the refused one, whose repetition would then be taken for stored.
+
+The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
+there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. No send of a
+writer is answered before a first document is saved, so a store without one has no marks.
+
+Copies are not the writer's: what a consumer sends back, retries and dead letters carry the properties on, and neither
+move a mark nor are held against one.
+"""
+
+from typing import NamedTuple
+
+from regulus.broker.message_store import MessageStore
+from regulus.errors import HeaderError, MessageIllegal
+from regulus.model import message_properties as names
+from regulus.model import topics
+from regulus.model.message import MessageExt
+from regulus.wire import fastjson
+from regulus.wire.ext_fields import LONG_MAX
+
+DOCUMENT_LAG_MAX = 16 << 20
+"""Bytes of the log, in which there may be no mark at all, after which the document is saved again."""
+SINK_SIZE_MAX = 255
+"""Characters of a SINK."""
+
+_HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
+_COPY_PROPERTIES = frozenset((names.ORIGIN_MESSAGE_ID, names.DLQ_ORIGIN_MESSAGE_ID))
+_PROPERTY_TEXT = (names.SINK + names.NAME_VALUE_SEPARATOR).encode()
+
+
+class Sequence(NamedTuple):
+    """A place in what a writer writes; a later one is greater."""
+
+    batch: int
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}/{self.row}"
+
+
+class SinkMark(NamedTuple):
+    """The last message of a writer that was stored, and its place."""
+
+    sequence: Sequence
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+class SinkMarks:
+    """`marks_max` writers at most; the one that has not sent for the longest goes first."""
+
+    def __init__(self, store: MessageStore, marks_max: int) -> None:
+        self.marks_max = marks_max
+        self._store = store
+        self._marks: dict[str, SinkMark] = {}
+        self._refused: dict[str, Sequence] = {}
+        self._moves = 0
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    @property
+    def changes(self) -> int:
+        """Another number than before: the document is worth saving."""
+        return self._moves + self._store.commit_log_max_offset() // DOCUMENT_LAG_MAX
+
+    def seen(self, sink: str, sequence: Sequence) -> SinkMark | None:
+        """The mark when it is at `sequence` or above it, so that the message was stored before."""
+        mark = self._marks.get(sink)
+        if mark is None or mark.sequence < sequence:
+            return None
+        self._marks[sink] = self._marks.pop(sink)       # a mark that is asked for is in use
+        return mark
+
+    def missing(self, marked: list[tuple[str, Sequence]]) -> str:
+        """Which refused row must come before one of these, in a sentence; empty when none must."""
+        for sink, sequence in marked if self._refused else ():
+            refused = self._refused.get(sink)
+            if refused is not None and refused < sequence and (sink, refused) not in marked:
+                return (f"row {refused} of {sink} was refused and must be stored before row {sequence}: send again "
+                        f"from {refused} on, in order")
+        return ""
+
+    def stored(self, message: MessageExt) -> None:
+        """The message of a writer was appended: move its mark."""
+        sink, sequence = message.properties[names.SINK], _sequence(message.properties[names.SEQUENCE])
+        assert sequence is not None, "the message was checked before it was stored"
+        self._move(sink, SinkMark(sequence, message.topic, message.queue_id, message.queue_offset,
+                                  message.physical_offset))
+        refused = self._refused.get(sink)
+        if refused is not None and refused <= sequence:
+            del self._refused[sink]
+
+    def refused(self, properties: dict[str, str]) -> None:
+        """A message was not taken. When it is a writer's, none behind it is until it was."""
+        try:
+            marked = sequence_of(properties)
+        except MessageIllegal:
+            return
+        if marked is None or self.seen(*marked) is not None:
+            return
+        sink, sequence = marked
+        known = self._refused.pop(sink, sequence)
+        self._refused[sink] = min(known, sequence)
+        if len(self._refused) > self.marks_max:
+            del self._refused[next(iter(self._refused))]
+
+    def of_sink(self, sink_id: str) -> dict[str, SinkMark]:
+        """The marks of all writers of a sink, by SINK."""
+        prefix = sink_id + "/"
+        return {sink: mark for sink, mark in self._marks.items()
+                if sink.startswith(prefix) and sink.rpartition("/")[0] == sink_id}
+
+    def _move(self, sink: str, mark: SinkMark) -> None:
+        self._marks.pop(sink, None)
+        self._marks[sink] = mark
+        self._moves += 1
+        while len(self._marks) > self.marks_max:
+            del self._marks[next(iter(self._marks))]
+
+    # --- what outlives the broker ------------------------------------------------------------------------------------
+
+    def document(self) -> str:
+        """Right for the log up to its end now, so it may be saved only when that much is on disk."""
+        return fastjson.dumps_pretty({"logOffset": self._store.commit_log_max_offset(),
+                                      "marks": {sink: mark_value(mark) for sink, mark in self._marks.items()}})
+
+    def load(self, text: str) -> None:
+        """Take over saved marks, and find those of the log behind them. Raises HeaderError."""
+        document = fastjson.loads(text)
+        try:
+            log_offset = int(document["logOffset"])
+            marks = {str(sink): _mark(value) for sink, value in document["marks"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as cause:
+            raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
+        end = self._store.commit_log_max_offset()
+        # What a mark speaks of may be gone with the log's tail when the disk lost what it had confirmed.
+        self._marks = {sink: mark for sink, mark in marks.items() if mark.physical_offset < end}
+        self._moves += 1
+        for message in self._store.messages_holding(_PROPERTY_TEXT, log_offset):
+            self._find(message)
+
+    def _find(self, message: MessageExt) -> None:
+        if message.topic in _HALF_TOPICS or topics.is_retry_topic(message.topic) or message.reconsume_times > 0:
+            return
+        try:
+            marked = sequence_of(message.properties)
+        except MessageIllegal:
+            return
+        if marked is not None and self.seen(*marked) is None:
+            self.stored(message)
+
+
+def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
+    """SINK and SEQ of a writer's message; None when the message has no mark or is a copy of one that has.
+
+    Raises MessageIllegal when there are both and one is misspelt.
+    """
+    sink, text = properties.get(names.SINK), properties.get(names.SEQUENCE)
+    if sink is None or text is None or not _COPY_PROPERTIES.isdisjoint(properties):
+        return None
+    sink_id, _, partition = sink.rpartition("/")
+    if not sink_id or not _is_number(partition) or len(sink) > SINK_SIZE_MAX:
+        raise MessageIllegal(f"the property SINK is {sink[:80]!r}: write <sinkId>/<partition>, the partition as a "
+                             f"number, {SINK_SIZE_MAX} characters at most")
+    sequence = _sequence(text)
+    if sequence is None:
+        raise MessageIllegal(f"the property SEQ is {text[:80]!r}: write <batch>/<row>, two numbers of 0 to {LONG_MAX}")
+    return sink, sequence
+
+
+def sequences_of_batch(batch: list[dict[str, str]]) -> list[tuple[str, Sequence]]:
+    """SINK and SEQ of each message. Raises MessageIllegal when one has none, or SEQ does not rise."""
+    last: dict[str, Sequence] = {}
+    marked = []
+    for properties in batch:
+        each = sequence_of(properties)
+        if each is None or (each[0] in last and last[each[0]] >= each[1]):
+            raise MessageIllegal("each message of a batch of a sink has the properties SINK and SEQ, and SEQ rises")
+        last[each[0]] = each[1]
+        marked.append(each)
+    return marked
+
+
+def mark_value(mark: SinkMark) -> dict[str, object]:
+    """A mark as it travels and as it is saved."""
+    return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
+            "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset}
+
+
+def _mark(value: dict[str, object]) -> SinkMark:
+    sequence = _sequence(str(value["seq"]))
+    if sequence is None:
+        raise ValueError(f"seq {value['seq']!r}")
+    return SinkMark(sequence, str(value["topic"]), *(int(str(value[name])) for name in
+                                                     ("queueId", "queueOffset", "physicalOffset")))
+
+
+def _sequence(text: str) -> Sequence | None:
+    batch, separator, row = text.partition("/")
+    if not separator or not _is_number(batch) or not _is_number(row):
+        return None
+    return Sequence(int(batch), int(row))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= LONG_MAX

@@ -1,0 +1,24 @@
+"""GET_SINK_MARKS."""
+
+import json
+
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import GetSinkMarksRequest
+
+
+def ask(rig, sink_id):
+    return json.loads(rig.ask(RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(sink_id).ext()).body)
+
+
+def test_the_marks_of_a_sink_are_told(rig):
+    for number, sink in enumerate(("S/0", "S/1", "R/0")):
+        rig.send(queue_id=number, properties={"UNIQ_KEY": sink, "SINK": sink, "SEQ": f"3/{number}"})
+    place = rig.stored("TopicA", 1)[0].physical_offset
+    marks = ask(rig, "S")
+    assert set(marks) == {"S/0", "S/1"}
+    assert marks["S/1"] == {"seq": "3/1", "topic": "TopicA", "queueId": 1, "queueOffset": 0, "physicalOffset": place}
+    assert ask(rig, "unknown") == {}
+
+
+def test_a_sink_must_be_named(rig):
+    assert rig.ask(RequestCode.GET_SINK_MARKS).code == ResponseCode.SYSTEM_ERROR
