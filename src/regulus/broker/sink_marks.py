@@ -1,8 +1,8 @@
 """How far each writer of a sink has come, so that a batch that is written again appends nothing twice.
 
 A sink's message carries two properties: `SINK`, `<sinkId>/<partition>`, names its writer, and `SEQ`, `<batch>/<row>`,
-its place in what that writer writes. For each SINK the broker keeps a mark: the highest SEQ stored, and where. A send at
-or below its mark was stored before; it is answered with the mark's place and appends nothing.
+its place in what that writer writes. For each SINK the broker keeps a mark: the highest SEQ stored, and where. A send
+at or below its mark was stored before; it is answered with the mark's place and appends nothing.
 
 This is sound as long as a writer's rows arrive in their order, so the broker sees to that where it can: once it refused
 a row, it refuses all later rows of the SINK until that one has come again. Without it the rows that were already on
