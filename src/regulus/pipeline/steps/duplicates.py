@@ -1,0 +1,50 @@
+"""What is there twice: a message in the log, or its effect."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from regulus.pipeline.steps.message_facts import is_first_copy
+
+PLACES_MAX = 10
+"""So many places of one message are listed."""
+
+
+def duplicate_messages(messages: DataFrame) -> DataFrame:
+    """One row a message that a topic holds more than once, as when a producer tried again after a timeout.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, store_time`. Retries, dead letters and
+    parked copies keep their message's id on purpose and are left out; so are messages without an id.
+    Returns `topic, message_id, keys, copies, first_store_time, last_store_time, places`, where a place is
+    `broker/queue/offset` and at most ten are listed.
+    """
+    place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset")
+    return (
+        messages.where(is_first_copy() & F.col("message_id").isNotNull())
+        .groupBy("topic", "message_id")
+        .agg(
+            F.first("keys").alias("keys"),
+            F.count("*").alias("copies"),
+            F.min("store_time").alias("first_store_time"),
+            F.max("store_time").alias("last_store_time"),
+            F.slice(F.sort_array(F.collect_list(place)), 1, PLACES_MAX).alias("places"),
+        )
+        .where(F.col("copies") > 1)
+    )
+
+
+def duplicate_effects(effects: DataFrame) -> DataFrame:
+    """One row a business key with more than one effect.
+
+    `effects`: `key string, applied_time timestamp`, one row an effect; rows without a key are left out.
+    Returns `key, effects, first_applied_time, last_applied_time`.
+    """
+    return (
+        effects.where(F.col("key").isNotNull())
+        .groupBy("key")
+        .agg(
+            F.count("*").alias("effects"),
+            F.min("applied_time").alias("first_applied_time"),
+            F.max("applied_time").alias("last_applied_time"),
+        )
+        .where(F.col("effects") > 1)
+    )

@@ -1,0 +1,63 @@
+"""How long messages took: born at the producer, stored by the broker, delivered to a consumer, applied.
+
+Each step is measured between two clocks, so that a producer's clock ahead of the broker's gives negative numbers; they
+are shown as they are.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from regulus.pipeline.steps.message_facts import business_key, is_first_copy, milliseconds, percentiles
+
+LEGS = ("born_to_stored", "stored_to_delivered", "delivered_to_applied", "stored_to_applied", "born_to_applied")
+
+
+def latencies(messages: DataFrame, delivered: DataFrame | None = None, effects: DataFrame | None = None) -> DataFrame:
+    """One row a message as its producer sent it; retries and other copies are left out.
+
+    `messages`: `topic, message_id, keys, tags, born_time, store_time`.
+    `delivered`: `message_id string, delivered_time timestamp`, as `deliveries_from_trace` gives it; the first counts.
+    `effects`: `key string, applied_time timestamp`; the first of a key counts, for all messages of the key.
+    Returns `topic, message_id, key, tags, born_time, store_time, delivered_time, applied_time` and one bigint column
+    `<leg>_ms` for each of LEGS, null where one of its ends is not known.
+    """
+    rows = messages.where(is_first_copy()).select("topic", "message_id", business_key().alias("key"), "tags",
+                                                  "born_time", "store_time")
+    rows = _with_first(rows, delivered, "message_id", "delivered_time")
+    rows = _with_first(rows, effects, "key", "applied_time")
+    return rows.select(
+        "topic", "message_id", "key", "tags", "born_time", "store_time", "delivered_time", "applied_time",
+        milliseconds("born_time", "store_time").alias("born_to_stored_ms"),
+        milliseconds("store_time", "delivered_time").alias("stored_to_delivered_ms"),
+        milliseconds("delivered_time", "applied_time").alias("delivered_to_applied_ms"),
+        milliseconds("store_time", "applied_time").alias("stored_to_applied_ms"),
+        milliseconds("born_time", "applied_time").alias("born_to_applied_ms"))
+
+
+def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) -> DataFrame:
+    """Percentiles of the legs, in long form.
+
+    `latency`: what `latencies` returns.
+    Returns the columns of `by`, then `leg, messages, p50_ms, p90_ms, p95_ms, p99_ms, max_ms`, one row a leg that any
+    message of the group has.
+    """
+    pairs = ", ".join(f"'{leg}', {leg}_ms" for leg in LEGS)
+    long = latency.select(*by, F.expr(f"stack({len(LEGS)}, {pairs}) AS (leg, value)")).where("value IS NOT NULL")
+    return long.groupBy(*by, "leg").agg(F.count("*").alias("messages"), *percentiles("value"),
+                                        F.max("value").alias("max_ms"))
+
+
+def latency_over_time(latency: DataFrame, bucket: str = "1 hour") -> DataFrame:
+    """Percentiles of the legs by topic and by the time of storing.
+
+    `bucket`: a length in Spark's words. Returns `bucket_start timestamp`, then as `latency_percentiles` by topic.
+    """
+    start = F.window("store_time", bucket)["start"].alias("bucket_start")
+    return latency_percentiles(latency.withColumn("bucket_start", start), ("bucket_start", "topic"))
+
+
+def _with_first(rows: DataFrame, times: DataFrame | None, key: str, time: str) -> DataFrame:
+    """The rows with the first time of their key; null without a table of times."""
+    if times is None:
+        return rows.withColumn(time, F.lit(None).cast("timestamp"))
+    return rows.join(times.where(F.col(key).isNotNull()).groupBy(key).agg(F.min(time).alias(time)), key, "left")

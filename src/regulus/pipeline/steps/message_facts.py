@@ -1,0 +1,57 @@
+"""What the steps ask of a row of table `messages`: its business key, its consumer group, its place."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from regulus.model import message_properties as names
+from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+
+EPOCH = "topic_epoch"
+QUEUE = ("topic", "broker_name", "queue_id", EPOCH)
+"""What names a queue; a topic that was deleted and made again counts its offsets anew in another epoch."""
+
+PERCENTILE_ACCURACY = 10_000
+
+
+def business_key() -> Column:
+    """The first of the message's keys; null when it has none."""
+    return F.split("keys", " ").getItem(0)
+
+
+def with_epoch(table: DataFrame) -> DataFrame:
+    """The table with a column `topic_epoch`; 0 in all rows when its source knows no epochs."""
+    return table if EPOCH in table.columns else table.withColumn(EPOCH, F.lit(0).cast("bigint"))
+
+
+def home_topic() -> Column:
+    """Where a row belongs once its delay is over: a parked copy's REAL_TOPIC, else its topic."""
+    parked = F.col("topic") == SCHEDULE_TOPIC
+    return F.when(parked, F.coalesce(F.col("properties")[names.REAL_TOPIC], "topic")).otherwise(F.col("topic"))
+
+
+def group_of(topic: Column) -> Column:
+    """The consumer group of a retry or dead-letter topic, null for others.
+
+    The retry topic that POP makes for one group and topic (`%RETRY%group_topic`) counts as a group of that name.
+    """
+    for_retry = F.substring(topic, len(RETRY_PREFIX) + 1, 1 << 15)
+    for_dead = F.substring(topic, len(DLQ_PREFIX) + 1, 1 << 15)
+    return F.when(topic.startswith(RETRY_PREFIX), for_retry).when(topic.startswith(DLQ_PREFIX), for_dead)
+
+
+def is_first_copy() -> Column:
+    """Whether a row is the message as its producer sent it, and not a copy that the broker made of it."""
+    topic = F.col("topic")
+    copies = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX)
+    return ~(copies | topic.isin(SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
+
+
+def percentiles(column: str, prefix: str = "") -> list[Column]:
+    """p50, p90, p95 and p99 of a number of ms, named `<prefix>p50_ms` and so on."""
+    return [F.percentile_approx(column, share / 100, PERCENTILE_ACCURACY).alias(f"{prefix}p{share}_ms")
+            for share in (50, 90, 95, 99)]
+
+
+def milliseconds(start: str, end: str) -> Column:
+    """From one time column to another."""
+    return F.unix_millis(end) - F.unix_millis(start)

@@ -1,0 +1,81 @@
+"""Messages that are missing from a queue.
+
+A queue numbers its messages without gaps, so a number between two that are there, and that is not there itself, is a
+message lost. What lies before a queue's first message was removed by retention and is no loss, unless the broker says
+that it still keeps it. What lies behind the last one is a loss only up to where the broker said the queue ended before
+the messages were read.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from regulus.pipeline.steps.message_facts import EPOCH, QUEUE, with_epoch
+
+LOST = "lost"
+NOT_ARCHIVED = "removed before it was archived"
+
+
+def queue_extents(messages: DataFrame) -> DataFrame:
+    """One row a queue that has messages.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset` and, where the source knows it, `topic_epoch`.
+    Returns `topic, broker_name, queue_id, topic_epoch, first_offset, next_offset, rows`; the numbers are bigint.
+    """
+    return (
+        with_epoch(messages)
+        .groupBy(*QUEUE)
+        .agg(
+            F.min("queue_offset").alias("first_offset"),
+            (F.max("queue_offset") + 1).alias("next_offset"),
+            F.count("*").alias("rows"),
+        )
+    )
+
+
+def queue_holes(messages: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
+    """One row a run of missing messages, [start_offset, end_offset).
+
+    `messages`: as for `queue_extents`. All messages from the first to the last wanted must be in it: a table filtered
+    by tag has holes that are none.
+    `bounds`: `topic, broker_name, queue_id, min_offset, max_offset`, what the brokers keep. To cry no wolf, the largest
+    number is to be asked before the messages are read and the smallest one after. Without bounds only holes between
+    messages are found. Bounds are those of a topic's newest epoch.
+    Returns `topic, broker_name, queue_id, topic_epoch, start_offset, end_offset, missing, cause`. The cause is `lost`,
+    or `removed before it was archived` for what lies between rows of an archive and the broker's first message.
+    """
+    inner = _holes_between(with_epoch(messages))
+    if bounds is None:
+        return _with_cause(inner, F.lit(LOST))
+    kept = bounds.select("topic", "broker_name", "queue_id", "min_offset", "max_offset")
+    between = inner.join(kept, ["topic", "broker_name", "queue_id"], "left")
+    removed = F.coalesce(F.col("end_offset") <= F.col("min_offset"), F.lit(False))
+    edges = _holes_at_the_edges(messages, kept)
+    return _with_cause(between, F.when(removed, NOT_ARCHIVED).otherwise(LOST)).unionByName(
+        _with_cause(edges, F.lit(LOST)))
+
+
+def _holes_between(messages: DataFrame) -> DataFrame:
+    in_order = Window.partitionBy(*QUEUE).orderBy("queue_offset")
+    behind = messages.select(*QUEUE, (F.col("queue_offset") + 1).alias("start_offset"),
+                             F.lead("queue_offset").over(in_order).alias("end_offset"))
+    return behind.where(F.col("end_offset") > F.col("start_offset"))
+
+
+def _holes_at_the_edges(messages: DataFrame, bounds: DataFrame) -> DataFrame:
+    """What the broker keeps before the first row and behind the last one; the whole queue where there is no row."""
+    newest = Window.partitionBy("topic", "broker_name", "queue_id").orderBy(F.desc(EPOCH))
+    extents = (queue_extents(messages).withColumn("newest", F.row_number().over(newest) == 1)
+               .where("newest").drop("newest", "rows"))
+    joined = bounds.join(extents, ["topic", "broker_name", "queue_id"], "left").withColumn(
+        EPOCH, F.coalesce(EPOCH, F.lit(0).cast("bigint")))
+    first = F.coalesce("first_offset", "max_offset")
+    leading = joined.select(*QUEUE, F.col("min_offset").alias("start_offset"),
+                            F.least(first, "max_offset").alias("end_offset"))
+    trailing = joined.where(F.col("next_offset").isNotNull()).select(
+        *QUEUE, F.greatest("next_offset", "min_offset").alias("start_offset"), F.col("max_offset").alias("end_offset"))
+    return leading.unionByName(trailing).where(F.col("end_offset") > F.col("start_offset"))
+
+
+def _with_cause(holes: DataFrame, cause: Column) -> DataFrame:
+    return holes.select(*QUEUE, "start_offset", "end_offset",
+                        (F.col("end_offset") - F.col("start_offset")).alias("missing"), cause.alias("cause"))

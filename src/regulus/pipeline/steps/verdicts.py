@@ -1,0 +1,174 @@
+"""Each business key's verdict, from what was promised (stubs), what was sent (the log) and what was done (effects).
+
+| verdict | stub | log | effect |
+|---|---|---|---|
+| fine | yes | yes | one, in time |
+| lost | yes | no | none |
+| unmade | no | yes | |
+| twice | | | more than one |
+| late | | yes | one, after the limit |
+| stuck | | half, or retried and waiting beyond the limit | none |
+| dead letter | | dead letter | none |
+| no effect | | yes, beyond the limit | none |
+| waiting | | not yet beyond the limit | none |
+| forgotten | yes, older than the log | no | none |
+
+The first that fits in the order of VERDICTS counts. Where no stubs are given nothing is lost or unmade; where no
+effects are given a message in the log is fine.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from regulus.model.topics import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from regulus.pipeline.steps.message_facts import business_key, home_topic, is_first_copy, milliseconds
+
+FINE, WAITING, FORGOTTEN = "fine", "waiting", "forgotten"
+LOST, UNMADE, TWICE, LATE = "lost", "unmade", "twice", "late"
+STUCK, DEAD, NO_EFFECT = "stuck", "dead letter", "no effect"
+VERDICTS = (TWICE, UNMADE, LATE, DEAD, STUCK, NO_EFFECT, LOST, FORGOTTEN, WAITING, FINE)
+BAD_VERDICTS = (LOST, UNMADE, TWICE, LATE, STUCK, DEAD, NO_EFFECT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a key is overdue. `log_since`: from when on the log is complete; None when it is so from its beginning."""
+
+    now: datetime
+    late_ms: int = 60_000
+    log_since: datetime | None = None
+
+
+def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = None,
+                 effects: DataFrame | None = None) -> DataFrame:
+    """One row a business key.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, properties, body, born_time, store_time,
+    deliver_time` of the topic and, where they exist, of the group's retry and dead-letter topics, of
+    `SCHEDULE_TOPIC_XXXX` and of the two half topics. Rows without keys are passed over.
+    `stubs`: `key string, created_time timestamp` (null where not known).
+    `effects`: `key string, applied_time timestamp`, one row an effect.
+    Returns `key, verdict, sends, retries, parked` (retries on their way), `delayed` (sends on their way, or gone by),
+    `dead_letters, open_halves, effects` (all bigint; effects null when no table of them was given), `created_time,
+    born_time, stored_time, last_stored_time, applied_time, latency_ms`.
+    """
+    keys = _log_by_key(messages)
+    if stubs is None:
+        keys = keys.withColumn("has_stub", F.lit(None).cast("boolean")).withColumn(
+            "created_time", F.lit(None).cast("timestamp"))
+    else:
+        made = stubs.where(F.col("key").isNotNull()).groupBy("key").agg(
+            F.min("created_time").alias("created_time"), F.lit(True).alias("stub"))
+        keys = keys.join(made, "key", "full").withColumn("has_stub", F.coalesce("stub", F.lit(False)))
+    done = _effects_by_key(effects)
+    keys = keys.join(done, "key", "left") if done is not None else keys.withColumn(
+        "effects", F.lit(None).cast("bigint")).withColumn("applied_time", F.lit(None).cast("timestamp"))
+    known = F.col("effects") if effects is None else F.coalesce("effects", F.lit(0).cast("bigint"))
+    counts = ["sends", "retries", "parked", "delayed", "dead_letters", "open_halves"]
+    return keys.withColumn("effects", known).fillna(0, counts).select(
+        "key", _verdict(limits).alias("verdict"), *counts, "effects", "created_time", "born_time", "stored_time",
+        "last_stored_time", "applied_time",
+        F.coalesce(milliseconds("born_time", "applied_time"), milliseconds("created_time", "applied_time"))
+        .alias("latency_ms"))
+
+
+def verdict_counts(verdicts: DataFrame) -> DataFrame:
+    """`verdict, keys`, one row a verdict that occurs."""
+    return verdicts.groupBy("verdict").agg(F.count("*").alias("keys"))
+
+
+def log_complete_since(messages: DataFrame) -> datetime | None:
+    """From when on the log has all that was stored; None when retention removed nothing. Runs a job.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset, store_time`, the topic's own.
+    """
+    queues = messages.where(is_first_copy()).groupBy("topic", "broker_name", "queue_id").agg(
+        F.min("queue_offset").alias("first_offset"), F.min("store_time").alias("first_time"))
+    row = queues.where("first_offset > 0").agg(F.unix_millis(F.max("first_time")).alias("since")).first()
+    since = None if row is None else row["since"]
+    return None if since is None else datetime.fromtimestamp(since / 1000, UTC)
+
+
+def open_halves(messages: DataFrame) -> DataFrame:
+    """The half messages that were neither committed nor rolled back, one row a message id.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, body, store_time` with the topics
+    `RMQ_SYS_TRANS_HALF_TOPIC` and `RMQ_SYS_TRANS_OP_HALF_TOPIC`, whose bodies list the offsets of ended halves.
+    Returns `message_id, key, halves, stored_time`.
+    """
+    ended = messages.where(F.col("topic") == TRANS_OP_HALF_TOPIC).select(
+        "broker_name", "queue_id", F.explode(F.split(F.col("body").cast("string"), ",")).alias("offset"),
+    ).select("broker_name", "queue_id", F.col("offset").try_cast("bigint").alias("queue_offset"),
+             F.lit(True).alias("ended")).where("queue_offset IS NOT NULL").distinct()
+    halves = messages.where(F.col("topic") == TRANS_HALF_TOPIC).select(
+        "broker_name", "queue_id", "queue_offset", "message_id", business_key().alias("key"), "store_time")
+    # A half that was asked about is stored again; when any of its copies was ended the message was.
+    return (
+        halves.join(ended, ["broker_name", "queue_id", "queue_offset"], "left")
+        .groupBy(F.coalesce("message_id", "key").alias("message_id"))
+        .agg(F.first("key").alias("key"), F.count("*").alias("halves"), F.min("store_time").alias("stored_time"),
+             F.count("ended").alias("ended"))
+        .where("ended = 0").drop("ended")
+    )
+
+
+def _log_by_key(messages: DataFrame) -> DataFrame:
+    home = home_topic()
+    waits = F.col("topic") != home
+
+    def count(test: Column) -> Column:
+        return F.count_if(test)
+
+    copies = messages.where(~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)).withColumn(
+        "key", business_key()).where("key IS NOT NULL").groupBy("key").agg(
+        count(is_first_copy()).alias("sends"),
+        count(~waits & home.startswith(RETRY_PREFIX)).alias("retries"),
+        count(waits & home.startswith(RETRY_PREFIX)).alias("parked"),
+        count(waits & ~home.startswith(RETRY_PREFIX)).alias("delayed"),
+        count(home.startswith(DLQ_PREFIX)).alias("dead_letters"),
+        F.min("born_time").alias("born_time"),
+        F.min("store_time").alias("stored_time"),
+        F.max("store_time").alias("last_stored_time"),
+        F.max("deliver_time").alias("last_due_time"))
+    half = open_halves(messages).where("key IS NOT NULL").groupBy("key").agg(
+        F.count("*").alias("open_halves"), F.min("stored_time").alias("half_time"))
+    return copies.join(half, "key", "full")
+
+
+def _effects_by_key(effects: DataFrame | None) -> DataFrame | None:
+    if effects is None:
+        return None
+    return effects.where(F.col("key").isNotNull()).groupBy("key").agg(
+        F.count("*").alias("effects"), F.min("applied_time").alias("applied_time"))
+
+
+def _verdict(limits: Limits) -> Column:
+    in_log = F.greatest("sends", "retries", "parked", "delayed", "dead_letters", "open_halves") > 0
+    stub, no_effect = F.col("has_stub"), F.col("effects") == 0
+    overdue = F.lit(limits.now - timedelta(milliseconds=limits.late_ms))
+    last = F.greatest("last_stored_time", "last_due_time", "half_time")
+    since = F.lit(limits.log_since).cast("timestamp")
+    forgotten = F.coalesce(since.isNotNull() & (F.col("created_time").isNull() | (F.col("created_time") < since)),
+                           F.lit(False))
+    tried = (F.greatest("retries", "parked") > 0) | ((F.greatest("delayed", "open_halves") > 0) & (F.col("sends") == 0))
+    no_log = stub & ~in_log & F.coalesce(no_effect, F.lit(True))
+    return (
+        F.when(F.col("effects") > 1, TWICE)
+        .when(~stub & in_log, UNMADE)
+        .when(milliseconds("born_time", "applied_time") > limits.late_ms, LATE)
+        .when((F.col("dead_letters") > 0) & F.coalesce(no_effect, F.lit(True)), DEAD)
+        .when(in_log & F.coalesce(no_effect, F.col("sends") == 0) & tried & (last < overdue), STUCK)
+        .when(in_log & no_effect & (last < overdue), NO_EFFECT)
+        .when(no_log & forgotten, FORGOTTEN)
+        .when(no_log & F.coalesce(F.col("created_time") < overdue, F.lit(True)), LOST)
+        .when(no_log | (in_log & no_effect), WAITING)
+        .otherwise(FINE)
+    )

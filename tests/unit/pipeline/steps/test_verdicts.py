@@ -1,0 +1,92 @@
+"""Each business key gets the verdict that its stub, its messages and its effects add up to."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.pipeline.steps.rows import at, collected, effects, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+HOUR = 3_600_000
+
+
+def stubs(spark: "SparkSession", *rows: tuple[str, int]) -> "DataFrame":
+    return spark.createDataFrame([(key, at(ms)) for key, ms in rows], "key string, created_time timestamp")
+
+
+def sent(key: str, ms: int = 0, topic: str = "t", **more: Any) -> dict[str, Any]:
+    if topic == "SCHEDULE_TOPIC_XXXX":
+        more = {"properties": {"REAL_TOPIC": more.pop("home", "%RETRY%g")}, **more}
+    return {"topic": topic, "keys": key, "message_id": f"M-{key}", "born_time": at(ms), "store_time": at(ms), **more}
+
+
+def verdicts(spark: "SparkSession", rows: list[dict[str, Any]], since: int | None = None,
+             **tables: "DataFrame") -> dict[str, str]:
+    from regulus.pipeline.steps.verdicts import Limits, key_verdicts
+
+    limits = Limits(now=at(HOUR), late_ms=60_000, log_since=None if since is None else at(since))
+    return dict(collected(key_verdicts(table(spark, rows), limits, **tables), "key", "verdict"))  # type: ignore[arg-type]
+
+
+def test_every_verdict(spark: "SparkSession") -> None:
+    rows = [sent("fine"), sent("unmade"), sent("twice"), sent("late"), sent("unseen"), sent("fresh", HOUR - 5),
+            sent("retried"), sent("retried", 10, "%RETRY%g"), sent("dead"), sent("dead", 10, "%DLQ%g"),
+            sent("half", 0, "RMQ_SYS_TRANS_HALF_TOPIC")]
+    keys = ("fine", "twice", "late", "unseen", "fresh", "retried", "dead", "half", "lost", "made just now")
+    made = stubs(spark, *[(key, HOUR - 5 if key == "made just now" else 0) for key in keys])
+    done = effects(spark, ("fine", 9), ("twice", 9), ("twice", 10), ("late", 60_001), ("unmade", 5))
+    assert verdicts(spark, rows, stubs=made, effects=done) == {
+        "fine": "fine", "unmade": "unmade", "twice": "twice", "late": "late", "unseen": "no effect",
+        "fresh": "waiting", "retried": "stuck", "dead": "dead letter", "half": "stuck", "lost": "lost",
+        "made just now": "waiting"}
+
+
+def test_without_stubs_nothing_is_unmade_and_without_effects_nothing_is_missing(spark: "SparkSession") -> None:
+    rows = [sent("a"), sent("b"), sent("b", 10, "%DLQ%g")]
+    assert verdicts(spark, rows) == {"a": "fine", "b": "dead letter"}
+    assert verdicts(spark, rows, stubs=stubs(spark, ("a", 0), ("c", 0))) == {
+        "a": "fine", "b": "unmade", "c": "lost"}
+
+
+def test_a_stub_older_than_the_log_is_not_called_lost(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.verdicts import log_complete_since
+
+    made = stubs(spark, ("old", 1000), ("new", 3000))
+    rows = [sent("x", 2000, queue_offset=7)]
+    assert verdicts(spark, rows, since=2000, stubs=made)["old"] == "forgotten"
+    assert verdicts(spark, rows, since=2000, stubs=made)["new"] == "lost"
+    assert log_complete_since(table(spark, rows)) == at(2000)
+    assert log_complete_since(table(spark, [sent("x", 2000, queue_offset=0)])) is None
+
+
+def test_a_lost_send_whose_effect_is_there_is_fine(spark: "SparkSession") -> None:
+    assert verdicts(spark, [], stubs=stubs(spark, ("a", 0)), effects=effects(spark, ("a", 1))) == {"a": "fine"}
+
+
+def test_a_delayed_message_is_not_overdue_before_it_is_due(spark: "SparkSession") -> None:
+    parked = sent("a", 0, "SCHEDULE_TOPIC_XXXX", home="t", deliver_time=at(2 * HOUR))
+    none = effects(spark)
+    assert verdicts(spark, [parked], effects=none) == {"a": "waiting"}
+    due = {**parked, "deliver_time": at(1000)}
+    assert verdicts(spark, [due], effects=none) == {"a": "stuck"}
+    assert verdicts(spark, [due, sent("a", 1000)], effects=none) == {"a": "no effect"}
+
+
+def test_a_half_that_was_ended_is_not_stuck(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.verdicts import open_halves
+
+    half = "RMQ_SYS_TRANS_HALF_TOPIC"
+    rows = [sent("a", topic=half, queue_offset=5), sent("b", topic=half, queue_offset=6),
+            sent("a", topic=half, queue_offset=7), sent("c", topic=half, queue_offset=8),
+            {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "body": b"5,8,"}]
+    assert collected(open_halves(table(spark, rows)), "key", "halves") == [("b", 1)]
+
+
+def test_verdicts_are_counted(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.verdicts import Limits, key_verdicts, verdict_counts
+
+    frame = key_verdicts(table(spark, [sent("a"), sent("b")]), Limits(now=at(0)))
+    assert collected(verdict_counts(frame), "verdict", "keys") == [("fine", 2)]
