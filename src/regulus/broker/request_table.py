@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from regulus.broker.handlers.admin_table import ADMIN_HANDLERS
+from regulus.broker.handlers.bulk_pull import handle_bulk_pull
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
 from regulus.broker.handlers.consumer_offset import handle_query_consumer_offset, handle_update_consumer_offset
 from regulus.broker.handlers.consumer_send_msg_back import handle_consumer_send_msg_back
@@ -45,6 +46,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.END_TRANSACTION: handle_end_transaction,
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
+    RequestCode.BULK_PULL: handle_bulk_pull,
     RequestCode.QUERY_CONSUMER_OFFSET: handle_query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: handle_update_consumer_offset,
     RequestCode.HEART_BEAT: handle_heart_beat,

@@ -39,6 +39,7 @@ CONSUMER_OFFSET_DOCUMENT = "consumerOffset"
 DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
+TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 
 
 class BrokerState:
@@ -66,8 +67,9 @@ class BrokerState:
         self.is_retention_wanted = False
         self._seed = seed
         self._unique_keys_made = 0
-        # What no archive ever told is not worth a document.
-        self._saved = {**dict.fromkeys(self._change_counts(), -1), ARCHIVE_DOCUMENT: self.archived_offset.changes}
+        # What no archive ever told is not worth a document, nor are the numbers of no topics.
+        self._saved = {**dict.fromkeys(self._change_counts(), -1), ARCHIVE_DOCUMENT: self.archived_offset.changes,
+                       TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.changes}
         self.set_config(config)
 
     def set_config(self, config: BrokerConfig) -> None:
@@ -143,6 +145,7 @@ class BrokerState:
     def documents(self) -> dict[str, str]:
         """Everything that outlives the broker, by the name of its file."""
         return {TOPICS_DOCUMENT: self.topics.document(),
+                TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.document(),
                 SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document(),
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.document(),
                 DELAY_OFFSET_DOCUMENT: self.delay_schedule.document(),
@@ -158,7 +161,8 @@ class BrokerState:
         of them had no writers.
         """
         counts = self._change_counts()
-        makers = {TOPICS_DOCUMENT: self.topics.document, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document}
+        makers = {TOPICS_DOCUMENT: self.topics.document, TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.document,
+                  SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document}
         if with_offsets or self._saved[SINK_MARKS_DOCUMENT] < 0:
             makers[SINK_MARKS_DOCUMENT] = self.sink_marks.document
         if with_offsets:
@@ -173,6 +177,7 @@ class BrokerState:
     def load_documents(self, documents: dict[str, str]) -> None:
         """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
         loaders = {TOPICS_DOCUMENT: self.topics.load,
+                   TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.load,
                    SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
                    CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load,
                    DELAY_OFFSET_DOCUMENT: self.delay_schedule.load,
@@ -187,7 +192,8 @@ class BrokerState:
         self.archived_offset.load(text, self.store.commit_log_max_offset())
 
     def _change_counts(self) -> dict[str, int]:
-        return {TOPICS_DOCUMENT: self.topics.changes, SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
+        return {TOPICS_DOCUMENT: self.topics.changes, TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.changes,
+                SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
                 CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.changes,
                 DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes,
                 ARCHIVE_DOCUMENT: self.archived_offset.changes,

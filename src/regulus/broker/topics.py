@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import TopicFacts
+from regulus.broker.topic_epochs import TopicEpochs
 from regulus.model import permission, topics
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.wire import fastjson
@@ -31,6 +32,7 @@ class Topics:
         self.table: dict[str, TopicConfig] = {}
         self.facts: dict[str, TopicFacts] = {}
         self.system: set[str] = set()
+        self.epochs = TopicEpochs()
         self.data_version = DataVersion()
         self.changes = 0
         for topic in _system_topics(config):
@@ -54,12 +56,12 @@ class Topics:
         return name in self.system or name in topics.SYSTEM_TOPICS or name.startswith(topics.SYSTEM_TOPIC_PREFIX)
 
     def put(self, config: TopicConfig, now_ms: int) -> None:
-        self._set(config)
+        self._put(config, now_ms)
         self._changed(now_ms)
 
     def put_all(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
         for config in configs:
-            self._set(config)
+            self._put(config, now_ms)
         self._changed(now_ms)
 
     def delete(self, name: str, now_ms: int) -> bool:
@@ -67,6 +69,7 @@ class Topics:
         if self.table.pop(name, None) is None:
             return False
         del self.facts[name]
+        self.epochs.note_deleted(name)
         self._changed(now_ms)
         return True
 
@@ -114,6 +117,11 @@ class Topics:
         for config in wrapper.topic_config_table.values():
             self._set(config)
         self.data_version = wrapper.data_version
+
+    def _put(self, config: TopicConfig, now_ms: int) -> None:
+        if config.topic_name not in self.table:
+            self.epochs.note_created(config.topic_name, now_ms)
+        self._set(config)
 
     def _set(self, config: TopicConfig) -> None:
         before = self.facts.get(config.topic_name)

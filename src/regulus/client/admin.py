@@ -7,6 +7,7 @@
 
 from collections.abc import Mapping
 
+from regulus.client.bulk_admin import BulkAdmin
 from regulus.client.log_admin import LogAdmin
 from regulus.client.message_admin import MessageAdmin
 from regulus.client.sink_admin import SinkAdmin
@@ -20,7 +21,7 @@ from regulus.wire.headers import (
 )
 
 
-class Admin(MessageAdmin, LogAdmin, SinkAdmin):
+class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
     """All methods raise BrokerRefused when a server refuses, and ClientError when it cannot be asked."""
 
     async def broker_runtime_info(self, broker_address: str) -> dict[str, str]:

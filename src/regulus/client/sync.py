@@ -41,6 +41,11 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop()).result()
 
 
+def submit(coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
+    """Begin the coroutine in the shared event loop and return at once."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+
+
 def _loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if not _loops:

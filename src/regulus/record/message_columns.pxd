@@ -10,6 +10,9 @@ cdef int _V2
 @cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t)
 cpdef int read_fields(const unsigned char[::1] data, const long long[::1] positions, long long[::1] table) except -1
 
+@cython.locals(room=Py_ssize_t, limit=Py_ssize_t, position=Py_ssize_t, count=Py_ssize_t)
+cpdef Py_ssize_t find_records(const unsigned char[::1] data, long long[::1] positions) except -1
+
 @cython.locals(size=Py_ssize_t, magic=cython.int, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t,
                topic_at=Py_ssize_t, topic_end=Py_ssize_t, at=Py_ssize_t)
 cdef int _read_record(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t limit, long long[::1] table,

@@ -47,6 +47,22 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
         _read_record(data, positions[row], limit, table, row, rows)
 
 
+def find_records(data: Buffer, positions: memoryview) -> int:
+    """Where the records begin that fill `data` one behind the other: how many there are, of at most len(positions).
+
+    Raises CorruptRecord or TruncatedRecord with the position of the first that is none.
+    """
+    room = len(positions)
+    limit = len(data)
+    position = 0
+    count = 0
+    while position < limit and count < room:
+        positions[count] = position
+        position += check_start(data, position, limit)
+        count += 1
+    return count
+
+
 def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row: int, rows: int) -> None:
     size = check_start(data, position, limit)
     magic = _int4(data, position + 4)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from regulus.errors import CorruptRecord
 from regulus.model import sys_flag
-from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, Buffer
+from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, Buffer, check_start
 
 Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
@@ -25,6 +25,16 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     """Raises CorruptRecord for the first that is no record."""
     if len(positions):
         _read_fields(data, np.asarray(positions), np.asarray(table).reshape(-1, len(positions)))
+
+
+def find_records(data: Buffer, positions: memoryview) -> int:
+    limit = len(data)
+    position = count = 0
+    while position < limit and count < len(positions):
+        positions[count] = position
+        position += check_start(data, position, limit)
+        count += 1
+    return count
 
 
 def _read_fields(data: Buffer, positions: Int64s, table: Int64s) -> None:

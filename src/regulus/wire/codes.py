@@ -194,6 +194,7 @@ class RequestCode(IntEnum):
     UPDATE_ARCHIVED_OFFSET = 20002
     READ_COMMIT_LOG = 20003
     GET_SINK_MARKS = 20004
+    BULK_PULL = 20005
 
 
 class ResponseCode(IntEnum):

@@ -22,7 +22,7 @@ def test_only_what_changed_is_saved():
     assert state.take_changed_documents() == {}
     state.consumer_offsets.commit("G", "T", 0, 1)
     state.topics.put(TopicConfig(topic_name="T"), 1)
-    assert set(state.take_changed_documents(with_offsets=False)) == {"topics"}
+    assert set(state.take_changed_documents(with_offsets=False)) == {"topics", "regulusTopicEpochs"}
     assert set(state.take_changed_documents()) == {"consumerOffset"}
 
 

@@ -27,6 +27,22 @@ def read(data: bytes, positions: array) -> dict[str, list[int]]:
     return {name: list(table[number * rows:(number + 1) * rows]) for number, name in enumerate(FIELDS)}
 
 
+def test_records_one_behind_the_other_are_found():
+    data = b"".join(RECORDS)
+    positions = array("q", bytes(8 * (len(RECORDS) + 1)))
+    assert message_columns.find_records(data, memoryview(positions)) == len(RECORDS)
+    assert list(positions)[:len(RECORDS)] == [position - 2 for position in POSITIONS]
+    assert message_columns.find_records(data, memoryview(positions)[:2]) == 2
+    assert message_columns.find_records(b"", memoryview(positions)) == 0
+
+
+@pytest.mark.parametrize("bad", [b"12345678901", RECORDS[0][:-1], b"1"])
+def test_a_record_cut_short_is_not_found(bad):
+    with pytest.raises((CorruptRecord, TruncatedRecord)) as caught:
+        message_columns.find_records(RECORDS[0] + bad, memoryview(array("q", bytes(80))))
+    assert caught.value.position == len(RECORDS[0])
+
+
 def pieces(fields: dict[str, list[int]], name: str) -> list[bytes]:
     return [DATA[start:end] for start, end in zip(fields[f"{name}_start"], fields[f"{name}_end"], strict=True)]
 

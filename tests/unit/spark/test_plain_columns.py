@@ -26,6 +26,14 @@ def test_what_is_no_record_is_refused_with_its_place(bad):
     assert caught.value.position == len(GOOD)
 
 
+def test_records_are_found_as_the_record_room_finds_them():
+    found = []
+    for reader in (plain_columns, message_columns):
+        positions = np.zeros(4, dtype=np.int64)
+        found.append((reader.find_records(3 * GOOD, positions.data), positions.tolist()))
+    assert found[0] == found[1] == (3, [0, len(GOOD), 2 * len(GOOD), 0])
+
+
 @pytest.mark.parametrize("pieces", [
     [], [(8, 10), (-1, -1), (0, 0), (3, 6)], [(0, 3), (-1, -1), (3, 6), (8, 10)], [(-1, -1), (2, 4)], [(5, 7), (1, 2)],
 ])

@@ -7,6 +7,7 @@ from regulus.wire.headers.acl import (
     UpdateGlobalWhiteAddrsConfigRequest,
 )
 from regulus.wire.headers.broker_config import GetBrokerConfigResponse, SetCommitlogReadModeRequest
+from regulus.wire.headers.bulk_pull import BulkPullRequest, BulkPullResponse
 from regulus.wire.headers.client import (
     GetConsumerListByGroupRequest,
     HeartBeatResponse,
@@ -148,6 +149,8 @@ __all__ = [
     "AddWritePermOfBrokerRequest",
     "AddWritePermOfBrokerResponse",
     "BrokerHeartbeatRequest",
+    "BulkPullRequest",
+    "BulkPullResponse",
     "ChangeMessageInvisibletimeRequest",
     "ChangeMessageInvisibletimeResponse",
     "CheckTransactionStateRequest",

@@ -1,0 +1,62 @@
+"""A reader that is no consumer asks for many messages of a queue: BULK_PULL.
+
+The answer is slices of the log, undecoded, as a pull's; it is never held and touches no group.
+"""
+
+from regulus.broker.message_filter import expression_codes
+from regulus.broker.outcome import Outcome, Reply, refuse
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError
+from regulus.model import permission
+from regulus.model.peer import Peer
+from regulus.model.store_result import GetStatus
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import BulkPullRequest, BulkPullResponse
+from regulus.wire.remoting_command import RemotingCommand
+
+BULK_SIZE_MAX = 4 << 20
+"""Bytes of one answer, whatever is asked for; a single greater message is given all the same."""
+
+BULK_COUNT_MAX = 16_384
+"""Messages of one answer: this many are sliced before another request gets its turn."""
+
+_PASSED_OVER = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING,
+                GetStatus.OFFSET_FOUND_NULL)
+"""Statuses whose next offset lies further on; by the others nothing was looked at."""
+
+
+def handle_bulk_pull(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    header = BulkPullRequest.decode(request)
+    if not permission.is_readable(broker.config.broker_permission):
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"broker {broker.config.broker_name} may not be read: set brokerPermission to allow it")
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
+    if not permission.is_readable(topic.perm):
+        return refuse(request, ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+    if not 0 <= header.queue_id < topic.read_queue_nums or header.queue_offset < 0:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"queueId {header.queue_id} or queueOffset {header.queue_offset} is illegal: topic "
+                      f"{header.topic} has {topic.read_queue_nums} queues")
+    try:
+        codes = expression_codes(header.expression)
+    except HeaderError as error:
+        return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+    return _read(request, header, codes, broker)
+
+
+def _read(request: RemotingCommand, header: BulkPullRequest, codes: frozenset[int] | None,
+          broker: BrokerState) -> Outcome:
+    store = broker.store
+    count = min(header.queue_offset_end - header.queue_offset, BULK_COUNT_MAX)
+    place = {"topic_epoch": broker.topics.epochs.of(header.topic)}
+    if header.size_max < 1 or count < 1:
+        ext = BulkPullResponse(next_offset=header.queue_offset, min_offset=store.min_offset(header.topic,
+                               header.queue_id), max_offset=store.max_offset(header.topic, header.queue_id), **place)
+        return Reply(request.response(ResponseCode.SUCCESS, ext=ext.ext()))
+    found = store.get_message(header.topic, header.queue_id, header.queue_offset, count,
+                              min(header.size_max, BULK_SIZE_MAX), codes)
+    next_offset = found.next_begin_offset if found.status in _PASSED_OVER else header.queue_offset
+    ext = BulkPullResponse(next_offset=next_offset, min_offset=found.min_offset, max_offset=found.max_offset, **place)
+    return Reply(request.response(ResponseCode.SUCCESS, found.status.name, ext.ext(), found.buffers))

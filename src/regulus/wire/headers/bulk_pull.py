@@ -1,0 +1,36 @@
+"""BULK_PULL (20005).
+
+A request of Regulus's own: many stored messages of one queue at a time, for readers that are no consumers. RocketMQ has
+no such request; its broker answers with REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from dataclasses import dataclass
+
+from regulus.wire.ext_fields import Header, Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkPullRequest(Header):
+    """Messages [queue_offset, queue_offset_end), at most `size_max` bytes of them but at least one; with 0 none, for
+    the state of the queue alone. `expression` names the tags that are wanted, `A || B`."""
+
+    topic: str
+    queue_id: int
+    queue_offset: Long
+    queue_offset_end: Long
+    size_max: int
+    expression: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkPullResponse(Header):
+    """The body has whole records; what lies between them and before `next_offset` was not wanted or is gone.
+
+    The queue holds [min_offset, max_offset). `topic_epoch` differs from that of an earlier topic of the same name;
+    0 for a topic that is older than such numbers.
+    """
+
+    next_offset: Long
+    min_offset: Long
+    max_offset: Long
+    topic_epoch: Long

@@ -1,0 +1,30 @@
+import pytest
+
+from regulus.broker.topic_epochs import TopicEpochs
+from regulus.errors import HeaderError
+
+
+def test_a_topic_made_again_gets_another_number_even_at_the_same_time():
+    epochs = TopicEpochs()
+    epochs.note_created("a", 1000)
+    first = epochs.of("a")
+    epochs.note_deleted("a")
+    assert epochs.of("a") == 0
+    epochs.note_created("a", 1000)
+    assert (first, epochs.of("a")) == (1000, 1001)
+
+
+def test_numbers_outlive_the_broker():
+    epochs = TopicEpochs()
+    epochs.note_created("a", 1000)
+    later = TopicEpochs()
+    later.load(epochs.document())
+    assert later.of("a") == 1000
+    later.note_created("b", 5)
+    assert later.of("b") == 1001
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"topicEpochs":{"a":"b"}}'])
+def test_another_document_is_refused(text):
+    with pytest.raises(HeaderError):
+        TopicEpochs().load(text)
