@@ -34,7 +34,7 @@ demo: compiled
 test: test-interpreted test-compiled
 
 test-interpreted: $(STAMP)
-	REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests --ignore=tests/interop
+	REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests --ignore=tests/interop -m "not cluster"
 
 test-compiled: compiled
 	REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests --ignore=tests/interop

@@ -1,13 +1,14 @@
 """`regulus spark`: what the Spark table needs, and a look into a store's messages through it."""
 
 import os
-import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from regulus.spark.doctor import examine
+from regulus.spark.doctor import Finding, examine, examine_executors
 from regulus.spark.java import JavaPlaces, find_java
+from regulus.spark.reason import reason
 
 _READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
 
@@ -18,15 +19,31 @@ def spark() -> None:
 
 
 @spark.command()
-def doctor() -> None:
+@click.option("--master", help="Also ask the executors there: local[2], spark://host:7077, k8s://..., sc://host:15002.")
+@click.option("--store", "store_path", default="", help="With --master: a store's directory that they must see.")
+def doctor(master: str | None, store_path: str) -> None:
     """Say which Spark, Java and decoder are there and what is missing."""
     findings = examine(java_places())
+    _print_findings(findings)
+    if master and not any(finding.mend for finding in findings if finding.what == "java"):
+        from regulus.spark.session import open_session
+
+        session = open_session(lambda: find_java(java_places()), os.environ, master, {"spark.log.level": "OFF"})
+        try:
+            asked = examine_executors(session, store_path)
+        finally:
+            session.stop()
+        _print_findings(asked)
+        findings += asked
+    if any(finding.mend for finding in findings if finding.what != "decoder"):
+        raise SystemExit(1)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         click.echo(f"{'ok     ' if not finding.mend else 'missing'}  {finding.what}: {finding.found}")
         if finding.mend:
             click.echo(f"         {finding.mend}")
-    if any(finding.mend for finding in findings if finding.what != "decoder"):
-        raise SystemExit(1)
 
 
 @spark.command()
@@ -46,11 +63,12 @@ def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: 
     """Print messages of a store's directory, running or not."""
     from pyspark.errors import PySparkException
 
-    from regulus.spark.session import local_session
+    from regulus.spark.session import open_session
 
     options = {"storePath": str(store_path.resolve()), "subscribe": topic, "tags": tags, "columns": columns,
                "startingTimestamp": starting, "endingTimestamp": ending}
-    session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
+    session = open_session(lambda: find_java(java_places()), os.environ, f"local[{cores}]",
+                           {"spark.log.level": "ERROR"})
     try:
         given = {key: value for key, value in options.items() if value}
         table = session.read.format("rocketmq").options(**given).load()
@@ -61,12 +79,6 @@ def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: 
         raise click.ClickException(reason(str(error))) from error
     for line in lines:
         click.echo(line)
-
-
-def reason(text: str) -> str:
-    """What is wrong, of an error that Spark wrapped in its own words and in a traceback."""
-    ours = re.findall(r"^regulus\.errors\.\w+: (.*)", text, re.MULTILINE)
-    return str(ours[-1]) if ours else text.partition("\n")[0]
 
 
 def _line(values: dict[str, object]) -> str:

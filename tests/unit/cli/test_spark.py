@@ -1,6 +1,6 @@
 from click.testing import CliRunner
 
-from regulus.cli.spark import reason, spark
+from regulus.cli.spark import spark
 
 
 def test_doctor_names_java_and_spark(monkeypatch, tmp_path):
@@ -25,12 +25,3 @@ def test_read_wants_a_store():
     result = CliRunner().invoke(spark, ["read", "--store", "/nowhere", "--topic", "orders"])
     assert result.exit_code == 2
     assert "does not exist" in result.output
-
-
-def test_the_reason_is_ours_where_there_is_one():
-    wrapped = """[PYTHON_DATA_SOURCE_ERROR] Failed to create an instance: Traceback (most recent call last):
-  File "/somewhere/options.py", line 90, in _known_values
-regulus.errors.OptionError: unknown option 'tag': did you mean 'tags'?
- SQLSTATE: 38000"""
-    assert reason(wrapped) == "unknown option 'tag': did you mean 'tags'?"
-    assert reason("[UNRESOLVED_COLUMN] no column `x`\nat ...") == "[UNRESOLVED_COLUMN] no column `x`"

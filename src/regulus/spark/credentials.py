@@ -1,0 +1,60 @@
+"""The keys that a task signs its requests with, found where the task runs.
+
+An option holds only the place, `env:NAME` or `file:/path`, so that no plan, log or checkpoint holds a key. The text
+found there gives both keys, one in a line or with `;` between, as RocketMQ's tools write them:
+
+    accessKey: reader
+    secretKey: 12345678
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from regulus.errors import OptionError
+
+ENVIRONMENT_PREFIX = "env:"
+FILE_PREFIX = "file:"
+CREDENTIALS_SIZE_MAX = 64 << 10     # bytes; a file beyond is none of credentials
+_PAIR = re.compile(r"^\s*(accessKey|secretKey)\s*[:=]\s*(\S.*?)\s*$", re.MULTILINE)
+
+
+class Credentials(NamedTuple):
+    access_key: str
+    secret_key: str
+
+    def __repr__(self) -> str:
+        """Without the secret, for whatever prints it."""
+        return f"Credentials({self.access_key!r}, ***)"
+
+
+def resolve(place: str, environment: Mapping[str, str]) -> Credentials:
+    """The keys at `place`, or none where it is empty. Raises OptionError that names the place, never what it holds."""
+    if not place:
+        return Credentials("", "")
+    if place.startswith(ENVIRONMENT_PREFIX):
+        name = place.removeprefix(ENVIRONMENT_PREFIX)
+        text = environment.get(name, "")
+        if not text:
+            raise OptionError(f"option 'credentials' is {place!r}, and the environment of this task has no {name}: set "
+                              f"it on the executors, with --conf spark.executorEnv.{name}=... or as a secret")
+    elif place.startswith(FILE_PREFIX):
+        text = _read(place, Path(place.removeprefix(FILE_PREFIX)))
+    else:
+        raise OptionError(f"option 'credentials' must be {ENVIRONMENT_PREFIX}NAME or {FILE_PREFIX}/path")
+    keys = dict(_PAIR.findall(text.replace(";", "\n")))
+    missing = sorted({"accessKey", "secretKey"} - set(keys))
+    if missing:
+        raise OptionError(f"option 'credentials' is {place!r}, and there is no {missing[0]} in it: write "
+                          "'accessKey: ...' and 'secretKey: ...', each in a line of its own")
+    return Credentials(keys["accessKey"], keys["secretKey"])
+
+
+def _read(place: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(CREDENTIALS_SIZE_MAX).decode("utf-8", "replace")
+    except OSError as error:
+        raise OptionError(f"option 'credentials' is {place!r}, which cannot be read on this executor "
+                          f"({error.strerror}): mount the file there") from error

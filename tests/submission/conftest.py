@@ -1,0 +1,101 @@
+"""A standalone Spark cluster and a Spark Connect server of the package pyspark, and what is submitted to them."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from regulus.spark.java import JavaPlaces, find_java
+
+SOURCES = Path(__file__).parents[2] / "src"
+SPARK_HOME = Path(pyspark.__file__).parent
+START_TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of the processes started here: Java, the Python of this test, and no way to the sources but what is shipped."""
+    java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                                cache=tmp_path_factory.mktemp("java")))
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("SPARK")}
+    return {**kept, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m"}
+
+
+@pytest.fixture(scope="session")
+def package_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as --py-files takes it."""
+    path = tmp_path_factory.mktemp("zip") / "regulus.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for module in sorted((SOURCES / "regulus").rglob("*.py")):
+            archive.write(module, module.relative_to(SOURCES))
+    return path
+
+
+class Process:
+    """A child whose output is a file; ended by its process id."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._child = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, env=dict(environment))
+
+    def wait_for(self, text: str) -> str:
+        """The first line of the output with `text`."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for line in self._log.read_text(errors="replace").splitlines():
+                if text in line:
+                    return line
+            if self._child.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise AssertionError(f"{text!r} did not appear in:\n{self._log.read_text(errors='replace')}")
+
+    def stop(self) -> None:
+        self._child.terminate()
+        try:
+            self._child.wait(20)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+
+@pytest.fixture
+def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Process]]:
+    """Start a class of Spark's by name, with arguments; all are ended after the test."""
+    started: list[Process] = []
+
+    def run(*arguments: str) -> Process:
+        process = Process([str(SPARK_HOME / "bin" / "spark-class"), *arguments], environment,
+                          tmp_path / f"process-{len(started)}.log")
+        started.append(process)
+        return process
+
+    yield run
+    for process in reversed(started):
+        process.stop()
+
+
+@pytest.fixture
+def standalone_master(start: Callable[..., Process], tmp_path: Path) -> str:
+    """The address spark://... of a cluster with one worker of two cores."""
+    master = start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    address = master.wait_for("Starting Spark master at").rpartition(" ")[2]
+    worker = start("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g",
+                   "--webui-port", "0", "--work-dir", str(tmp_path / "work"), address)
+    worker.wait_for("Successfully registered with master")
+    return address
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

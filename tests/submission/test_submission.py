@@ -1,0 +1,72 @@
+"""The table on clusters: what docs/pipeline/submit.md tells a user to do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.submission.conftest import SOURCES, SPARK_HOME, free_port
+from tests.unit.spark.conftest import GOLDEN, queue_ends
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+STORE = "store-4.9.8"
+JOB = Path(__file__).parent / "job.py"
+JOB_TIMEOUT_S = 240
+
+
+def expected_counts() -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for (topic, _), end in queue_ends(STORE).items():
+        if end and not topic.startswith(("%", "rmq_sys_", "SCHEDULE", "RMQ_SYS", "TRANS_", "OFFSET_MOVED")):
+            counts[topic] = counts.get(topic, 0) + end
+    return counts
+
+
+def submitted(master: str, environment: dict[str, str], package_zip: Path, *settings: str) -> dict[str, object]:
+    """What job.py printed under spark-submit."""
+    arguments = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(package_zip),
+                 "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", *settings,
+                 str(JOB), str(GOLDEN / STORE), *expected_counts()]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=JOB_TIMEOUT_S)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, done.stdout + done.stderr
+    result = json.loads(lines[0].removeprefix("RESULT "))
+    assert isinstance(result, dict)
+    return result
+
+
+def test_spark_submit_to_a_standalone_cluster_ships_the_package(standalone_master, environment, package_zip):
+    result = submitted(standalone_master, environment, package_zip, "--conf", "spark.sql.session.timeZone=UTC")
+    assert result["counts"] == expected_counts()
+    assert all(".zip/" in path for path in result["paths"])
+    assert result["time_zone"] == "UTC", "what the submission sets wins over what the program wants"
+    assert result["master"] == standalone_master
+
+
+def test_local_cluster_runs_the_tasks_in_processes_of_their_own(environment, package_zip):
+    result = submitted("local-cluster[2,1,1024]", environment, package_zip)
+    assert result["counts"] == expected_counts()
+    assert all(".zip/" in path for path in result["paths"])
+
+
+def test_a_connect_server_serves_the_table_and_the_doctor(start, environment):
+    port = free_port()
+    installed = {**environment, "PYTHONPATH": str(SOURCES)}
+    server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+                   "--conf", f"spark.connect.grpc.binding.port={port}",
+                   "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
+                   "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+    server.wait_for("Spark Connect server started at")
+    remote = f"sc://127.0.0.1:{port}"
+    read = [sys.executable, "-m", "regulus", "spark", "read", "--store", str(GOLDEN / STORE), "--topic",
+            ",".join(expected_counts()), "--count"]
+    done = subprocess.run(read, env={**installed, "SPARK_REMOTE": remote}, capture_output=True, text=True,
+                          timeout=JOB_TIMEOUT_S)
+    assert done.stdout.split() == [str(sum(expected_counts().values()))], done.stderr
+    doctor = [sys.executable, "-m", "regulus", "spark", "doctor", "--master", remote, "--store", str(GOLDEN / STORE)]
+    said = subprocess.run(doctor, env=installed, capture_output=True, text=True, timeout=JOB_TIMEOUT_S).stdout
+    assert f"python on {os.uname().nodename}: {sys.version.split()[0]}" in said
+    assert f"ok       {GOLDEN / STORE} on" in said
