@@ -167,3 +167,11 @@ class OptionError(RegulusError):
 
 class DataLoss(RegulusError):
     """Messages that the reader was to read are gone; the text names queue, range and cause."""
+
+
+class RowRefused(RegulusError):
+    """A row that was to be sent can be no message; the text names task, row and cause."""
+
+
+class SinkRefused(RegulusError):
+    """The sink cannot keep its guarantee; the text says what it met and which way works."""

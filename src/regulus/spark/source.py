@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceReader
 
+    from regulus.spark.writer import BatchWriter, StreamWriter
+
 
 class RocketMQSource(DataSource):
     """`spark.read.format("rocketmq").option("storePath", ...).option("topic", ...).load()`"""
@@ -30,6 +32,18 @@ class RocketMQSource(DataSource):
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         return batch_reader(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
+        from regulus.spark.sink_options import parse_sink_options
+        from regulus.spark.writer import BatchWriter
+
+        return BatchWriter(parse_sink_options(self.options, is_stream=False), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
+        from regulus.spark.sink_options import parse_sink_options
+        from regulus.spark.writer import StreamWriter
+
+        return StreamWriter(parse_sink_options(self.options, is_stream=True), schema, overwrite)
 
 
 def table_ddl(options: ReadOptions) -> str:

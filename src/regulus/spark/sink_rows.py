@@ -1,0 +1,255 @@
+"""Arrow columns -> the messages of a batch request, without a Python object per row.
+
+A batch request's body is its messages one behind the other, each as
+
+    size i4, 0 i4, 0 i4, flag i4, body size i4, body, properties size i2, properties
+
+so joining the parts row by row makes an Arrow array whose data buffer *is* the body, and any run of rows is a slice of
+it. Property strings are joined in the same way; of a map column, the entries of a row lie side by side already.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from regulus.errors import RowRefused
+from regulus.model import message_properties as names
+
+FRONT_SIZE = 20
+RECORD_OVERHEAD = 22
+_HEX4 = pa.array([f"{number:04X}".encode() for number in range(1 << 16)], pa.binary())
+_NAME_END = names.NAME_VALUE_SEPARATOR.encode()
+_PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
+_EMPTY = pa.scalar(b"", pa.binary())
+_TEXT_COLUMNS = {"keys": names.KEYS, "key": names.KEYS, "tags": names.TAGS, "sharding_key": names.SHARDING_KEY}
+
+NOT_FROM_MAP = frozenset((
+    names.UNIQUE_KEY, names.WAIT_STORE_MSG_OK, names.DELAY_TIME_LEVEL, names.REAL_TOPIC, names.REAL_QUEUE_ID,
+    names.TRANSACTION_PREPARED, names.PRODUCER_GROUP, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
+    names.MSG_REGION, names.TRACE_ON, names.CLUSTER, names.TRANSACTION_ID, names.TRANSACTION_CHECK_TIMES,
+    names.CHECK_IMMUNITY_TIME, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
+    names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE, names.EXTEND_UNIQUE_INFO, "SINK", "SEQ"))
+"""Entries of the column `properties` that are left out: client and brokers write these themselves, so a copied message
+must not bring those of its first life. A delay is asked for by the column `delay_level`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows in the form that is sent. All arrays have one entry a row; absent columns are None."""
+
+    first_row: int                  # number of the first row in its task
+    bodies: Any                     # pa.BinaryArray
+    properties: Any                 # pa.BinaryArray: property strings
+    flags: Any                      # np.ndarray of i4
+    queue_ids: Any | None           # np.ndarray; -1 where the row names none
+    delay_levels: Any | None        # np.ndarray; 0 where the row names none
+    sharding_keys: Any | None       # pa.StringArray
+    topics: Any | None              # pa.StringArray
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def take(self, order: Any) -> "Rows":
+        """The rows in another order."""
+        def taken(array: Any) -> Any:
+            return None if array is None else array.take(order)
+
+        return Rows(self.first_row, taken(self.bodies), taken(self.properties), taken(self.flags),
+                    taken(self.queue_ids), taken(self.delay_levels), taken(self.sharding_keys), taken(self.topics))
+
+
+def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> Rows:
+    """The rows of a pa.RecordBatch, at most 65536. Their unique keys are these 28 digits and four of the row's number.
+
+    `where` names the task in errors. Raises RowRefused when a row can be no message.
+    """
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    count = batch.num_rows
+    refuse = _Refusal(first_row, where)
+    bodies = _binary(columns["body"] if "body" in columns else columns["value"])
+    refuse.where(_empty(bodies), "has no body; a message needs at least one byte")
+    topics = columns.get("topic")
+    if topics is not None:
+        refuse.where(_empty(topics), "names no topic")
+    counters = (np.arange(first_row, first_row + count) & 0xFFFF).astype(np.int32)
+    return Rows(
+        first_row, bodies, _properties(columns, unique_key_prefix, counters, refuse),
+        _integers(columns.get("flag"), count, 0, refuse, "flag", -(1 << 31), (1 << 31) - 1),
+        _optional_integers(columns, "queue_id", -1, 0, (1 << 31) - 1, refuse),
+        _optional_integers(columns, "delay_level", 0, 0, (1 << 31) - 1, refuse),
+        _plain_text(columns.get("sharding_key")), _plain_text(topics))
+
+
+def records_of(rows: Rows) -> Any:
+    """A pa.BinaryArray with the messages of a batch request's body."""
+    count = len(rows)
+    body_sizes = _sizes(rows.bodies)
+    property_sizes = _sizes(rows.properties)
+    front = np.zeros((count, FRONT_SIZE // 4), dtype=">i4")
+    front[:, 0] = RECORD_OVERHEAD + body_sizes + property_sizes
+    front[:, 3] = rows.flags
+    front[:, 4] = body_sizes
+    return pc.binary_join_element_wise(
+        _fixed(front.tobytes(), FRONT_SIZE, count), rows.bodies,
+        _fixed(property_sizes.astype(">i2").tobytes(), 2, count), rows.properties, _EMPTY)
+
+
+def record_ends(records: Any) -> Any:
+    """Where each record ends in `record_data`, as np.ndarray; entry 0 is where the first begins."""
+    offsets = np.frombuffer(records.buffers()[1], dtype=np.int32)
+    return offsets[records.offset:records.offset + len(records) + 1]
+
+
+def record_data(records: Any) -> memoryview:
+    return memoryview(records.buffers()[2])
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+def _properties(columns: Mapping[str, Any], unique_key_prefix: str, counters: Any, refuse: "_Refusal") -> Any:
+    """Property strings: the unique key, keys, tags, sharding key, the map's."""
+    parts = [pa.scalar(names.UNIQUE_KEY.encode() + _NAME_END + unique_key_prefix.encode(), pa.binary()),
+             _HEX4.take(pa.array(counters)), pa.scalar(_PROPERTY_END, pa.binary())]
+    promoted = set()
+    for column, name in _TEXT_COLUMNS.items():
+        if column in columns:
+            promoted.add(name)
+            values = _binary(columns[column])
+            _check_separators(values, refuse, f"has a control character in {column!r} that separates properties")
+            parts.append(_property(name, values))
+    if "properties" in columns:
+        parts.append(_map_text(columns["properties"], NOT_FROM_MAP | promoted, refuse))
+    texts = pc.binary_join_element_wise(*parts, _EMPTY)
+    refuse.where(pa.array(_sizes(texts) > names.PROPERTIES_SIZE_MAX),
+                 f"has more than {names.PROPERTIES_SIZE_MAX} bytes of properties")
+    return texts
+
+
+def _property(name: str, values: Any) -> Any:
+    """`name 0x01 value 0x02`; nothing where the value is null or empty."""
+    values = pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(None, pa.binary()), values)
+    text = pc.binary_join_element_wise(pa.scalar(name.encode() + _NAME_END, pa.binary()), values,
+                                       pa.scalar(_PROPERTY_END, pa.binary()), _EMPTY, null_handling="emit_null")
+    return pc.fill_null(text, _EMPTY)
+
+
+def _map_text(maps: Any, left_out: frozenset[str], refuse: "_Refusal") -> Any:
+    """The property strings of a map column."""
+    offsets = maps.offsets.to_numpy()
+    start = int(offsets[0])
+    count = int(offsets[-1]) - start
+    keys, values = _binary(maps.keys.slice(start, count)), _binary(maps.items.slice(start, count))
+    kept = _kept_entries(keys, values, left_out)
+    if maps.null_count:
+        # The place of a null map among the entries need not be empty.
+        kept &= np.repeat(np.asarray(maps.is_valid()), np.diff(offsets))
+    for side in (keys, values):
+        bad = _has_separator(side)
+        if bad is not None:
+            position = int(np.flatnonzero(np.asarray(bad))[0]) + start
+            refuse.row(int(np.searchsorted(offsets, position, side="right")) - 1,
+                       "has a control character in 'properties' that separates properties")
+    ends = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(kept)))[offsets - start]
+    mask = pa.array(kept)
+    entries = pc.binary_join_element_wise(
+        keys.filter(mask), pa.scalar(_NAME_END, pa.binary()), values.filter(mask),
+        pa.scalar(_PROPERTY_END, pa.binary()), _EMPTY)
+    byte_offsets = record_ends(entries)[ends].astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(maps), [None, pa.py_buffer(byte_offsets.tobytes()),
+                                                          entries.buffers()[2]])
+
+
+def _kept_entries(keys: Any, values: Any, left_out: frozenset[str]) -> Any:
+    """Which entries are sent, as np.ndarray of bool."""
+    owned = pc.is_in(keys, pa.array([name.encode() for name in sorted(left_out)], pa.binary()))
+    kept = pc.and_(pc.invert(owned), pc.invert(_empty(values)))
+    return np.asarray(pc.and_(kept, pc.invert(_empty(keys))))
+
+
+def _check_separators(values: Any, refuse: "_Refusal", text: str) -> None:
+    bad = _has_separator(values)
+    if bad is not None:
+        refuse.where(bad, text)
+
+
+def _has_separator(values: Any) -> Any | None:
+    """Which values hold 0x01 or 0x02; None when none does, which a look at all bytes at once says."""
+    data = values.buffers()[2]
+    if data is None or not len(values):
+        return None
+    ends = record_ends(values)
+    window = np.frombuffer(data, dtype=np.uint8)[int(ends[0]):int(ends[-1])]
+    if not ((window == 1) | (window == 2)).any():
+        return None
+    bad = pc.fill_null(pc.or_(pc.match_substring(values, "\x01"), pc.match_substring(values, "\x02")), False)
+    return bad if pc.any(bad).as_py() else None
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+class _Refusal:
+    """Raises for the first row that cannot be sent, and says which it is."""
+
+    def __init__(self, first_row: int, where: str) -> None:
+        self._first_row = first_row
+        self._where = where
+
+    def where(self, bad: Any, text: str) -> None:
+        if pc.any(bad).as_py():
+            self.row(int(np.flatnonzero(np.asarray(bad))[0]), text)
+
+    def row(self, number: int, text: str) -> None:
+        raise RowRefused(f"row {self._first_row + number} of {self._where} {text}")
+
+
+def _binary(array: Any) -> Any:
+    """The same values with the type `binary`, whose offsets have 4 bytes."""
+    if array.type == pa.binary():
+        return array
+    if array.type == pa.string():
+        return array.view(pa.binary())
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string() if pa.types.is_large_string(array.type) else pa.binary()).cast(pa.binary())
+
+
+def _plain_text(array: Any | None) -> Any | None:
+    return None if array is None else array.cast(pa.string())
+
+
+def _empty(values: Any) -> Any:
+    """Which are null or have no bytes."""
+    return pc.fill_null(pc.equal(pc.binary_length(values), 0), True)
+
+
+def _sizes(values: Any) -> Any:
+    return np.diff(record_ends(values))
+
+
+def _fixed(data: bytes, size: int, count: int) -> Any:
+    """An array of `count` binary values of `size` bytes each."""
+    offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
+
+
+def _optional_integers(columns: Mapping[str, Any], name: str, default: int, lowest: int, highest: int,
+                       refuse: _Refusal) -> Any | None:
+    column = columns.get(name)
+    return None if column is None else _integers(column, len(column), default, refuse, name, lowest, highest)
+
+
+def _integers(column: Any | None, count: int, default: int, refuse: _Refusal, name: str, lowest: int,
+              highest: int) -> Any:
+    """np.ndarray of i4, with the default where the column is null."""
+    if column is None:
+        return np.full(count, default, dtype=np.int32)
+    values = column.cast(pa.int64())
+    refuse.where(pc.fill_null(pc.or_(pc.less(values, lowest), pc.greater(values, highest)), False),
+                 f"has a {name!r} that is not from {lowest} to {highest}")
+    return np.asarray(pc.fill_null(values, default)).astype(np.int32)

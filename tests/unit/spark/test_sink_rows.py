@@ -1,0 +1,92 @@
+import pyarrow as pa
+import pytest
+
+from regulus.errors import RowRefused
+from regulus.spark.sink_rows import record_data, record_ends, records_of, rows_of
+from regulus.wire import message_batch
+from regulus.wire.message_batch import BatchedMessage
+
+PREFIX = "7F000001" + "0" * 20
+MAP = pa.map_(pa.string(), pa.string())
+
+
+def sent(batch: pa.RecordBatch, first_row: int = 0) -> list[BatchedMessage]:
+    """What a broker reads of all rows, sent as one batch."""
+    records = records_of(rows_of(batch, first_row, PREFIX, "task 3"))
+    ends = record_ends(records)
+    return message_batch.decode(bytes(record_data(records)[ends[0]:ends[-1]]))
+
+
+def batch(**columns: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_rows_become_the_messages_of_a_batch_request():
+    messages = sent(batch(body=[b"one", b"two\x00\xff"], keys=["k1", None], tags=["A", ""], flag=[7, None],
+                          sharding_key=["s", None]), first_row=0xFFFF)
+    assert messages == [
+        BatchedMessage(7, b"one", {"UNIQ_KEY": PREFIX + "FFFF", "KEYS": "k1", "TAGS": "A", "__SHARDINGKEY": "s"}),
+        BatchedMessage(0, b"two\x00\xff", {"UNIQ_KEY": PREFIX + "0000"})]
+
+
+def test_any_spelling_of_text_and_bytes_is_taken():
+    for body in (pa.array(["ä"]), pa.array(["ä"], pa.large_string()), pa.array(["ä".encode()], pa.large_binary()),
+                 pa.array(["ä"]).dictionary_encode()):
+        assert sent(batch(value=body, key=pa.array([b"k"])))[0][1:] == (
+            "ä".encode(), {"UNIQ_KEY": PREFIX + "0000", "KEYS": "k"})
+
+
+def test_a_slice_of_a_batch_is_sent_as_it_is():
+    whole = batch(body=[b"%d" % number for number in range(10)], tags=[f"T{number}" for number in range(10)],
+                  properties=pa.array([[(f"p{number}", "v")] for number in range(10)], MAP))
+    messages = sent(whole.slice(4, 3))
+    assert [(message.body, message.properties["TAGS"]) for message in messages] == [
+        (b"4", "T4"), (b"5", "T5"), (b"6", "T6")]
+    assert [next(name for name in message.properties if name[0] == "p") for message in messages] == ["p4", "p5", "p6"]
+
+
+def test_a_map_brings_properties_but_not_those_of_client_and_broker():
+    maps = pa.array([[("a", "1"), ("UNIQ_KEY", "old"), ("CLUSTER", "c"), ("b", ""), ("KEYS", "of the map")], None, [],
+                     [("c", None), ("d", "4")]], MAP)
+    messages = sent(batch(body=[b"x"] * 4, properties=maps))
+    assert [{name: value for name, value in message.properties.items() if name != "UNIQ_KEY"}
+            for message in messages] == [{"a": "1", "KEYS": "of the map"}, {}, {}, {"d": "4"}]
+    assert messages[0].properties["UNIQ_KEY"] == PREFIX + "0000"
+
+
+def test_a_null_map_has_no_entries_even_when_its_place_has():
+    entries = pa.array([[("a", "1")], [("b", "2")], [("c", "3")]], MAP)
+    hidden = pa.Array.from_buffers(MAP, 3, [pa.py_buffer(bytes([0b101])), entries.buffers()[1]],
+                                   children=[pa.StructArray.from_arrays([entries.keys, entries.items],
+                                                                        fields=[MAP.key_field, MAP.item_field])])
+    messages = sent(batch(body=[b"x"] * 3, properties=hidden))
+    assert [set(message.properties) - {"UNIQ_KEY"} for message in messages] == [{"a"}, set(), {"c"}]
+
+
+def test_a_column_beats_the_map():
+    maps = pa.array([[("KEYS", "of the map"), ("TAGS", "of the map")]], MAP)
+    properties = sent(batch(body=[b"x"], keys=["of the column"], properties=maps))[0].properties
+    assert (properties["KEYS"], properties["TAGS"]) == ("of the column", "of the map")
+
+
+@pytest.mark.parametrize(("columns", "text"), [
+    ({"body": [b"x", None]}, "row 11 of task 3 has no body"),
+    ({"body": [b"x", b""]}, "row 11 of task 3 has no body"),
+    ({"body": [b"x", b"x"], "topic": ["t", None]}, "row 11 of task 3 names no topic"),
+    ({"body": [b"x", b"x"], "tags": ["t", "a\x01b"]}, "row 11 of task 3 has a control character in 'tags'"),
+    ({"body": [b"x", b"x"], "properties": pa.array([[("a", "1"), ("b", "2")], [("c", "x\x02")]], MAP)},
+     "row 11 of task 3 has a control character in 'properties'"),
+    ({"body": [b"x", b"x"], "keys": ["k", "k" * 40_000]}, "row 11 of task 3 has more than 32767 bytes of properties"),
+    ({"body": [b"x", b"x"], "flag": [0, 1 << 40]}, "row 11 of task 3 has a 'flag' that is not from"),
+    ({"body": [b"x", b"x"], "queue_id": [0, -1]}, "row 11 of task 3 has a 'queue_id' that is not from 0"),
+])
+def test_a_row_that_can_be_no_message_is_named(columns, text):
+    with pytest.raises(RowRefused, match=text):
+        rows_of(batch(**columns), 10, PREFIX, "task 3")
+
+
+def test_rows_can_be_put_in_another_order():
+    rows = rows_of(batch(body=[b"a", b"b", b"c"], topic=["t", "u", "t"], queue_id=[1, 2, 3]), 0, PREFIX, "task 3")
+    taken = rows.take(pa.array([2, 0]).to_numpy())
+    assert (taken.bodies.to_pylist(), taken.topics.to_pylist(), taken.queue_ids.tolist()) == (
+        [b"c", b"a"], ["t", "t"], [3, 1])

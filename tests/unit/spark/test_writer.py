@@ -1,0 +1,74 @@
+"""The sink as Spark calls it, against a real broker."""
+
+from pathlib import Path
+
+import pytest
+
+from .sink_support import messages_of
+
+pytestmark = pytest.mark.spark
+
+
+def written(frame, server, **options: str):
+    return frame.write.format("rocketmq").options(
+        **{"nameServer": server.name_server_address, "deliveryGuarantee": "atLeastOnce", **options}).mode("append")
+
+
+def lines(directory: Path, files: int, lines_each: int) -> str:
+    for number in range(files):
+        text = "".join(f"{number * lines_each + line}\n" for line in range(lines_each))
+        (directory / f"{number}.txt").write_text(text)
+    return str(directory)
+
+
+def test_a_frame_is_written_to_a_topic(spark, regulus_server):
+    frame = spark.range(5000).selectExpr(
+        "encode(concat('order-', id), 'utf-8') AS body", "concat('k', id) AS keys", "'A' AS tags",
+        "map('price', cast(id AS string)) AS properties", "cast(id % 4 AS tinyint) AS queue_id")
+    written(frame, regulus_server, topic="orders").save()
+    messages = messages_of(regulus_server, "orders")
+    assert sorted((message.body.decode(), message.keys, message.properties["price"], message.queue_id)
+                  for message in messages) == sorted((f"order-{number}", f"k{number}", str(number), number % 4)
+                                                     for number in range(5000))
+
+
+def test_nothing_to_write_is_written(spark, regulus_server):
+    written(spark.range(0).selectExpr("'x' AS body"), regulus_server, topic="orders").save()
+
+
+def test_a_stream_is_written_to_topics_of_a_column(spark, regulus_server, tmp_path):
+    (tmp_path / "in").mkdir()
+    frame = spark.readStream.option("maxFilesPerTrigger", 1).text(lines(tmp_path / "in", 3, 100)).selectExpr(
+        "value", "concat('topic-', cast(value AS int) % 2) AS topic")
+    query = (frame.writeStream.format("rocketmq").queryName("two-topics")
+             .options(nameServer=regulus_server.name_server_address, deliveryGuarantee="atLeastOnce",
+                      checkpointLocation=str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
+    query.awaitTermination()
+    for topic in range(2):
+        assert sorted(int(message.body) for message in messages_of(regulus_server, f"topic-{topic}")) == [
+            number for number in range(300) if number % 2 == topic]
+
+
+@pytest.mark.parametrize(("columns", "options", "text"), [
+    (["'x' AS body"], {"topc": "orders"}, "unknown option 'topc' of the sink: did you mean 'topic'"),
+    (["'x' AS body"], {}, "give option 'topic', or a column"),
+    (["id AS body"], {"topic": "orders"}, "column 'body' is bigint; the sink takes binary or string"),
+    (["'x' AS body"], {"topic": "orders", "deliveryGuarantee": "exactlyOnce"}, "give option 'sinkId'"),
+])
+def test_what_cannot_be_written_is_refused_when_planned(spark, columns, options, text):
+    frame = spark.range(1).selectExpr(*columns)
+    with pytest.raises(Exception, match=text):
+        frame.write.format("rocketmq").options(
+            **{"nameServer": "127.0.0.1:1", "deliveryGuarantee": "atLeastOnce", **options}).mode("append").save()
+
+
+def test_a_topic_is_not_overwritten(spark):
+    with pytest.raises(Exception, match="a topic cannot be overwritten"):
+        spark.range(1).selectExpr("'x' AS body").write.format("rocketmq").options(
+            nameServer="127.0.0.1:1", topic="orders", deliveryGuarantee="atLeastOnce").mode("overwrite").save()
+
+
+def test_a_row_that_cannot_be_sent_fails_the_job_with_its_place(spark, regulus_server):
+    frame = spark.range(10, numPartitions=1).selectExpr("if(id = 7, null, 'x') AS body")
+    with pytest.raises(Exception, match="row 7 of batch 0, task 0 has no body"):
+        written(frame, regulus_server, topic="orders").save()
