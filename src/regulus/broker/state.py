@@ -5,7 +5,7 @@ by `take_changed_documents`. Time comes in as `now_ms`.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from regulus.broker.archived_offset import ArchivedOffset
@@ -45,7 +45,8 @@ TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 class BrokerState:
     """`now_ms` is the time at which the broker starts; `seed` is its chance: queues, and the ids that it makes.
 
-    `is_retention_wanted`: an operator asked to delete expired files; the server does it and sets it back.
+    `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
+    the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, seed: int = 0) -> None:
@@ -65,6 +66,8 @@ class BrokerState:
         self.runtime_facts = RuntimeFacts()
         self.config_version = DataVersion()
         self.is_retention_wanted = False
+        self.is_queue_cleaning_wanted = False
+        self.retention_report: Mapping[str, str] = {}
         self._seed = seed
         self._unique_keys_made = 0
         # What no archive ever told is not worth a document, nor are the numbers of no topics.

@@ -55,6 +55,13 @@ class Topics:
         """A topic that the broker itself lives on; it can be neither deleted nor set by an operator."""
         return name in self.system or name in topics.SYSTEM_TOPICS or name.startswith(topics.SYSTEM_TOPIC_PREFIX)
 
+    def has_queue(self, name: str, queue_id: int) -> bool:
+        """Whether messages may come into this queue or be read from it; always so for a topic of the broker itself."""
+        config = self.table.get(name)
+        if config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            return True
+        return self.is_system(name)
+
     def put(self, config: TopicConfig, now_ms: int) -> None:
         self._put(config, now_ms)
         self._changed(now_ms)

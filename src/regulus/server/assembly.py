@@ -29,6 +29,7 @@ from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.request_server import RequestServer
+from regulus.server.retention_loop import RetentionLoop
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
 from regulus.store import disk
@@ -183,6 +184,7 @@ class BrokerServer:
         self._ticks.stop()
         self._dispatch.stop()
         self._requests.stop()
+        await self._retention.stop()
         await self._care.stop()
         await self._flush.stop()
         await self._listener.close()
@@ -201,6 +203,7 @@ class BrokerServer:
         self._flush = FlushLoop(self.store, self._store_config, self._worker)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._clock)
+        self._retention = RetentionLoop(self.store, self.broker, self._clock)
         self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
                                       config.flush_consumer_offset_interval)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
@@ -232,6 +235,7 @@ class BrokerServer:
         self._dispatch.run(self._clock())
         self._flush.start()
         self._care.start()
+        self._retention.start()
         self._keeper.start()
         self._ticks.start()
 
@@ -251,6 +255,8 @@ class BrokerServer:
             self._settings_changed()
         self._dispatch.run(now_ms)
         self._care.make_room()
+        if broker.is_retention_wanted or broker.is_queue_cleaning_wanted:
+            self._retention.take_orders()
         while broker.notices:
             notice = broker.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)

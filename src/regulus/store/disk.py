@@ -102,6 +102,12 @@ def file_size(path: Path) -> int:
         return path.stat().st_size
 
 
+def modified_ms(path: Path | str) -> int:
+    """When the file was last written, in ms."""
+    with _reading(path):
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+
 def read_file(path: Path) -> bytes | None:
     """The content; None when there is no such file."""
     with _reading(path):

@@ -63,6 +63,7 @@ from regulus.store.later_formats import refuse_later_formats
 from regulus.store.log_walk import whole_records
 from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
+from regulus.store.old_files import OldFiles
 from regulus.store.recovery import Recovery, RecoveryReport
 
 QUERY_ROUNDS_MAX = 3
@@ -91,7 +92,10 @@ class FileMessageStore:
         self._dispatcher = Dispatcher(self._log, self._queues, self._index, config.delays_ms)
         self._checkpoint = CheckpointFile(config.root / "checkpoint")
         self._lock: disk.FileLock | None = None
+        self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher)
         self._stopped = ""
+        self._refusal = ""
+        """Why no message is taken whatever the disk says: `_stopped`, or what `refuse_writes` was told."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -166,12 +170,12 @@ class FileMessageStore:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        if self._dispatcher.fault or self._stopped:
+        if self._dispatcher.fault or self._refusal:
             return self._refuse()
         return self._log.append(message, now_ms)
 
     def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
-        if self._dispatcher.fault or self._stopped:
+        if self._dispatcher.fault or self._refusal:
             return self._refuse()
         return self._log.append_batch(messages, now_ms)
 
@@ -182,7 +186,11 @@ class FileMessageStore:
     def stop_writes(self, reason: str) -> None:
         """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
         holds."""
-        self._stopped = reason
+        self._stopped = self._refusal = reason
+
+    def refuse_writes(self, reason: str) -> None:
+        """Take no messages until this is called with an empty text: the disk is too full. Dispatch goes on."""
+        self._refusal = self._stopped or reason
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
@@ -310,6 +318,10 @@ class FileMessageStore:
     def delete_topic(self, topic: str) -> None:
         self._queues.delete(topic)
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Forget one consume queue and remove its files. Raises StoreNotWritable."""
+        self._queues.delete_queue(topic, queue_id)
+
     def commit_log_min_offset(self) -> int:
         return self._log.start
 
@@ -389,12 +401,12 @@ class FileMessageStore:
     @property
     def fault(self) -> str:
         """Why appends are refused; empty when they are not."""
-        return self._stopped or self._dispatcher.fault or self._log.fault
+        return self._refusal or self._dispatcher.fault or self._log.fault
 
     @property
     def is_writable(self) -> bool:
         """Whether appends find room; tries anew after a fault."""
-        return self._lock is not None and not self._stopped and not self._dispatcher.fault and self._log.probe()
+        return self._lock is not None and not self._refusal and not self._dispatcher.fault and self._log.probe()
 
     def disk_ratio(self) -> float:
         """Used part of the commit log's disk, 0 to 1."""

@@ -20,6 +20,7 @@ cdef class MappedFile:
     cdef public bint is_used
     cdef public bint is_sequential
     cdef MappedFilePool _pool
+    cdef list _former
 
     cpdef map(self)
     cpdef unmap(self)

@@ -9,6 +9,7 @@ out keep their mapping alive by themselves.
 """
 
 from mmap import mmap
+from weakref import ref
 
 from regulus.store import disk
 
@@ -69,6 +70,15 @@ class MappedFile:
         self.is_sequential = False
         """Whether reading ahead pays off; set before the file is mapped."""
         self._pool = pool
+        self._former: list[ref[mmap]] = []
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody still has a slice that was given out before the file was last unmapped."""
+        for former in self._former:     # noqa: SIM110 - this module is compiled, where a generator costs a closure
+            if former() is not None:
+                return True
+        return False
 
     def map(self) -> None:
         """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises
@@ -82,6 +92,9 @@ class MappedFile:
         self.is_used = True
 
     def unmap(self) -> None:
+        mapping = self.mapping
+        if mapping is not None:
+            self._former = [*[former for former in self._former if former() is not None], ref(mapping)]
         self.mapping = None
         self.cells = None
         self.view = None

@@ -36,7 +36,7 @@ from regulus.broker.handlers.relay import (
     handle_invoke_broker_to_get_consumer_status,
     handle_invoke_broker_to_reset_offset,
 )
-from regulus.broker.handlers.retention import handle_delete_expired_files
+from regulus.broker.handlers.retention import handle_clean_expired_consumequeue, handle_delete_expired_commitlog
 from regulus.broker.handlers.subscription_group import (
     handle_delete_subscriptiongroup,
     handle_get_all_subscriptiongroup_config,
@@ -71,8 +71,8 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.GET_TOPIC_CONFIG: handle_get_topic_config,
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: handle_get_system_topic_list_from_broker,
     RequestCode.CLEAN_UNUSED_TOPIC: handle_clean_unused_topic,
-    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: handle_delete_expired_files,
-    RequestCode.DELETE_EXPIRED_COMMITLOG: handle_delete_expired_files,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: handle_clean_expired_consumequeue,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: handle_delete_expired_commitlog,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: handle_update_and_create_subscriptiongroup,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: handle_update_and_create_subscriptiongroup_list,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: handle_delete_subscriptiongroup,

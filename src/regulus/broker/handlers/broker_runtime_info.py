@@ -34,6 +34,7 @@ def handle_get_broker_runtime_info(request: RemotingCommand, peer: Peer, broker:
         **_log(broker),
         **_disk(broker.runtime_facts),
         **_schedule(broker),
+        **_retention(broker),
         **_queues(),
     }
     return succeed(request, KVTable(table=table).encode())
@@ -143,6 +144,14 @@ def _schedule(broker: BrokerState) -> dict[str, str]:
               for level, (done, end) in broker.delay_schedule.progress().items()}
     return {**levels, "timerReadBehind": "0", "timerOffsetBehind": "0", "timerCongestNum": "0",
             "timerEnqueueTps": "0.0", "timerDequeueTps": "0.0"}
+
+
+def _retention(broker: BrokerState) -> dict[str, str]:
+    """How long files stay, what the archive gate does, what the last pass found."""
+    config = broker.config
+    return {"fileReservedTime": str(config.file_reserved_time), "deleteWhen": config.delete_when,
+            "archiveGate": config.archive_gate, "archiveGatePolicy": config.archive_gate_policy,
+            "archivedPhysicalOffset": str(broker.archived_offset.physical_offset), **broker.retention_report}
 
 
 def _queues() -> dict[str, str]:

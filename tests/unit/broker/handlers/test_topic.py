@@ -120,10 +120,3 @@ def test_queues_without_a_topic_are_cleaned(rig):
     rig.broker.topics.delete("TopicA", rig.now_ms)
     assert rig.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == ResponseCode.SUCCESS
     assert {topic for topic, _ in rig.store.queues()} == {"TopicB"}
-
-
-@pytest.mark.parametrize("code", [RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG])
-def test_expired_files_are_ordered_to_go(rig, code):
-    assert rig.broker.is_retention_wanted is False
-    assert rig.ask(code).code == ResponseCode.SUCCESS
-    assert rig.broker.is_retention_wanted is True

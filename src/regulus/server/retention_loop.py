@@ -1,0 +1,228 @@
+"""Deletes the oldest files in time, and refuses sends while the disk has no room.
+
+What is to be done is decided in `store.retention`; here it is timed and carried out. Looking at files and deleting them
+happens in a worker thread of its own; the event loop only takes files out of use, which costs it microseconds. Files of
+the log go one by one with a pause between them. Consume queues and index follow in a task of their own, because with
+thousands of queues their pauses add up, and the disk must be looked at all the while.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from regulus.broker.state import BrokerState
+from regulus.errors import StoreError
+from regulus.model.retention_rules import RetentionRules
+from regulus.server.clock import Clock
+from regulus.store.file_message_store import FileMessageStore
+from regulus.store.old_files import HangingFile
+from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide, full_remark
+
+_log = logging.getLogger(__name__)
+
+FIRST_PASS_MS = 60_000
+"""After the start, unless an operator orders a pass; whether the disk is full is looked at once before."""
+ORDERED_PASSES = 20
+"""Passes that delete expired files at any hour after an operator asked for it."""
+QUEUES_PER_TURN = 256
+"""Consume queues that are trimmed before others have a turn of the event loop."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RetentionLoop:
+    def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock) -> None:
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-retention")
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._ordered_passes = 0
+        self._cleans_queues = False
+        self._followed_offset = 0
+        self._is_full = False
+        self._deleted_files = 0
+        self._dropped_bytes = 0
+        self._gate_report = ""
+        self._warning = ""
+        self._told_hanging: HangingFile | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Lets a deletion that has begun end."""
+        tasks = [task for task in (self._task, self._following) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._worker.shutdown()
+
+    def take_orders(self) -> None:
+        """Do now what an operator asked the broker for."""
+        if self._broker.is_retention_wanted:
+            self._ordered_passes = ORDERED_PASSES
+        if self._broker.is_queue_cleaning_wanted:
+            self._cleans_queues = True
+        self._broker.is_retention_wanted = self._broker.is_queue_cleaning_wanted = False
+        self._wake.set()
+
+    async def _run(self) -> None:
+        await self.run_pass(self._clock(), deletes=False)
+        wait_ms = FIRST_PASS_MS
+        while True:
+            with suppress(TimeoutError):    # then nobody ordered anything meanwhile
+                await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+            self._wake.clear()
+            await self.run_pass(self._clock())
+            if self._following is None or self._following.done():
+                self._following = self._loop.create_task(self.follow())
+            wait_ms = self._broker.config.clean_resource_interval
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    async def run_pass(self, now_ms: int, *, deletes: bool = True) -> None:
+        """Look at disk and files, refuse or take sends accordingly, and delete what may go."""
+        rules: RetentionRules = self._broker.config
+        seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
+        facts = replace(seen, archived_offset=self._broker.archived_offset.physical_offset)
+        plan = decide(rules, facts, was_full=self._is_full, is_ordered=self._ordered_passes > 0, now_ms=now_ms)
+        self._is_full = plan.is_full
+        # Why is told by whoever tells the store's other faults.
+        self._store.refuse_writes(full_remark(rules, facts, plan) if plan.is_full else "")
+        self._tell_gate(plan, facts)
+        if deletes:
+            self._ordered_passes = max(self._ordered_passes - 1, 0)
+            try:
+                await self._delete(plan, rules, now_ms)
+                self._warn(_lack_of_room(plan, rules))
+            except StoreError as error:
+                self._warn(f"old files were not deleted: {error}")
+        self._report()
+
+    async def _delete(self, plan: RetentionPlan, rules: RetentionRules, now_ms: int) -> None:
+        old_files = self._store.old_files
+        hanging = old_files.hanging
+        if hanging is not None:
+            is_due = now_ms - hanging.tried_ms >= rules.redelete_hanged_file_interval
+            if not (plan.is_due or is_due) or not await self._delete_hanging(rules, now_ms):
+                return
+        dropped = dict(plan.dropped)
+        for number, file in enumerate(plan.files):
+            if number:
+                await asyncio.sleep(rules.delete_commit_log_files_interval / 1000)
+            if not old_files.take_log_file(file.start, now_ms):
+                return
+            for begin in [begin for begin in dropped if file.start <= begin < file.end]:
+                self._tell_dropped(begin, dropped[begin])
+            if not await self._delete_hanging(rules, now_ms):
+                return
+
+    async def _delete_hanging(self, rules: RetentionRules, now_ms: int) -> bool:
+        """Whether the file that is out of use is deleted now."""
+        hanging = self._store.old_files.hanging
+        assert hanging is not None
+        forcibly_after_ms = rules.destroy_maped_file_interval_forcibly
+        is_deleted = await self._in_worker(self._store.old_files.delete_hanging, now_ms, forcibly_after_ms)
+        if is_deleted:
+            self._deleted_files += 1
+            _log.info("deleted %s; the log begins at %d", hanging.file.path, self._store.commit_log_min_offset())
+        elif hanging is not self._told_hanging:
+            self._told_hanging = hanging
+            _log.info("%s is still being read; it is deleted once it is not, or in %d ms", hanging.file.path,
+                      forcibly_after_ms)
+        return is_deleted
+
+    # --- what follows the log ----------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Let consume queues and index begin where the log does, delete their files that are of no use any more, and
+        the queues that an operator wants to be rid of."""
+        physical_offset = self._store.commit_log_min_offset()
+        cleans, self._cleans_queues = self._cleans_queues, False
+        if physical_offset <= self._followed_offset and not cleans:
+            return
+        try:
+            await self._trim_queues()
+            await self._in_worker(self._store.old_files.delete_all, self._store.old_files.take_index_files())
+            if cleans:
+                await self._clean_queues()
+            self._followed_offset = physical_offset
+        except StoreError as error:
+            _log.error("files of queues or index were not deleted: %s", error)
+
+    async def _trim_queues(self) -> None:
+        old_files = self._store.old_files
+        for number, trimmed in enumerate(await self._in_worker(old_files.queue_starts), 1):
+            files = old_files.trim_queue(trimmed)
+            if files:
+                await self._in_worker(old_files.delete_all, files)
+                _log.info("deleted %d files of queue %d of %s", len(files), trimmed.queue.queue_id, trimmed.queue.topic)
+                await asyncio.sleep(self._broker.config.delete_consume_queue_files_interval / 1000)
+            elif number % QUEUES_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _clean_queues(self) -> None:
+        """Queues that have neither a message nor a place in their topic; the others' numbering must go on."""
+        store = self._store
+        for topic, queue_id in store.queues():
+            if store.min_offset(topic, queue_id) >= store.max_offset(topic, queue_id) and \
+                    not self._broker.topics.has_queue(topic, queue_id):
+                store.delete_queue(topic, queue_id)
+                _log.info("deleted queue %d of %s, which is empty and unused", queue_id, topic)
+                await asyncio.sleep(0)
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    def _tell_gate(self, plan: RetentionPlan, facts: RetentionFacts) -> None:
+        """Once when files begin to wait for the archive on a disk that wants them gone, once when it is over."""
+        report = ""
+        if plan.waits_for_archive:
+            report = (f"the disk of the store is more than {round(self._broker.config.forced_ratio * 100)} % full and "
+                      f"files wait for the archive, which has the log up to {max(facts.archived_offset, 0)}")
+            if not self._gate_report:
+                _log.warning("%s: run the archive", report)
+        elif self._gate_report:
+            _log.warning("files do not wait for the archive any more")
+        self._gate_report = report
+
+    def _tell_dropped(self, begin: int, end: int) -> None:
+        self._dropped_bytes += end - begin
+        _log.error("physical offsets %d to %d go without being archived, for the disk is full and archiveGatePolicy is "
+                   "drop_and_report", begin, end)
+
+    def _warn(self, text: str) -> None:
+        """Once while it holds."""
+        if text and text != self._warning:
+            _log.warning("%s", text)
+        self._warning = text
+
+    def _report(self) -> None:
+        hanging = self._store.old_files.hanging
+        self._broker.retention_report = {
+            "diskFull": "true" if self._is_full else "false",
+            "deletedCommitLogFiles": str(self._deleted_files),
+            "hangingCommitLogFile": hanging.file.path if hanging is not None else "",
+            "archiveGateReport": self._gate_report,
+            "archiveDroppedBytes": str(self._dropped_bytes),
+        }
+
+    async def _in_worker(self, deed: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._loop.run_in_executor(self._worker, lambda: deed(*args, **kwargs))
+
+
+def _lack_of_room(plan: RetentionPlan, rules: RetentionRules) -> str:
+    """Said when the disk wants files gone and none may go."""
+    if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive:
+        return ""
+    return ("the disk of the store is running full and no file of the log may be deleted: the only one left is being "
+            f"written, or none is older than fileReservedTime {rules.file_reserved_time} h")

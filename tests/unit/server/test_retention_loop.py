@@ -1,0 +1,298 @@
+"""The deletion service on a real store; time and the disk's ratio are given, files get their age by utime."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.errors import StoreNotWritable
+from regulus.model.message import MessageExt
+from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy
+from regulus.model.store_result import PutStatus
+from regulus.model.topics import TopicConfig
+from regulus.server.retention_loop import ORDERED_PASSES, RetentionLoop
+from regulus.store import disk
+from regulus.store.file_message_store import FileMessageStore
+from tests.stores import a_message, bodies, fill, small_config
+
+NOON = int(datetime(2026, 11, 21, 12).timestamp() * 1000)
+FOUR = int(datetime(2026, 11, 21, 4).timestamp() * 1000)
+HOUR = 3_600_000
+FILE = 4096
+QUICK = {"delete_commit_log_files_interval": 0, "delete_consume_queue_files_interval": 0}
+
+
+class Rig:
+    """100 files of log, each an hour younger than the one before; `ratio` is what the disk says."""
+
+    def __init__(self, root: Path) -> None:
+        self.ratio = 0.5
+        self.store = FileMessageStore(small_config(root))
+        self.store.open()
+        number = 0
+        while len(self.files()) < 100:
+            fill(self.store, 10, first=number, queues=3)
+            number += 10
+        self.store.flush_commit_log()
+        self.count = number
+        self.now_ms = NOON
+        for hour, name in enumerate(self.files()):
+            self.age(name, 120 - hour)
+        self.broker = BrokerState(BrokerConfig(), self.store)
+        self.set(**QUICK)
+        self.loop = RetentionLoop(self.store, self.broker, lambda: self.now_ms)
+
+    def age(self, name: str, hours: float) -> None:
+        seconds = (self.now_ms - hours * HOUR) / 1000
+        os.utime(self.store.config.commit_log_directory / name, (seconds, seconds))
+
+    def set(self, **settings: Any) -> None:
+        self.broker.set_config(replace(self.broker.config, **settings))
+
+    def files(self) -> list[str]:
+        return disk.names(self.store.config.commit_log_directory)
+
+    def kept(self) -> list[int]:
+        return sorted(int(body[:8]) for queue_id in range(3) for body in bodies(self.store, queue_id=queue_id))
+
+    async def passes(self, count: int = 1, now_ms: int | None = None) -> int:
+        """How many files of the log went; queues and index follow."""
+        before = len(self.files())
+        for _ in range(count):
+            await self.loop.run_pass(self.now_ms if now_ms is None else now_ms)
+        await self.loop.follow()
+        if self.store.old_files.hanging is None:
+            assert int(self.files()[0]) == self.store.commit_log_min_offset()
+        return before - len(self.files())
+
+
+def one_more() -> MessageExt:
+    return a_message(body=b"one more")
+
+
+@pytest.fixture
+def ratio(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """What both disks say, in place of the real one."""
+    said = {"used": 0.5}
+    monkeypatch.setattr(disk, "used_ratio", lambda path: said["used"])
+    return said
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, ratio: dict[str, float]) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    await made.loop.stop()
+    made.store.close()
+
+
+async def test_expired_files_go_at_their_hour_ten_a_pass(rig: Rig) -> None:
+    assert await rig.passes() == 0
+    four = FOUR + 24 * HOUR
+    rig.now_ms = four
+    for hour, name in enumerate(rig.files()):
+        rig.age(name, 120 - hour)
+    assert await rig.passes() == 10
+    assert await rig.passes(3) == 30
+    # The file that is 72 h old just now is the 49th.
+    assert await rig.passes(3) == 9
+    assert rig.store.commit_log_min_offset() == 49 * FILE
+    kept = rig.kept()
+    assert kept == list(range(kept[0], rig.count))
+    assert rig.broker.retention_report["deletedCommitLogFiles"] == "49"
+
+
+async def test_queues_and_index_follow(rig: Rig) -> None:
+    rig.set(delete_file_batch_max=100, delete_when="12")
+    directory = rig.store.config.consume_queue_directory / "TopicA"
+    queue_files = [len(disk.names(directory / str(queue_id))) for queue_id in range(3)]
+    index_files = len(disk.names(rig.store.config.index_directory))
+    assert await rig.passes() == 49
+    for queue_id in range(3):
+        assert len(disk.names(directory / str(queue_id))) < 0.6 * queue_files[queue_id]
+        assert rig.store.min_offset("TopicA", queue_id) > 0
+    assert len(disk.names(rig.store.config.index_directory)) < 0.6 * index_files
+
+
+async def test_an_operator_orders_twenty_passes(rig: Rig) -> None:
+    rig.set(delete_file_batch_max=1)
+    rig.broker.is_retention_wanted = True
+    rig.loop.take_orders()
+    assert not rig.broker.is_retention_wanted
+    assert await rig.passes(ORDERED_PASSES + 5) == ORDERED_PASSES
+
+
+async def test_watermarks(rig: Rig, ratio: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
+    ratio["used"] = 0.76
+    assert await rig.passes(10) == 49
+    assert not rig.store.fault
+    assert await rig.passes(1) == 0
+    assert [record.message for record in caplog.records if "running full" in record.message] != []
+    ratio["used"] = 0.86
+    assert await rig.passes(1) == 10
+    assert rig.store.append(one_more(), NOON).status is PutStatus.PUT_OK
+    ratio["used"] = 0.91
+    assert await rig.passes(1) == 10
+    appended = rig.store.append(one_more(), NOON)
+    assert appended.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert "91 %" in appended.remark
+    assert rig.broker.retention_report["diskFull"] == "true"
+    assert not rig.store.is_writable
+    ratio["used"] = 0.88
+    await rig.passes(1)
+    assert rig.store.fault
+    ratio["used"] = 0.85
+    await rig.passes(1)
+    assert not rig.store.fault
+    assert rig.store.is_writable
+    assert rig.store.append(one_more(), NOON).status is PutStatus.PUT_OK
+
+
+async def test_reads_and_dispatch_go_on_while_the_disk_is_full(rig: Rig, ratio: dict[str, float]) -> None:
+    for _ in range(3):
+        assert rig.store.append(one_more(), NOON).status is PutStatus.PUT_OK
+    ratio["used"] = 0.95
+    await rig.loop.run_pass(NOON, deletes=False)
+    assert rig.store.append(one_more(), NOON).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert len(rig.files()) == 100
+    end = rig.store.max_offset("TopicA", 0)
+    rig.store.dispatch(100)
+    assert rig.store.max_offset("TopicA", 0) == end + 3
+    assert rig.store.get_message("TopicA", 0, end, 10, 1 << 20, None).message_count == 3
+    rig.store.flush_commit_log()
+    rig.store.flush_consume_queues(0)
+
+
+async def test_until_one_file_is_left(rig: Rig, ratio: dict[str, float]) -> None:
+    ratio["used"] = 0.99
+    rig.set(delete_file_batch_max=1000)
+    assert await rig.passes(2) == 99
+    kept = rig.kept()
+    assert kept == list(range(kept[0], rig.count))
+    assert rig.store.commit_log_min_offset() == 99 * FILE
+
+
+async def test_what_is_read_stays_for_two_minutes(rig: Rig, ratio: dict[str, float],
+                                                  caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    held = rig.store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers
+    content = b"".join(held)
+    ratio["used"] = 0.80
+    assert await rig.passes(5, NOON) == 0
+    first = rig.store.config.commit_log_directory / f"{0:020d}"
+    assert first.exists()
+    assert rig.store.commit_log_min_offset() == FILE
+    assert rig.broker.retention_report["hangingCommitLogFile"] == str(first)
+    assert len([record for record in caplog.records if "still being read" in record.message]) == 1
+    assert await rig.passes(1, NOON + 119_999) == 0
+    assert await rig.passes(1, NOON + 120_000) == 11
+    assert not first.exists()
+    assert b"".join(held) == content
+    assert rig.broker.retention_report["hangingCommitLogFile"] == ""
+
+
+async def test_a_hanging_file_is_tried_again_outside_of_passes(rig: Rig) -> None:
+    """Where nothing else is due, after redeleteHangedFileInterval."""
+    held = rig.store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers
+    rig.set(delete_file_batch_max=1, destroy_maped_file_interval_forcibly=600_000, redelete_hanged_file_interval=60_000)
+    rig.broker.is_retention_wanted = True
+    rig.loop.take_orders()
+    await rig.loop.run_pass(NOON)
+    rig.loop._ordered_passes = 0
+    del held
+    await rig.loop.run_pass(NOON + 59_999)
+    assert len(rig.files()) == 100
+    await rig.loop.run_pass(NOON + 60_000)
+    assert len(rig.files()) == 99
+
+
+async def test_the_gate_waits_for_the_archive(rig: Rig, ratio: dict[str, float],
+                                              caplog: pytest.LogCaptureFixture) -> None:
+    rig.set(archive_gate=ArchiveGate.on, delete_file_batch_max=1000)
+    ratio["used"] = 0.80
+    assert await rig.passes() == 0
+    assert rig.broker.archived_offset.advance(7 * FILE + 5, rig.store.flushed_offset) == ""
+    assert await rig.passes() == 7
+    ratio["used"] = 0.95
+    for _ in range(3):
+        assert await rig.passes() == 0
+    remark = rig.store.append(one_more(), NOON).remark
+    assert "wait for the archive" in remark
+    assert f"up to {7 * FILE + 5}" in remark
+    assert "wait for the archive" in rig.broker.retention_report["archiveGateReport"]
+    assert len([record for record in caplog.records if "run the archive" in record.message]) == 1
+    assert rig.broker.archived_offset.advance(rig.store.flushed_offset, rig.store.flushed_offset) == ""
+    assert await rig.passes() == 92
+    assert rig.broker.retention_report["archiveGateReport"] == ""
+    assert rig.broker.retention_report["archiveDroppedBytes"] == "0"
+
+
+async def test_the_gate_opens_and_says_what_was_lost(rig: Rig, ratio: dict[str, float],
+                                                     caplog: pytest.LogCaptureFixture) -> None:
+    rig.set(archive_gate=ArchiveGate.on, archive_gate_policy=ArchiveGatePolicy.drop_and_report,
+            delete_file_batch_max=3)
+    assert rig.broker.archived_offset.advance(FILE + 96, rig.store.flushed_offset) == ""
+    ratio["used"] = 0.80
+    assert await rig.passes() == 1
+    ratio["used"] = 0.86
+    assert await rig.passes() == 3
+    told = [record.message for record in caplog.records if "without being archived" in record.message]
+    assert [text.split(" go ")[0] for text in told] == [
+        f"physical offsets {FILE + 96} to {2 * FILE}", f"physical offsets {2 * FILE} to {3 * FILE}",
+        f"physical offsets {3 * FILE} to {4 * FILE}"]
+    assert rig.broker.retention_report["archiveDroppedBytes"] == str(3 * FILE - 96)
+
+
+async def test_empty_queues_without_a_topic_are_cleaned(rig: Rig, ratio: dict[str, float]) -> None:
+    """One that its topic still has keeps its newest file, which alone knows where to go on counting."""
+    rig.broker.topics.put(TopicConfig(topic_name="TopicA", read_queue_nums=2, write_queue_nums=1), NOON)
+    fill(rig.store, 40, topic="Other", first=rig.count)
+    rig.store.flush_commit_log()
+    rig.set(delete_file_batch_max=1000)
+    ratio["used"] = 0.99
+    await rig.passes()
+    assert rig.store.queues() == [("Other", 0), ("TopicA", 0), ("TopicA", 1), ("TopicA", 2)]
+    rig.broker.is_queue_cleaning_wanted = True
+    rig.loop.take_orders()
+    await rig.loop.follow()
+    assert rig.store.queues() == [("Other", 0), ("TopicA", 0), ("TopicA", 1)]
+    assert rig.store.min_offset("TopicA", 0) == rig.store.max_offset("TopicA", 0) > 0
+
+
+async def test_a_directory_that_cannot_be_changed_is_told_once(rig: Rig, ratio: dict[str, float],
+                                                               monkeypatch: pytest.MonkeyPatch,
+                                                               caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(path: Path) -> None:
+        raise StoreNotWritable(f"{path} cannot be written")
+
+    ratio["used"] = 0.80
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove_file", refuse)
+        for _ in range(3):
+            await rig.loop.run_pass(NOON)
+    assert len([record for record in caplog.records if "were not deleted" in record.message]) == 1
+    await rig.loop.run_pass(NOON)
+    assert rig.files()[0] != f"{0:020d}"
+
+
+async def test_it_runs_by_itself_and_stops(rig: Rig, ratio: dict[str, float]) -> None:
+    """The disk is looked at when it starts; an order does not wait for the first minute to be over."""
+    ratio["used"] = 0.95
+    rig.loop.start()
+    while not rig.store.fault:
+        await asyncio.sleep(0)
+    assert len(rig.files()) == 100
+    ratio["used"] = 0.5
+    rig.broker.is_retention_wanted = True
+    rig.loop.take_orders()
+    while len(rig.files()) > 90 or not rig.store.min_offset("TopicA", 0):
+        await asyncio.sleep(0.001)
+    assert not rig.store.fault
