@@ -31,6 +31,7 @@ COMPILED_MODULES = (
     "regulus.record.consume_queue_unit",
     "regulus.record.index_entry",
     "regulus.record.java_hash",
+    "regulus.record.log_units",
     "regulus.record.message_columns",
     "regulus.record.message_record",
     "regulus.server.request_server",

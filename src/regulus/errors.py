@@ -175,3 +175,14 @@ class RowRefused(RegulusError):
 
 class SinkRefused(RegulusError):
     """The sink cannot keep its guarantee; the text says what it met and which way works."""
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+class ArchiveFailed(RegulusError):
+    """An archive or index job cannot go on; the text says what is and what is not visible of its work."""
+
+
+class ArchiveLocked(ArchiveFailed):
+    """Another job writes the same archive; the text names it."""

@@ -63,8 +63,13 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
             from regulus.spark.batch_reader import BatchReader
 
             return BatchReader(options, schema)
-        case Origin.LIVE | Origin.ARCHIVE | Origin.HISTORY:
-            raise OptionError(f"reading by {options.origin} is not served yet: give option 'storePath'")
+        case Origin.ARCHIVE:
+            from regulus.spark.archive_reader import ArchiveReader
+
+            return ArchiveReader(options, schema)
+        case Origin.LIVE | Origin.HISTORY:
+            raise OptionError(f"reading by {options.origin} is not served yet: give option 'storePath' "
+                              "or 'archivePath'")
 
 
 def register(spark: "SparkSession") -> None:

@@ -1,0 +1,240 @@
+"""The archive job: a broker's commit log becomes Parquet files, each message once.
+
+    with the archive's lock
+        sweep what a killed run left
+        from the last manifest's end up to what is surely on disk, in waves of ranges
+            tasks    each stages the files of one range (archive_task)
+            check    ranges, queue offsets and consume queues agree (archive_check)
+            commit   move, then the manifest, range by range (archive_files)
+            Iceberg  add the files to the table, one snapshot a range
+            gate     tell the broker up to where its log is archived
+
+Up to the commit of a range nothing of it is visible, and a killed run leaves nothing but what the next one sweeps. From
+then on it is there for good: a run killed before Iceberg or the gate were told tells them at its next start.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from regulus.errors import DataLoss, OptionError
+from regulus.model.delay_level import parse_ladder
+from regulus.pipeline import archive_check, archive_files, log_ranges
+from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive_files import ArchiveLock, Step
+from regulus.pipeline.archive_task import RangeFacts, RangeTask, archive_range
+from regulus.pipeline.range_tasks import Tasks
+from regulus.spark import archive_manifest
+from regulus.spark.archive_manifest import Manifest, Range, TopicQueue
+from regulus.spark.store_files import ConsumeQueueFiles
+
+WAVE_TASKS = 8
+"""So many ranges a core are archived between two commits."""
+
+
+class Gate(Protocol):
+    """The running broker, as far as the job needs it."""
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    @property
+    def message_delay_level(self) -> str: ...
+
+    def archived(self, physical_offset: int) -> None:
+        """Tell that the log is archived up to there."""
+
+
+class Catalog(Protocol):
+    """A table format that shows the files."""
+
+    def add(self, manifests: Sequence[Manifest]) -> None:
+        """Show the files of these manifests that are not shown yet."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveReport:
+    """What a run did. Offsets are bytes of the log."""
+
+    broker_name: str
+    start: int
+    end: int
+    log_end: int
+    stop_reason: str = ""
+    """Why the log ends where it does, when that is not simply its end."""
+    lost_before: int = 0
+    """Bytes that left the log before they could be archived."""
+    swept: int = 0
+    ranges: list[Range] = field(default_factory=list)
+    records: int = 0
+    rows: int = 0
+    hidden: int = 0
+    rejected: int = 0
+    files: int = 0
+    bytes_written: int = 0
+
+    def __str__(self) -> str:
+        text = (f"{self.broker_name}: log {self.start} to {self.end} archived, {self.rows} rows in {self.files} files, "
+                f"{self.bytes_written} bytes")
+        for count, what in ((self.hidden, "hidden"), (self.rejected, "rejected"),
+                            (self.lost_before, "bytes lost before the start"),
+                            (self.swept, "leftovers of a killed run removed")):
+            text += f", {count} {what}" if count else ""
+        return text + (f"; the log ends at {self.log_end}: {self.stop_reason}" if self.stop_reason else "")
+
+
+def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
+                step: Step) -> ArchiveReport:
+    """Archive what is there to archive. `run` names the staging folder; `step` is told each step before it is done.
+
+    Raises ArchiveLocked, ArchiveFailed, DataLoss, OptionError, StoreDamaged, StoreNewer.
+    """
+    archive = Path(config.archive_path)
+    archive_files.check_target(archive)
+    with ArchiveLock(archive, archive_files.owner_text(f"archive run of {config.broker_name}")):
+        swept = archive_files.sweep(archive)
+        (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
+        manifests = [manifest for manifest in archive_manifest.load(archive)
+                     if manifest.range.broker_name == config.broker_name]
+        job = _Run(tasks, config, run, gate, catalog, step, manifests)
+        job.report.swept = len(swept)
+        try:
+            job.tell_again()
+            job.archive()
+            step("end")
+        finally:
+            archive_files.sweep(archive)
+        return job.report
+
+
+class _Run:
+    def __init__(self, tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
+                 step: Step, manifests: list[Manifest]) -> None:
+        self._tasks = tasks
+        self._config = config
+        self._run = run
+        self._gate = gate
+        self._catalog = catalog
+        self._step = step
+        self._archive = Path(config.archive_path)
+        self._log = log_ranges.open_log(config.store_path)
+        self._queues: dict[TopicQueue, ConsumeQueueFiles] = {
+            (queue.topic, queue.queue_id): queue for queue in log_ranges.queues_of(config.store_path)}
+        self._manifests = manifests
+        self._ends = archive_check.ends_of(manifests)
+        delays = gate.message_delay_level if gate is not None else config.message_delay_level
+        self._delays_ms = parse_ladder(delays)
+        log_end, reason = self._log_end()
+        start = self._start(log_end)
+        self._begin = manifests[0].range.start if manifests else start
+        self.report = ArchiveReport(broker_name=config.broker_name, start=start, end=start, log_end=log_end,
+                                    stop_reason=reason)
+        if manifests and start > manifests[-1].range.end:
+            self.report.lost_before = start - manifests[-1].range.end
+
+    def _log_end(self) -> log_ranges.LogEnd:
+        if self._gate is not None:
+            return log_ranges.LogEnd(self._gate.flushed_offset, "")
+        if log_ranges.is_in_use(self._config.store_path):
+            raise OptionError(f"a broker is running on {self._config.store_path}: give its name server, so that the "
+                              "archive knows how far the log is surely on disk")
+        return log_ranges.recovered_end(self._config.store_path, self._log)
+
+    def _start(self, log_end: int) -> int:
+        """Where the archive goes on. Raises DataLoss when the log has gone on without it."""
+        if not self._manifests:
+            return min(self._log.start, log_end)
+        end = self._manifests[-1].range.end
+        if log_end < end:
+            raise DataLoss(f"the archive has the log of {self._config.broker_name} up to {end}, but the log ends at "
+                           f"{log_end}: this is another store, or an older state of it; give the broker of this store "
+                           "another name, or bring back the right one")
+        if self._log.start <= end or log_end == end:
+            return end
+        if not self._config.accept_gaps:
+            raise DataLoss(f"bytes {end} to {self._log.start} of the log of {self._config.broker_name} were removed "
+                           "before they were archived; run with --accept-gaps to go on behind them, and set "
+                           "archiveGate on the broker so that it does not happen again")
+        return self._log.start
+
+    def tell_again(self) -> None:
+        """Catalog and gate may not know of the last commits of a killed run."""
+        if self._manifests:
+            self._tell(self._manifests)
+
+    def _tell(self, manifests: Sequence[Manifest]) -> None:
+        if self._catalog is not None:
+            self._step("catalog")
+            self._catalog.add(manifests)
+        if self._gate is not None:
+            self._step("gate")
+            self._gate.archived(manifests[-1].range.end)
+
+    def archive(self) -> None:
+        start = self.report.start
+        size = self._config.range_size
+        cuts = log_ranges.cut(self._log, start, self.report.log_end, size)
+        wave = WAVE_TASKS * self._tasks.parallelism
+        while cuts:
+            facts = self._archive_wave(cuts, wave)
+            archive_check.check_joins(facts, start)
+            self._check(facts)
+            committed = [self._commit(part) for part in facts]
+            self._tell(committed)
+            start = facts[-1].range.end
+            self.report.end = start
+            cuts = [part for part in cuts if part[0] >= start]
+
+    def _archive_wave(self, cuts: list[tuple[int, int]], wave: int) -> list[RangeFacts]:
+        """Facts of the next ranges. Where a cut went through a record its two ranges become one."""
+        taken = cuts[:wave]
+        known: dict[tuple[int, int], RangeFacts] = {}
+        for attempt in range(len(cuts)):
+            self._step("tasks")
+            known |= self._stage([part for part in taken if part not in known], attempt)
+            wrong = next((number for number, part in enumerate(taken) if known[part].reached > part[1]), None)
+            if wrong is None:
+                break
+            behind = taken.pop(wrong + 1) if wrong + 1 < len(taken) else None
+            if behind is None:
+                behind = next((part for part in cuts if part[0] == taken[wrong][1]), None)
+            if behind is None:
+                break
+            taken[wrong] = (taken[wrong][0], behind[1])
+        return [known[part] for part in taken]
+
+    def _stage(self, parts: list[tuple[int, int]], attempt: int) -> dict[tuple[int, int], RangeFacts]:
+        staging = str(archive_files.staging_of(self._archive, f"{self._run}-{attempt}"))
+        wanted = [RangeTask(store_path=self._config.store_path, staging=staging, delays_ms=self._delays_ms,
+                            range=Range(self._config.broker_name, *part)) for part in parts]
+        return {(facts.range.start, facts.range.end): facts
+                for facts in self._tasks.run(archive_range, wanted)}
+
+    def _check(self, facts: Sequence[RangeFacts]) -> None:
+        """Raises ArchiveFailed."""
+        self._step("check")
+        for part in facts:
+            if not self._config.accept_gaps:
+                unknown_begin = 0 if self._begin == 0 else None
+                archive_check.check_contiguity(part, self._ends, unknown_begin, self._queues, self._log)
+                archive_check.check_counts(part, self._queues, self._log)
+            self._ends |= archive_check.ends_after(part)
+
+    def _commit(self, facts: RangeFacts) -> Manifest:
+        manifest = Manifest(range=facts.range, records=facts.records, rows=facts.rows, hidden=facts.hidden,
+                            rejected=facts.rejected, queues=facts.queues, files=facts.files, rejects=facts.rejects)
+        moves = [(staged, file.path) for staged, file in zip(facts.staged, facts.files, strict=True)]
+        if facts.rejects is not None:
+            moves.append((facts.staged_rejects, facts.rejects.path))
+        archive_files.commit(self._archive, manifest, moves, self._run, self._step)
+        self._manifests.append(manifest)
+        report = self.report
+        report.ranges.append(facts.range)
+        report.records += facts.records
+        report.rows += facts.rows
+        report.hidden += facts.hidden
+        report.rejected += facts.rejected
+        report.files += len(facts.files)
+        report.bytes_written += sum(file.size for file in facts.files)
+        return manifest

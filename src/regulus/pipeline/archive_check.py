@@ -1,0 +1,135 @@
+"""What must be true of a range before it is committed: nothing missing, nothing twice, nothing made up.
+
+Three witnesses speak of the same messages. The log: its ranges join up. The queue offsets: those of a queue go on where
+the manifest before ends. The consume queues: each of their units into the range has its row. A hole is accepted where
+its cause is known: the message is among the rejects, or the store itself has a filler in its place. A queue that begins
+anew at 0 is one whose topic was deleted and made again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from regulus.errors import ArchiveFailed
+from regulus.pipeline.archive_task import RangeFacts
+from regulus.record.consume_queue_unit import FILLER, unpack_all
+from regulus.spark.archive_manifest import Manifest, TopicQueue
+from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles
+
+_ADVICE = "nothing of this range is visible; to archive what is there all the same, run with --accept-gaps"
+
+
+class Hole(NamedTuple):
+    """Queue offsets [first, next) of which the log has no message where it should."""
+
+    topic: str
+    queue_id: int
+    first: int
+    next: int
+
+
+def ends_of(manifests: Iterable[Manifest]) -> dict[TopicQueue, int]:
+    """Of one broker's manifests, in order: where each queue ends."""
+    ends: dict[TopicQueue, int] = {}
+    for manifest in manifests:
+        ends.update({queue: stretches[-1][1] for queue, stretches in manifest.queues.items()})
+    return ends
+
+
+def check_joins(facts: Sequence[RangeFacts], start: int) -> None:
+    """The ranges follow one another from `start` on. Raises ArchiveFailed."""
+    for part in facts:
+        if part.range.start != start or part.reached != part.range.end:
+            raise ArchiveFailed(f"range {part.range.text} was read from {part.range.start} to {part.reached}, but "
+                                f"should join up at {start} and end at {part.range.end}: a record lies across that "
+                                "place; let the broker flush, or stop it, and run again")
+        start = part.range.end
+
+
+def check_contiguity(facts: RangeFacts, before: Mapping[TopicQueue, int], unknown_begin: int | None,
+                     queues: Mapping[TopicQueue, ConsumeQueueFiles], log: CommitLogFiles) -> dict[TopicQueue, int]:
+    """Where the queues end now. `unknown_begin`: where a queue must begin that was not seen before; None: anywhere.
+
+    Raises ArchiveFailed for a hole whose cause is not known.
+    """
+    for hole in holes(facts, before, unknown_begin):
+        key = hole.topic, hole.queue_id
+        rejected = set(facts.rejected_offsets.get(key, ()))
+        is_known = bool(facts.unreadable) or rejected.issuperset(range(hole.first, hole.next))
+        if not is_known and not _is_filler(hole, queues.get(key), log):
+            raise ArchiveFailed(f"{hole.topic}/{hole.queue_id}: messages {hole.first} to {hole.next - 1} are not in "
+                                f"the log where they should be, in {facts.range.text}; {_ADVICE}")
+    return {**before, **ends_after(facts)}
+
+
+def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
+    """Where the queues of a range end; a message that was rejected has its place."""
+    ends = {queue: stretches[-1][1] for queue, stretches in facts.queues.items()}
+    for queue, offsets in facts.rejected_offsets.items():
+        ends[queue] = max(ends.get(queue, 0), offsets[-1] + 1)
+    return ends
+
+
+def holes(facts: RangeFacts, before: Mapping[TopicQueue, int], unknown_begin: int | None) -> list[Hole]:
+    """Where the queue offsets of a range do not go on."""
+    found = []
+    for (topic, queue_id), stretches in facts.queues.items():
+        expected = before.get((topic, queue_id), unknown_begin)
+        for first, behind in stretches:
+            if expected is not None and first != expected and first != 0:
+                found.append(Hole(topic, queue_id, min(expected, first), max(expected, first)))
+            expected = behind
+    return found
+
+
+def _is_filler(hole: Hole, queue: ConsumeQueueFiles | None, log: CommitLogFiles) -> bool:
+    if queue is None:
+        return False
+    first, end = queue.bounds(log)
+    if not first <= hole.first < hole.next <= end:
+        return hole.next <= first
+    return all(unit == FILLER for unit in unpack_all(queue.units(hole.first, hole.next)))
+
+
+def check_counts(facts: RangeFacts, queues: Mapping[TopicQueue, ConsumeQueueFiles], log: CommitLogFiles) -> None:
+    """Each unit of a consume queue into the range has its row or reject, and each row its unit. Raises ArchiveFailed.
+
+    Rows behind the end of their consume queue are not dispatched yet. Rows without one are of a deleted topic.
+    """
+    for key, queue in queues.items():
+        first, end = queue.bounds(log)
+        low = queue.first_at_or_behind(facts.range.start, first, end)
+        high = queue.first_at_or_behind(facts.range.end, low, end)
+        archived = sorted([*facts.queues.get(key, ()),
+                           *((offset, offset + 1) for offset in facts.rejected_offsets.get(key, ()))])
+        for start, behind in without((low, high), archived):
+            _check_missing(facts, key, queue, start, behind)
+        for part in archived:
+            for start, behind in without(part, [(low, high)]):
+                _check_extra(facts, key, queue, max(start, first), min(behind, end))
+
+
+def _check_missing(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, start: int, behind: int) -> None:
+    for number, unit in enumerate(unpack_all(queue.units(start, behind)), start):
+        is_unreadable = any(low <= unit[0] < high for low, high in facts.unreadable)
+        if unit != FILLER and not is_unreadable:
+            raise ArchiveFailed(f"{key[0]}/{key[1]}: message {number} is in the consume queue at {unit[0]}, but was "
+                                f"not found in {facts.range.text} of the log; {_ADVICE}")
+
+
+def _check_extra(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, start: int, behind: int) -> None:
+    # A message of a former topic of that name lies before the one that its number belongs to now.
+    if start < behind and queue.unit(start).physical_offset < facts.range.end:
+        raise ArchiveFailed(f"{key[0]}/{key[1]}: message {start} is in {facts.range.text} of the log, but the consume "
+                            f"queue has it at {queue.unit(start).physical_offset}; {_ADVICE}")
+
+
+def without(part: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What of [start, end) none of the others, sorted, covers."""
+    left = []
+    start, end = part
+    for low, high in others:
+        if low > start:
+            left.append((start, min(low, end)))
+        start = max(start, high)
+    left.append((start, end))
+    return [(low, high) for low, high in left if low < high]

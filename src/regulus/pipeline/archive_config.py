@@ -1,0 +1,42 @@
+"""What an archive job is told."""
+
+from dataclasses import dataclass
+
+from regulus.errors import ConfigError
+from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.spark.options import DEFAULT_BROKER_NAME
+
+RANGE_SIZE_MIN = 1 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergTable:
+    """A table that shows the archive's files, by the names that pyiceberg uses."""
+
+    table: str                              # namespace.name
+    catalog: str = "default"
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveConfig:
+    """`store_path` is read where Spark's tasks run, `archive_path` written there."""
+
+    store_path: str
+    archive_path: str
+    broker_name: str = DEFAULT_BROKER_NAME
+    name_server: str = ""                   # of the running broker; empty for a stopped store or a backup
+    access_key: str = ""
+    secret_key: str = ""
+    message_delay_level: str = DEFAULT_LADDER   # of a stopped store; a running broker tells its own
+    range_size: int = 256 << 20             # bytes of log a task and a manifest
+    accept_gaps: bool = False               # archive what is there although messages are missing
+    iceberg: IcebergTable | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        if self.range_size < RANGE_SIZE_MIN:
+            raise ConfigError(f"range_size is {self.range_size} bytes: it must be {RANGE_SIZE_MIN} or more")
+        if not self.broker_name:
+            raise ConfigError("broker_name is empty: the archive keeps the log of each broker under its name")
+        parse_ladder(self.message_delay_level)

@@ -1,0 +1,54 @@
+"""The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived."""
+
+from regulus.client import sync
+from regulus.client.admin import Admin
+from regulus.client.config import ClientConfig
+from regulus.errors import BrokerRefused, OptionError
+from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import GetLogStateResponse
+
+
+class BrokerGate:
+    """Asked once when it is made, so that a run has one answer."""
+
+    def __init__(self, config: ArchiveConfig) -> None:
+        """Raises OptionError when the cluster has no such broker or it is none of ours, ClientError."""
+        self._config = config
+        self.address, self.state, self.message_delay_level = sync.run(self._ask())
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.state.flushed_physical_offset
+
+    def archived(self, physical_offset: int) -> None:
+        if physical_offset > self.state.archived_physical_offset:
+            sync.run(self._tell(physical_offset))
+
+    def _admin(self) -> Admin:
+        return Admin(self._config.name_server, ClientConfig(access_key=self._config.access_key,
+                                                            secret_key=self._config.secret_key))
+
+    async def _ask(self) -> tuple[str, GetLogStateResponse, str]:
+        async with self._admin() as admin:
+            brokers = (await admin.cluster_info()).broker_addr_table
+            broker = brokers.get(self._config.broker_name)
+            address = broker.broker_addrs.get(0) if broker is not None else None
+            if address is None:
+                raise OptionError(f"no master {self._config.broker_name!r} is registered at "
+                                  f"{self._config.name_server}: there are {', '.join(sorted(brokers)) or 'no brokers'}")
+            try:
+                state = await admin.log_state(address)
+            except BrokerRefused as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                raise OptionError(f"{self._config.broker_name} at {address} does not tell how far its log is on disk, "
+                                  "as only Regulus does: archive from its store once it is stopped, or from a backup, "
+                                  "without a name server") from error
+            levels = (await admin.broker_config(address)).get("messageDelayLevel", DEFAULT_LADDER)
+            return address, state, levels
+
+    async def _tell(self, physical_offset: int) -> None:
+        async with self._admin() as admin:
+            await admin.update_archived_offset(self.address, physical_offset)

@@ -1,0 +1,216 @@
+"""Ranges of a store's commit log: how far it goes, and where it may be cut.
+
+A range lies in one log file and begins and ends where a record does, or where the file does. Cuts are looked for from
+fixed places on, the multiples of the range's size in each file; so another run over the same log cuts it alike, however
+far the log has grown meanwhile.
+
+The end of a log that no broker writes is the one that recovery would find: the walk begins in the file where recovery
+begins and ends before the first record that is none, or whose checksum differs.
+
+Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
+from regulus.record import store_checkpoint
+from regulus.record.consume_queue_unit import FILLER
+from regulus.record.log_units import FIELDS, LogWalk
+from regulus.record.message_record import MAGIC_V1, MAGIC_V2, Buffer, dispatch_request
+from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
+
+WALK_ROWS = 16_384
+"""Records taken apart at a time."""
+HASHES_MAX = WALK_ROWS * 4 + 32_768
+"""Room for the key hashes of so many records; one alone may have half of what its properties have bytes."""
+RECOVERED_FILES = 3
+"""Without queues that say more, recovery after a clean stop looks at so many files."""
+
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
+
+Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+class LogEnd(NamedTuple):
+    """Where the log ends; `reason` when something that is no record lies there and not zeros."""
+
+    offset: int
+    reason: str
+
+
+class WalkedPiece(NamedTuple):
+    """Records that lie one behind the other: one row of `table` for each field of log_units.FIELDS."""
+
+    table: Int64s
+    hashes: Int64s
+
+    def column(self, name: str) -> Int64s:
+        column: Int64s = self.table[FIELDS.index(name)]
+        return column
+
+
+def open_log(store_path: str) -> CommitLogFiles:
+    """Raises OptionError when that is no store's directory, StoreDamaged when its files do not join up."""
+    directory = Path(store_path) / "commitlog"
+    if not directory.is_dir():
+        raise OptionError(f"{store_path!r} has no directory 'commitlog': it must be the root of a broker's store")
+    return CommitLogFiles(directory)
+
+
+def queues_of(store_path: str) -> list[ConsumeQueueFiles]:
+    """All consume queues; none where the directory, of a backup, has only the log."""
+    found = []
+    for directory in sorted((Path(store_path) / "consumequeue").glob("*/*")):
+        if directory.name.isdecimal() and directory.is_dir() and any(directory.iterdir()):
+            found.append(ConsumeQueueFiles(directory.parent.name, int(directory.name), directory))
+    return found
+
+
+def is_in_use(store_path: str) -> bool:
+    """Whether a running broker has the store locked, as far as this machine's kernel knows.
+
+    The lock file is not opened: closing it would drop the lock of a broker in this very process.
+    """
+    try:
+        state = (Path(store_path) / "lock").stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+    return any(place in line.split() for line in lines)
+
+
+# --- walking ---------------------------------------------------------------------------------------------------------
+
+
+def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> WalkedPiece:
+    """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
+    table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
+    hashes = np.empty(HASHES_MAX, dtype=np.int64)
+    rows = walk.walk(data, data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
+    return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
+
+
+def next_record(data: Any, start: int, limit: int, base: int) -> int:
+    """Where the first record at `start` or behind begins; `limit` when there is none.
+
+    A record tells its own place in the log, and so cannot be mistaken for bytes within a body, which do not.
+    """
+    while (found := data.find(_MAGIC_START, start + 4, limit)) >= 0:
+        position = found - 4
+        if int.from_bytes(data[found:found + 4], "big", signed=True) in _MAGICS and int.from_bytes(
+                data[position + 28:position + 36], "big") == base + position:
+            try:
+                dispatch_request(data, position, limit, False)
+                return int(position)
+            except RecordError:
+                pass
+        start = position + 1
+    return limit
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def recovered_end(store_path: str, log: CommitLogFiles) -> LogEnd:
+    """Where recovery would end the log of a stopped store. Raises StoreNewer."""
+    pieces = log.pieces
+    if not pieces:
+        return LogEnd(0, "")
+    first = _first_after_crash(store_path, log) if (Path(store_path) / "abort").exists() else _first_clean(
+        store_path, log)
+    walk = LogWalk((), True, False)
+    for piece in pieces[first:]:
+        end = _end_in_file(walk, log.map(piece), piece)
+        if end.offset < piece.start + piece.size:
+            return end
+        log.release_before(piece.start)
+    return LogEnd(log.end, "")
+
+
+def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd:
+    position = 0
+    while position < piece.size:
+        rows = walked(walk, data, position, piece.size, piece.start)
+        flaws = rows.column("flaw")
+        if flaws.any():
+            return LogEnd(piece.start + int(rows.column("position")[int(np.argmax(flaws > 0))]),
+                          "body and its checksum differ")
+        position = walk.position
+        if walk.is_blank:
+            return LogEnd(piece.start + piece.size, "")
+        if walk.fault is not None:
+            _refuse_newer(data, position, piece)
+            is_empty = data[position:position + 8].strip(b"\0") == b""
+            return LogEnd(piece.start + position, "" if is_empty else str(walk.fault).rpartition(" at ")[0])
+    return LogEnd(piece.start + piece.size, "")
+
+
+def _refuse_newer(data: Any, position: int, piece: FilePiece) -> None:
+    magic = data[position + 4:position + 8]
+    if magic[:3] == _MAGIC_START and magic[3:] != b"\0" and int.from_bytes(magic, "big", signed=True) not in _MAGICS:
+        raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the store "
+                         "with the version of RocketMQ or Regulus that wrote it")
+
+
+def _first_clean(store_path: str, log: CommitLogFiles) -> int:
+    """The last file that begins where the queues are complete."""
+    ends = [end for queue in queues_of(store_path) if (end := _physical_end(queue, log)) is not None]
+    if not ends:
+        return max(0, len(log.pieces) - RECOVERED_FILES)
+    return max((number for number, piece in enumerate(log.pieces) if piece.start <= max(ends)), default=0)
+
+
+def _physical_end(queue: ConsumeQueueFiles, log: CommitLogFiles) -> int | None:
+    """Behind the last record that the queue speaks of; None when it speaks of none."""
+    first, end = queue.bounds(log)
+    while end > first:
+        unit = queue.unit(end - 1)
+        if unit != FILLER:
+            return unit.physical_offset + unit.size
+        end -= 1
+    return None
+
+
+def _first_after_crash(store_path: str, log: CommitLogFiles) -> int:
+    """The last file that was begun before the checkpoint; the first one when none was."""
+    try:
+        checkpoint = store_checkpoint.decode((Path(store_path) / "checkpoint").read_bytes())
+    except (FileNotFoundError, RecordError):
+        return 0
+    for number in range(len(log.pieces) - 1, 0, -1):
+        piece = log.pieces[number]
+        try:
+            timestamp = log.store_timestamp(piece.start)
+        except RecordError:
+            continue
+        if 0 < timestamp <= checkpoint.min_timestamp:
+            return number
+    return 0
+
+
+# --- the cuts --------------------------------------------------------------------------------------------------------
+
+
+def cut(log: CommitLogFiles, start: int, end: int, range_size: int) -> list[tuple[int, int]]:
+    """The ranges of [start, end), which join up. Raises DataLoss when the log does not hold all of it."""
+    ranges = []
+    while start < end:
+        piece = log.piece_at(start)
+        file_end = min(end, piece.start + piece.size)
+        target = piece.start + ((start - piece.start) // range_size + 1) * range_size
+        upto = file_end
+        if target < file_end:
+            data = log.map(piece)
+            limit = file_end - piece.start
+            upto = piece.start + next_record(data, target - piece.start, limit, piece.start)
+        ranges.append((start, upto))
+        start = upto
+    if end > log.end:
+        raise DataLoss(f"the log was to be read up to {end} and its files end at {log.end}")
+    return ranges

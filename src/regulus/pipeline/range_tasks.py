@@ -1,0 +1,93 @@
+"""Tasks of a job that works on files: carried out by Spark, one a partition, their results brought to the driver.
+
+Inputs and results are small; what a task makes stays in the files that it writes, and no row passes the JVM. For a
+small store the tasks can as well run in this process, which is done before a JVM has started.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from regulus.errors import RegulusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Tasks(Protocol):
+    """Where tasks run."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many run at the same time."""
+
+    def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
+        """What `work(task, attempt)` returns for each task, in order; they run side by side, and again after a fault.
+
+        `attempt` is another text for each try. Raises what a task raised, if it is an error of ours.
+        """
+
+
+class LocalTasks:
+    """One after another in this process."""
+
+    parallelism = 1
+
+    def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
+        return [work(task, "0") for task in tasks]
+
+
+class SparkTasks:
+    """As many at a time as the session has cores."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        # A Spark Connect client has no context, and does not know the cluster's cores.
+        self.parallelism = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", "0") or 0) or _cores(spark)
+
+    def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
+        if not tasks:
+            return []
+
+        def carry_out(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            import pyarrow as pa
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    try:
+                        result: Any = work(tasks[number], f"{context.stageId()}-{context.taskAttemptId()}")
+                    except RegulusError as error:
+                        # As a value: raised, it would come back wrapped in Spark's words, and be tried again.
+                        result = _Raised(error)
+                    yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()),
+                                                      pa.array([pickle.dumps(result)], pa.binary())],
+                                                     names=["number", "result"])
+
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        rows = numbers.mapInArrow(carry_out, "number bigint, result binary").collect()
+        results = {row.number: pickle.loads(row.result) for row in rows}
+        for result in results.values():
+            if isinstance(result, _Raised):
+                raise result.error
+        return [results[number] for number in range(len(tasks))]
+
+
+class _Raised:
+    def __init__(self, error: RegulusError) -> None:
+        self.error = error
+
+
+def _cores(spark: "SparkSession") -> int:
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkException:
+        return 8

@@ -1,0 +1,268 @@
+"""A piece of the commit log, walked record by record: what consume queues, index and archive need of each, as columns.
+
+The walk makes no object for a record, so that a million records a second and more pass on one core. A row of `table`
+is one record; columns lie one behind the other, column c of row r with room for n rows is number c * n + r:
+
+    position         where the record starts in the piece
+    size             bytes of the whole record
+    topic            number of the topic in `topics`
+    queue_id
+    queue_offset
+    sys_flag
+    store_timestamp
+    tags_code        what the consume queue unit keeps: the tags' hash, the delivery time in the schedule topic
+    entries          how many index entries the record has; their key hashes are the next ones of `hashes`
+    flaw             0, or why the record is damaged: BODY_FLAW, ZEROS_FLAW; only looked for when asked to
+
+What is read of a record, and what counts as damaged, is as in message_record.dispatch_request.
+
+Source: see message_record, consume_queue_unit and index_entry.
+"""
+
+from zlib import crc32
+
+from regulus.errors import CorruptRecord, RecordError
+from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
+from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.record.java_hash import java_hash
+from regulus.record.message_record import (
+    MAGIC_BLANK,
+    MAGIC_V2,
+    Buffer,
+    check_start,
+    find_body_end,
+    find_topic_end,
+)
+
+FIELDS = ("position", "size", "topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "tags_code",
+          "entries", "flaw")
+BODY_FLAW = 1
+ZEROS_FLAW = 2
+FLAWS = ("", "body and its checksum differ", "properties end in zeros")
+
+_BLANK = MAGIC_BLANK
+_V2 = MAGIC_V2
+_TRANSACTION_MASK = TRANSACTION_MASK
+_TRANSACTION_ROLLBACK = TRANSACTION_ROLLBACK
+_UNKNOWN_DELAY = UNKNOWN_LEVEL_DELAY_MS
+_SCHEDULE_TOPIC = SCHEDULE_TOPIC.encode()
+_HASH_MASK = 0xFFFFFFFF
+
+
+class LogWalk:
+    """Where a walk stands, and the topics that it met."""
+
+    def __init__(self, delays_ms: tuple[int, ...], check_crc: bool, with_index: bool) -> None:
+        """`delays_ms`: the delay of each level, as the broker has them. `with_index`: whether keys are hashed."""
+        self.topics: dict[bytes, int] = {}
+        """Topic to number; numbers are in the order in which topics were met."""
+        self.position = 0
+        """Behind the last record of the last piece walked."""
+        self.hashes_used = 0
+        """How many of the last piece's `hashes` are filled."""
+        self.is_blank = False
+        """Whether a blank stands at `position`: the file has no more records."""
+        self.fault: RecordError | None = None
+        """Why there is no record at `position`; None when the walk ended at its limit, a blank or for want of room."""
+        self._delays_ms = delays_ms
+        self._check_crc = check_crc
+        self._with_index = with_index
+        self._seeds: list[int] = []
+        self._schedule_number = -1
+
+    def walk(self, data: Buffer, view: Buffer, start: int, limit: int, base: int, table: memoryview, room: int,
+             hashes: memoryview) -> int:
+        """Walk the records from `start`; returns how many rows of `table` are filled.
+
+        Ends at `limit`, at `room` rows, or when `hashes` may not hold the next record's entries. `view` is `data`
+        again; its first byte lies at `base` of the log. A record that says another place than its own is none.
+        """
+        self.position = start
+        self.is_blank = False
+        self.fault = None
+        self.hashes_used = 0
+        row = 0
+        while row < room and self.position < limit:
+            try:
+                size = self._read(data, view, self.position, limit, base, table, row, room, hashes, len(hashes))
+            except RecordError as error:
+                self.fault = error
+                break
+            if size <= 0:
+                self.is_blank = size == 0
+                break
+            self.position += size
+            row += 1
+        return row
+
+    def _read(self, data: Buffer, view: Buffer, position: int, limit: int, base: int, table: memoryview, row: int,
+              room: int, hashes: memoryview, hashes_max: int) -> int:
+        """The record's size; 0 for a blank, -1 when there is no room for its hashes."""
+        size = check_start(view, position, limit)
+        magic = _int4(view, position + 4)
+        if magic == _BLANK:
+            return 0
+        flags = _int4(view, position + 36)
+        born_end = position + (68 if flags & 0x10 else 56)
+        store_end = born_end + (28 if flags & 0x20 else 16)
+        body_start = store_end + 16
+        end = position + size
+        topic_at = find_body_end(view, position, body_start, end)
+        topic_end = find_topic_end(view, position, topic_at, end)
+        if _int8(view, position + 28) != base + position:
+            raise CorruptRecord(f"record says it is at {_int8(view, position + 28)}", position)
+        flaw = 0
+        if self._check_crc:
+            if crc32(data[body_start:topic_at]) & 0x7FFFFFFF != _int4(view, position + 8):
+                flaw = 1
+            elif topic_end + 2 < end and view[end - 1] == 0:
+                flaw = 2
+        topic = self._topic(bytes(data[topic_at + (2 if magic == _V2 else 1):topic_end]))
+        used = self.hashes_used
+        store_timestamp = _int8(view, born_end)
+        tags_code = self._read_properties(data, view, topic_end + 2, end, topic, flags, store_timestamp, hashes,
+                                          hashes_max)
+        if self.hashes_used < used:
+            self.hashes_used = used
+            return -1
+        at = row
+        table[at] = position
+        at += room
+        table[at] = size
+        at += room
+        table[at] = topic
+        at += room
+        table[at] = _int4(view, position + 12)
+        at += room
+        table[at] = _int8(view, position + 20)
+        at += room
+        table[at] = flags
+        at += room
+        table[at] = store_timestamp
+        at += room
+        table[at] = tags_code
+        at += room
+        table[at] = self.hashes_used - used
+        at += room
+        table[at] = flaw
+        return size
+
+    def _topic(self, name: bytes) -> int:
+        number = self.topics.get(name)
+        if number is not None:
+            return number
+        number = len(self.topics)
+        self.topics[name] = number
+        self._seeds.append(_hash_text(name.decode("utf-8", "replace") + "#", 0))
+        if name == _SCHEDULE_TOPIC:
+            self._schedule_number = number
+        return number
+
+    def _read_properties(self, data: Buffer, view: Buffer, start: int, limit: int, topic: int, flags: int,
+                         store_timestamp: int, hashes: memoryview, hashes_max: int) -> int:
+        """The tags code; adds the record's hashes, or sets `hashes_used` to -1 when there is no room for them."""
+        tags_start = keys_start = unique_start = delay_start = 0
+        tags_end = keys_end = unique_end = delay_end = 0
+        while start < limit:
+            separator = start
+            while separator < limit and view[separator] != 1 and view[separator] != 2:
+                separator += 1
+            end = separator
+            while end < limit and view[end] != 2:
+                end += 1
+            if start < separator < end - 1:
+                # Most properties are none of the four: their length and letters say so; a later duplicate wins.
+                size = separator - start
+                letter = view[start]
+                if size == 4 and letter == 84 and _is_name(view, start, b"TAGS", 4):
+                    tags_start, tags_end = separator + 1, end
+                elif size == 4 and letter == 75 and _is_name(view, start, b"KEYS", 4):
+                    keys_start, keys_end = separator + 1, end
+                elif size == 8 and letter == 85 and _is_name(view, start, b"UNIQ_KEY", 8):
+                    unique_start, unique_end = separator + 1, end
+                elif size == 5 and letter == 68 and _is_name(view, start, b"DELAY", 5):
+                    delay_start, delay_end = separator + 1, end
+            start = end + 1
+        if self._with_index and (flags & _TRANSACTION_MASK) != _TRANSACTION_ROLLBACK:
+            if self.hashes_used + 2 + ((keys_end - keys_start) >> 1) > hashes_max:
+                self.hashes_used = -1
+                return 0
+            if unique_end:
+                self._add_hash(data, view, unique_start, unique_end, topic, hashes)
+            while keys_start < keys_end:
+                end = keys_start
+                while end < keys_end and view[end] != 32:
+                    end += 1
+                if end > keys_start:
+                    self._add_hash(data, view, keys_start, end, topic, hashes)
+                keys_start = end + 1
+        if topic == self._schedule_number and delay_end:
+            level = bytes(data[delay_start:delay_end])
+            number = int(level) if level.isdigit() and len(level) < 10 else 0
+            if number > 0:
+                return store_timestamp + self._delay(number)
+        return _hash_bytes(data, view, tags_start, tags_end, 0) if tags_end else 0
+
+    def _delay(self, level: int) -> int:
+        if not self._delays_ms:
+            return _UNKNOWN_DELAY
+        return self._delays_ms[min(level, len(self._delays_ms)) - 1]
+
+    def _add_hash(self, data: Buffer, view: Buffer, start: int, end: int, topic: int, hashes: memoryview) -> None:
+        """As index_entry.key_hash of index_entry.index_key."""
+        value = _hash_bytes(data, view, start, end, self._seeds[topic])
+        if value < 0:
+            value = 0 if value == -2147483648 else -value
+        hashes[self.hashes_used] = value
+        self.hashes_used += 1
+
+
+def _hash_bytes(data: Buffer, view: Buffer, start: int, end: int, seed: int) -> int:
+    """Java's hash of the UTF-8 text, begun with the hash of what stands before it."""
+    value = seed
+    for index in range(start, end):
+        letter = view[index]
+        if letter > 127:
+            return _hash_text(bytes(data[start:end]).decode("utf-8", "replace"), seed)
+        value = (value * 31 + letter) & _HASH_MASK
+    return _signed(value)
+
+
+def _hash_text(text: str, seed: int) -> int:
+    value = java_hash(text)
+    # h(a + b) = h(a) * 31 ** len(b) + h(b), where characters beyond U+FFFF count twice.
+    for character in text:
+        seed = (seed * 31) & _HASH_MASK
+        if ord(character) > 0xFFFF:
+            seed = (seed * 31) & _HASH_MASK
+    return _signed((value + seed) & _HASH_MASK)
+
+
+def _signed(value: int) -> int:
+    return value - 0x100000000 if value > 0x7FFFFFFF else value
+
+
+def _is_name(view: Buffer, start: int, name: bytes, size: int) -> bool:
+    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
+        if view[start + index] != name[index]:
+            return False
+    return True
+
+
+# The two readers stand here once more because a call into another compiled module costs more than what they do.
+def _int4(view: Buffer, position: int) -> int:
+    value = view[position]
+    if value > 127:
+        value -= 256
+    value = (value << 8) | view[position + 1]
+    value = (value << 8) | view[position + 2]
+    return (value << 8) | view[position + 3]
+
+
+def _int8(view: Buffer, position: int) -> int:
+    value = _int4(view, position)
+    value = (value << 8) | view[position + 4]
+    value = (value << 8) | view[position + 5]
+    value = (value << 8) | view[position + 6]
+    return (value << 8) | view[position + 7]

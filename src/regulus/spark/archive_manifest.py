@@ -1,0 +1,218 @@
+"""The layout of an archive: what lies where, and which of it counts. This is its one description.
+
+    <archive>/data/topic=<T>/dt=<YYYY-MM-DD>/<broker>-<from>-<to>.parquet    rows of one broker, topic and UTC day
+    <archive>/_manifest/<broker>/<from>-<to>.json                            what the range consists of
+    <archive>/_rejects/<broker>-<from>-<to>.jsonl                            records of the range that could not be rows
+    <archive>/_staging/<run>/...                                             of a run at work, or one that was killed
+    <archive>/_lock                                                          held by the one job that may write
+
+A range is [from, to) in bytes of the broker's commit log, written with 20 digits; topic and broker are percent-encoded.
+The same range gives the same names and the same bytes. A file counts when a manifest names it, and only then: a
+manifest is written last, whole and only where there is none. A manifest whose range lies within that of another one of
+the broker is superseded by it and does not count; so compaction replaces many by one in a single step.
+
+A manifest is one line of JSON with sorted keys:
+
+    v            1
+    broker       name
+    from, to     the range
+    records      stored records in the range, those included that no consumer sees
+    rows         rows of its files together
+    hidden       records without a place in a queue: halves and rollbacks of other brokers' transactions
+    rejected     damaged records or stretches; `rejects` has the file that keeps them, or null
+    queues       topic -> queue -> stretches [[first, next], ...] of queue offsets; more than one where messages were
+                 rejected, or where the topic was deleted and made anew
+    files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
+                 [first, next, rows, first store time, last store time]
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote
+
+from regulus.errors import OptionError, StoreDamaged, StoreNewer
+
+DATA = "data"
+MANIFESTS = "_manifest"
+REJECTS = "_rejects"
+STAGING = "_staging"
+LOCK = "_lock"
+VERSION = 1
+
+TopicQueue: TypeAlias = tuple[str, int]
+"""Topic and queue id of one broker."""
+
+
+class Range(NamedTuple):
+    """Bytes [start, end) of a broker's commit log."""
+
+    broker_name: str
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.start:020d}-{self.end:020d}"
+
+    @property
+    def name(self) -> str:
+        return f"{quote(self.broker_name, safe='')}-{self.text}"
+
+    def contains(self, other: "Range") -> bool:
+        return self.broker_name == other.broker_name and self.start <= other.start and other.end <= self.end
+
+
+class QueueFacts(NamedTuple):
+    """What one file has of one queue: offsets within [first, next), store times in ms."""
+
+    first: int
+    next: int
+    rows: int
+    time_first: int
+    time_last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    path: str
+    """Below the archive."""
+    topic: str
+    day: str
+    rows: int
+    size: int
+    sha256: str
+    log_bytes: int
+    """Bytes that its records take in the log."""
+    queues: Mapping[int, QueueFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectFile:
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    range: Range
+    records: int
+    rows: int
+    hidden: int
+    rejected: int
+    queues: Mapping[TopicQueue, tuple[tuple[int, int], ...]]
+    files: tuple[ArchivedFile, ...]
+    rejects: RejectFile | None = None
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def data_directory(topic: str, day: str) -> str:
+    return f"{DATA}/topic={quote(topic, safe='')}/dt={day}"
+
+
+def data_path(part: Range, topic: str, day: str) -> str:
+    return f"{data_directory(topic, day)}/{part.name}.parquet"
+
+
+def manifest_path(part: Range) -> str:
+    return f"{MANIFESTS}/{quote(part.broker_name, safe='')}/{part.text}.json"
+
+
+def rejects_path(part: Range) -> str:
+    return f"{REJECTS}/{part.name}.jsonl"
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+
+def encode(manifest: Manifest) -> bytes:
+    """One line; equal manifests are equal bytes."""
+    queues: dict[str, dict[str, Any]] = {}
+    for (topic, queue_id), stretches in sorted(manifest.queues.items()):
+        queues.setdefault(topic, {})[str(queue_id)] = stretches
+    document = {
+        "v": VERSION, "broker": manifest.range.broker_name, "from": manifest.range.start, "to": manifest.range.end,
+        "records": manifest.records, "rows": manifest.rows, "hidden": manifest.hidden, "rejected": manifest.rejected,
+        "queues": queues, "files": [_file_document(file) for file in manifest.files],
+        "rejects": manifest.rejects and {"path": manifest.rejects.path, "bytes": manifest.rejects.size,
+                                         "sha256": manifest.rejects.sha256}}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _file_document(file: ArchivedFile) -> dict[str, Any]:
+    return {"path": file.path, "topic": file.topic, "day": file.day, "rows": file.rows, "bytes": file.size,
+            "sha256": file.sha256, "log_bytes": file.log_bytes,
+            "queues": {str(queue_id): facts for queue_id, facts in sorted(file.queues.items())}}
+
+
+def decode(data: bytes, place: str) -> Manifest:
+    """Raises StoreDamaged that names `place`, StoreNewer for a later version."""
+    try:
+        document = json.loads(data)
+        if document["v"] != VERSION:
+            raise StoreNewer(f"{place} is a manifest of version {document['v']}, this version knows {VERSION}: use the "
+                             "version of Regulus that wrote it")
+        rejects = document["rejects"]
+        return Manifest(
+            range=Range(document["broker"], document["from"], document["to"]), records=document["records"],
+            rows=document["rows"], hidden=document["hidden"], rejected=document["rejected"],
+            queues={(topic, int(queue_id)): tuple((first, behind) for first, behind in stretches)
+                    for topic, queues in document["queues"].items() for queue_id, stretches in queues.items()},
+            files=tuple(_file(file) for file in document["files"]),
+            rejects=rejects and RejectFile(path=rejects["path"], size=rejects["bytes"], sha256=rejects["sha256"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreDamaged(f"{place} is no manifest ({type(error).__name__}: {error}): bring it back from a backup, or "
+                           "remove it and archive its range again while the log has it") from error
+
+
+def _file(document: dict[str, Any]) -> ArchivedFile:
+    return ArchivedFile(
+        path=document["path"], topic=document["topic"], day=document["day"], rows=document["rows"],
+        size=document["bytes"], sha256=document["sha256"], log_bytes=document["log_bytes"],
+        queues={int(queue_id): QueueFacts(*facts) for queue_id, facts in document["queues"].items()})
+
+
+# --- what counts -----------------------------------------------------------------------------------------------------
+
+
+def ranges(archive: Path) -> list[Range]:
+    """The ranges of all manifests, superseded ones included, by broker and start; read from the names alone."""
+    found = []
+    for path in (archive / MANIFESTS).glob("*/*.json"):
+        start, dash, end = path.stem.partition("-")
+        if dash and start.isdecimal() and end.isdecimal():
+            found.append(Range(unquote(path.parent.name), int(start), int(end)))
+    return sorted(found)
+
+
+def effective(found: Iterable[Range]) -> list[Range]:
+    """Those that count, by broker and start."""
+    kept: list[Range] = []
+    for part in sorted(found, key=lambda part: (part.broker_name, part.start, -part.end)):
+        if not (kept and kept[-1].contains(part)):
+            kept.append(part)
+    return kept
+
+
+def load(archive: Path) -> list[Manifest]:
+    """The manifests that count, by broker and start. Raises OptionError when there is no archive.
+
+    One that is replaced while it is looked for is looked for again under its new name.
+    """
+    if not (archive / MANIFESTS).is_dir():
+        raise OptionError(f"option 'archivePath' is {str(archive)!r}, which has no directory {MANIFESTS!r}: it must be "
+                          "the target of `regulus archive run`, on the machine where Spark runs")
+    while True:
+        manifests = []
+        try:
+            for part in effective(ranges(archive)):
+                path = archive / manifest_path(part)
+                manifests.append(decode(path.read_bytes(), str(path)))
+        except FileNotFoundError:
+            continue
+        return manifests

@@ -1,0 +1,70 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import OptionError, StoreDamaged, StoreNewer
+from regulus.spark import archive_manifest
+from regulus.spark.archive_manifest import (
+    ArchivedFile,
+    Manifest,
+    QueueFacts,
+    Range,
+    RejectFile,
+    data_path,
+    decode,
+    effective,
+    encode,
+    manifest_path,
+)
+
+PART = Range("broker-a", 0, 4096)
+
+
+def a_manifest(part: Range = PART) -> Manifest:
+    file = ArchivedFile(path=data_path(part, "%RETRY%g", "2026-01-31"), topic="%RETRY%g", day="2026-01-31", rows=3,
+                        size=900, sha256="ab" * 32, log_bytes=600, queues={0: QueueFacts(5, 8, 3, 100, 200)})
+    return Manifest(range=part, records=5, rows=3, hidden=1, rejected=1, queues={("%RETRY%g", 0): ((5, 8),)},
+                    files=(file,), rejects=RejectFile(path="_rejects/x.jsonl", size=10, sha256="cd" * 32))
+
+
+def test_a_manifest_survives_its_bytes():
+    manifest = a_manifest()
+    assert decode(encode(manifest), "here") == manifest
+    assert decode(encode(replace(manifest, rejects=None)), "here").rejects is None
+    assert encode(decode(encode(manifest), "here")) == encode(manifest)
+
+
+def test_names_tell_broker_and_range_and_keep_what_paths_cannot():
+    assert manifest_path(PART) == "_manifest/broker-a/00000000000000000000-00000000000000004096.json"
+    path = data_path(PART._replace(broker_name="b/1"), "%RETRY%a|b", "2026-01-31")
+    assert path == ("data/topic=%25RETRY%25a%7Cb/dt=2026-01-31/"
+                    "b%2F1-00000000000000000000-00000000000000004096.parquet")
+
+
+def test_damage_and_later_versions_are_named():
+    with pytest.raises(StoreDamaged, match="here is no manifest"):
+        decode(b'{"v":1}', "here")
+    with pytest.raises(StoreDamaged, match="here is no manifest"):
+        decode(b"\0\0", "here")
+    with pytest.raises(StoreNewer, match="version 2"):
+        decode(b'{"v":2}', "here")
+
+
+def test_a_range_within_another_does_not_count():
+    small = [Range("a", 0, 10), Range("a", 10, 20), Range("a", 20, 30), Range("b", 0, 5)]
+    assert effective(small) == small
+    assert effective([*small, Range("a", 0, 20)]) == [Range("a", 0, 20), Range("a", 20, 30), Range("b", 0, 5)]
+    assert effective([*small, Range("a", 0, 20), Range("a", 0, 30)]) == [Range("a", 0, 30), Range("b", 0, 5)]
+
+
+def test_only_what_counts_is_loaded(tmp_path: Path):
+    with pytest.raises(OptionError, match="no directory '_manifest'"):
+        archive_manifest.load(tmp_path)
+    for part in (PART, Range("broker-a", 4096, 5000), Range("broker-a", 0, 5000), Range("c", 0, 7)):
+        path = tmp_path / manifest_path(part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(a_manifest(part)))
+    (tmp_path / "_manifest" / "c" / "notes.json").write_text("{}")
+    assert [manifest.range for manifest in archive_manifest.load(tmp_path)] == [
+        Range("broker-a", 0, 5000), Range("c", 0, 7)]

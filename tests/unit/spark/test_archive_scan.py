@@ -1,0 +1,65 @@
+import zlib
+
+import pytest
+
+from regulus.errors import DataLoss
+from regulus.model import sys_flag
+from regulus.spark.archive_plan import ArchiveRange, FilePart
+from regulus.spark.archive_scan import scan
+from regulus.spark.options import parse_options
+from tests.archives import archive_store, archived_rows
+from tests.unit.spark.conftest import GOLDEN, order, queue_ends
+from tests.unit.spark.test_store_scan import all_topics
+from tests.unit.spark.test_store_scan import table as stored_rows
+
+
+def by_place(rows):
+    return sorted(rows, key=lambda row: row["physical_offset"])
+
+
+def test_the_archive_of_a_store_of_rocketmq_is_its_table(golden_store, tmp_path):
+    """Row for row what the store's own scan gives; the archive goes on to what is in no queue yet."""
+    archive_store(GOLDEN / golden_store, tmp_path / "archive")
+    topics = all_topics(golden_store)
+    rows = archived_rows(tmp_path / "archive", subscribe=topics, batchRows=50)
+    stored = by_place(stored_rows(GOLDEN / golden_store, subscribe=topics))
+    ends = queue_ends(golden_store)
+    dispatched = [row for row in rows if row["queue_offset"] < ends[row["topic"], row["queue_id"]]]
+    assert by_place(dispatched) == stored
+    assert len(rows) - len(dispatched) == {"store-4.9.8": 0, "store-4.9.8-killed": 11}[golden_store]
+
+
+@pytest.fixture
+def archive(make_store, tmp_path):
+    messages = [order(number) for number in range(20)]
+    messages.append(order(20, body=zlib.compress(b"long" * 100), sys_flag=sys_flag.COMPRESSED))
+    archive_store(make_store(messages), tmp_path / "archive", range_size=1 << 20)
+    return tmp_path / "archive"
+
+
+def test_only_asked_columns_come_in_the_asked_order(archive):
+    rows = archived_rows(archive, "tags", "queue_offset", topic="orders")
+    assert [list(row) for row in rows] == [["tags", "queue_offset"]] * 21
+    assert len(archived_rows(archive, topic="orders", columns="queue_id")) == 21
+
+
+def test_tags_choose_rows(archive):
+    assert {row["tags"] for row in archived_rows(archive, "tags", topic="orders", tags="Tag1||Tag2")} == {
+        "Tag1", "Tag2"}
+    assert len(archived_rows(archive, "queue_id", topic="orders", tags="Tag1||Tag2")) == 14
+
+
+def test_bodies_are_as_stored_or_decompressed(archive):
+    last = {"topic": "orders", "startingOffsets": '{"orders":{"0":10,"1":10}}'}
+    assert zlib.decompress(archived_rows(archive, "body", **last)[0]["body"]) == b"long" * 100
+    assert archived_rows(archive, "body", decompress=True, **last)[0]["body"] == b"long" * 100
+    assert len(archived_rows(archive, "body", topic="orders", verifyBodies=True)) == 21
+
+
+def test_a_file_that_went_is_named(archive):
+    read = parse_options({"archivePath": str(archive), "topic": "orders"})
+    gone = ArchiveRange((FilePart(str(archive / "data" / "gone.parquet"), None, 1, 1),))
+    with pytest.raises(DataLoss, match=r"gone\.parquet was removed"):
+        list(scan(read, ("topic",), gone))
+    read = parse_options({"archivePath": str(archive), "topic": "orders", "failOnDataLoss": "false"})
+    assert list(scan(read, ("topic",), gone)) == []
