@@ -14,7 +14,8 @@ CODES = [*SENDS, *PULLS, Code.QUERY_MESSAGE, Code.QUERY_CONSUMER_OFFSET, Code.UP
          Code.VIEW_MESSAGE_BY_ID, Code.HEART_BEAT, Code.UNREGISTER_CLIENT, Code.CONSUMER_SEND_MSG_BACK,
          Code.GET_CONSUMER_LIST_BY_GROUP, Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ, Code.CHECK_CLIENT_CONFIG]
 
-NOT_SERVED_YET = {"transactional", "sql-filter"}
+NOT_COMPARED = {"transactional", "sql-filter"}
+"""Offsets in the half queue depend on when checks came; filters by SQL are not served yet."""
 SAID_BY_CLIENTS_OF_4_9 = {("mqadmin-cloneGroupOffset", Code.UPDATE_CONSUMER_OFFSET)}
 """RocketMQ 5 and we refuse a commit for a group that does not exist; 4.9 took it."""
 
@@ -27,7 +28,7 @@ ADDED_SINCE = {"transactionId", "topicSysFlag", "groupSysFlag", "IS_SUPPORT_HEAR
 def exchanges(tmp_path_factory):
     found = [exchange for exchange in replay(tmp_path_factory.mktemp("session") / "store")
              if exchange.request.code in CODES and exchange.server != "namesrv"
-             and exchange.scenario not in NOT_SERVED_YET]
+             and exchange.scenario not in NOT_COMPARED]
     assert {exchange.request.code for exchange in found} >= set(CODES) - {Code.LITE_PULL_MESSAGE,
                                                                           Code.CHECK_CLIENT_CONFIG}
     return found
@@ -50,7 +51,7 @@ def is_second_failure(exchange) -> bool:
         or exchange.request.ext.get("topic", "").startswith("%RETRY%"))
 
 
-@pytest.mark.parametrize("scenario", [name for name in scenarios() if name not in NOT_SERVED_YET])
+@pytest.mark.parametrize("scenario", [name for name in scenarios() if name not in NOT_COMPARED])
 def test_each_request_is_answered_as_it_was(exchanges, scenario):
     for exchange in exchanges:
         if exchange.scenario != scenario or not settled(exchange) \

@@ -47,6 +47,14 @@ class BrokerConfig(RetentionRules):
     sink_marks_max: int = 10_000
     """Writers of sinks whose last message is remembered, so that repeated sends append nothing."""
 
+    # transactions
+    transaction_check_interval: int = 30_000
+    """Between two runs that ask producers for open transactions."""
+    transaction_time_out: int = 6_000
+    """A half message is not asked for before this age, unless its producer gave it another."""
+    transaction_check_max: int = 15
+    """A half message that was asked for so often is given up."""
+
     # pulling
     max_transfer_bytes_on_message_in_memory: int = 262_144
     max_transfer_count_on_message_in_memory: int = 32
@@ -82,6 +90,8 @@ class BrokerConfig(RetentionRules):
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
                             ("maxMessageSize", self.max_message_size),
+                            ("transactionCheckInterval", self.transaction_check_interval),
+                            ("transactionCheckMax", self.transaction_check_max),
                             ("sinkMarksMax", self.sink_marks_max),
                             ("maxTransferCountOnMessageInMemory", self.max_transfer_count_on_message_in_memory),
                             ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):

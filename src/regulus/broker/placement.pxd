@@ -6,6 +6,16 @@ cpdef int delay_level(dict properties) except -1
 
 cpdef place(MessageExt message, int delay_level_max)
 
+cdef str _HALF_TOPIC
+
+cpdef place_half(MessageExt message)
+
+cpdef committed(MessageExt half)
+
+cpdef half_again(MessageExt half, int checks, object first_offset)
+
+cpdef given_up(MessageExt half)
+
 cpdef place_dead_letter(MessageExt message, str group)
 
 cpdef when_due(MessageExt parked)

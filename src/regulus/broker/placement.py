@@ -2,20 +2,26 @@
 
     from                        to                          what is noted in the properties
     any topic, DELAY > 0        SCHEDULE_TOPIC_XXXX         REAL_TOPIC, REAL_QID; DELAY stays
+    any topic, TRAN_MSG         RMQ_SYS_TRANS_HALF_TOPIC    REAL_TOPIC, REAL_QID, __transactionId__
+    a half, committed           REAL_TOPIC, REAL_QID        nothing is taken away; a DELAY begins only now
+    a half, to be asked for     the half topic again        TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET
+    a half, given up            TRANS_CHECK_MAX_TIME_TOPIC  nothing
     SCHEDULE_TOPIC_XXXX, due    REAL_TOPIC, REAL_QID        nothing is taken away, so DELAY is still to be seen
     a failed consumption        %RETRY%group, delayed       RETRY_TOPIC and ORIGIN_MESSAGE_ID of the first copy
     the last failure            %DLQ%group                  the same, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID
 
 A message is changed in place before it is appended; copies are new messages, because their original is still read.
 
-Source: HookUtils.handleScheduleMessage, ScheduleMessageService.messageTimeUp, AbstractSendMessageProcessor.
+Source: HookUtils.handleScheduleMessage, ScheduleMessageService.messageTimeUp, AbstractSendMessageProcessor,
+TransactionalMessageBridge, EndTransactionProcessor.endMessageTransaction.
 """
 
 from regulus.model import message_properties as names
-from regulus.model import topics
+from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
 
+_HALF_TOPIC = topics.TRANS_HALF_TOPIC
 _HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
 
 
@@ -26,8 +32,8 @@ def delay_level(properties: dict[str, str]) -> int:
 
 
 def place(message: MessageExt, delay_level_max: int) -> None:
-    """Give a message that waits its place in the schedule topic; others stay where they are."""
-    if names.DELAY_TIME_LEVEL not in message.properties:
+    """Give a message that waits its place in the schedule topic; others, and halves, stay where they are."""
+    if names.DELAY_TIME_LEVEL not in message.properties or message.topic == _HALF_TOPIC:
         return
     level = min(delay_level(message.properties), delay_level_max)
     if level <= 0:
@@ -36,6 +42,47 @@ def place(message: MessageExt, delay_level_max: int) -> None:
     message.properties[names.REAL_QUEUE_ID] = str(message.queue_id)
     message.topic = topics.SCHEDULE_TOPIC
     message.queue_id = level - 1
+
+
+def place_half(message: MessageExt) -> None:
+    """Give a message whose transaction is open its place among the halves, where no consumer sees it."""
+    properties = message.properties
+    key = properties.get(names.UNIQUE_KEY)
+    if key:
+        properties[names.TRANSACTION_ID] = key
+    properties[names.REAL_TOPIC] = message.topic
+    properties[names.REAL_QUEUE_ID] = str(message.queue_id)
+    message.sys_flag &= ~sys_flag.TRANSACTION_MASK
+    message.topic = _HALF_TOPIC
+    message.queue_id = 0
+
+
+def committed(half: MessageExt) -> MessageExt:
+    """The copy that consumers see when a transaction is committed; it still has to be placed."""
+    properties = half.properties
+    queue_id = properties.get(names.REAL_QUEUE_ID, "")
+    message = _copy(half, properties.get(names.REAL_TOPIC, ""), int(queue_id) if queue_id.isdigit() else 0,
+                    dict(properties), half.reconsume_times, half.store_host)
+    message.sys_flag = half.sys_flag & ~sys_flag.TRANSACTION_MASK | sys_flag.TRANSACTION_COMMIT
+    message.prepared_transaction_offset = half.physical_offset
+    return message
+
+
+def half_again(half: MessageExt, checks: int, first_offset: int | None) -> MessageExt:
+    """The copy at the end of the half queue; `first_offset` is the queue offset of the first copy of all."""
+    properties = dict(half.properties)
+    properties[names.TRANSACTION_CHECK_TIMES] = str(checks)
+    if first_offset is None:
+        properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+    else:
+        properties[names.TRANSACTION_PREPARED_QUEUE_OFFSET] = str(first_offset)
+    return _copy(half, _HALF_TOPIC, 0, properties, half.reconsume_times, half.store_host)
+
+
+def given_up(half: MessageExt) -> MessageExt:
+    """The copy of a half that nobody answered for, kept for operators."""
+    return _copy(half, topics.TRANS_CHECK_MAX_TIME_TOPIC, 0, dict(half.properties), half.reconsume_times,
+                 half.store_host)
 
 
 def place_dead_letter(message: MessageExt, group: str) -> None:

@@ -7,6 +7,7 @@ from regulus.broker.handlers.bulk_pull import handle_bulk_pull
 from regulus.broker.handlers.consumer_list import handle_get_consumer_list_by_group
 from regulus.broker.handlers.consumer_offset import handle_query_consumer_offset, handle_update_consumer_offset
 from regulus.broker.handlers.consumer_send_msg_back import handle_consumer_send_msg_back
+from regulus.broker.handlers.end_transaction import handle_end_transaction, handle_resume_check_half_message
 from regulus.broker.handlers.heart_beat import (
     handle_check_client_config,
     handle_heart_beat,
@@ -25,7 +26,6 @@ from regulus.broker.handlers.query_message import (
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
 from regulus.broker.handlers.sink_marks import handle_get_sink_marks
-from regulus.broker.handlers.transaction import handle_end_transaction
 from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
 from regulus.broker.refusals import refusal_remark
 from regulus.broker.state import BrokerState
@@ -44,6 +44,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: handle_send_reply_message,
     RequestCode.CONSUMER_SEND_MSG_BACK: handle_consumer_send_msg_back,
     RequestCode.END_TRANSACTION: handle_end_transaction,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: handle_resume_check_half_message,
     RequestCode.PULL_MESSAGE: handle_pull_message,
     RequestCode.LITE_PULL_MESSAGE: handle_pull_message,
     RequestCode.BULK_PULL: handle_bulk_pull,

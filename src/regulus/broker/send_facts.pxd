@@ -24,5 +24,6 @@ cdef class SendFacts:
     cdef public int max_message_size
     cdef public int delay_level_max
     cdef public bint sync_flush
+    cdef public bint rejects_transactions
     cdef public bint is_writable
     cdef public bint is_restricted

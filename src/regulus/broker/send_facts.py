@@ -59,5 +59,6 @@ class SendFacts:
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
         self.sync_flush = config.sync_flush
+        self.rejects_transactions = config.reject_transaction_message
         self.is_writable = permission.is_writable(config.broker_permission)
         self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0

@@ -24,6 +24,7 @@ from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
+from regulus.broker.transactions import Transactions
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource
 from regulus.model.store_result import Arrival
@@ -40,6 +41,7 @@ DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
+HOUR_MS = 3_600_000
 
 
 class BrokerState:
@@ -62,6 +64,8 @@ class BrokerState:
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
         self.notices: deque[Notice] = deque()
+        self.transactions = Transactions(config, store, self.topics, self.consumer_offsets, self.clients, self.notices,
+                                         now_ms)
         self.chance = Chance(seed)
         self.runtime_facts = RuntimeFacts()
         self.config_version = DataVersion()
@@ -80,6 +84,7 @@ class BrokerState:
         self.config = config
         self.send_facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
+        self.transactions.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
 
@@ -140,7 +145,10 @@ class BrokerState:
         for group in lost:
             self.notify_consumer_ids_changed(group)
         held_ms = self.held_requests.wait_ms(now_ms)
-        waits = [wait_ms, clients_ms, self.queue_locks.tick(now_ms), self.statistics.tick(now_ms)]
+        kept_hours = self.runtime_facts.store_config.get("fileReservedTime", "")
+        self.transactions.kept_ms = int(kept_hours) * HOUR_MS if kept_hours.isdigit() else None
+        waits = [wait_ms, clients_ms, self.transactions.tick(now_ms), self.queue_locks.tick(now_ms),
+                 self.statistics.tick(now_ms)]
         return min(waits) if held_ms is None else min(held_ms, *waits)
 
     # --- what is saved -----------------------------------------------------------------------------------------------
@@ -190,6 +198,7 @@ class BrokerState:
             text = documents.get(name)
             if text and text.strip():
                 load(text)
+        self.transactions.load()
 
     def _load_archived_offset(self, text: str) -> None:
         self.archived_offset.load(text, self.store.commit_log_max_offset())

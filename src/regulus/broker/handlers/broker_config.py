@@ -21,6 +21,7 @@ UPDATABLE_KEYS = frozenset({
     "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
     "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory", "regionId",
     "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
+    "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
     "useServerSideResetOffset"}).union(config_text.config_key(rule.name) for rule in fields(RetentionRules))
 """Keys that may change while the broker runs."""
 

@@ -6,9 +6,8 @@ new topic, a retry topic, a batch, properties that change where a message goes) 
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
-from regulus.broker.handlers.transaction import NOT_SERVED as TRANSACTIONS_NOT_SERVED
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable, refuse
-from regulus.broker.placement import delay_level, place, place_dead_letter
+from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
 from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.sink_marks import SinkMark, sequence_of, sequences_of_batch
 from regulus.broker.state import BrokerState
@@ -246,13 +245,17 @@ def _refuse_unknown_group(request: RemotingCommand, name: str, broker: BrokerSta
 
 
 def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
-    """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt."""
+    """Why a message with unusual properties cannot be stored; None when it can, without a stale pop receipt, and
+    placed among the halves when its transaction is open."""
     properties = message.properties
     properties.pop(names.POP_CK, None)
-    is_retry = message.reconsume_times > 0 and delay_level(properties) > 0
-    if message.sys_flag & _TRANSACTION_MASK or (
-            properties.get(names.TRANSACTION_PREPARED, "").lower() == "true" and not is_retry):
-        return refuse_send(request, facts, ResponseCode.NO_PERMISSION, TRANSACTIONS_NOT_SERVED)
+    if message.reconsume_times > 0 and delay_level(properties) > 0:
+        message.sys_flag &= ~_TRANSACTION_MASK      # a retry of a message whose transaction was committed
+    elif properties.get(names.TRANSACTION_PREPARED, "").lower() == "true":
+        return _make_half(request, message, facts)
+    elif message.sys_flag & _TRANSACTION_MASK:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           "the sysFlag says that a transaction is open, the property TRAN_MSG does not")
     if names.DELAY_TIME_LEVEL not in properties and not _TIMER_PROPERTIES.isdisjoint(properties):
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, TIMERS_NOT_SERVED)
     return None
@@ -335,6 +338,20 @@ def _count_put(facts: SendFacts, topic: str, count: int, appended: Appended) -> 
     counted = facts.topics[topic]
     counted.put_nums += count
     counted.put_size += appended.end - appended.start
+
+
+def _make_half(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
+    if facts.rejects_transactions:
+        return refuse_send(request, facts, ResponseCode.NO_PERMISSION,
+                           "this broker takes no transactional messages (rejectTransactionMessage)")
+    if not message.properties.get(names.PRODUCER_GROUP):
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           "a transactional message names its producer group (property PGROUP)")
+    if names.SINK in message.properties:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           "a transactional message has no SINK: it may still be rolled back")
+    place_half(message)
+    return None
 
 
 def _batch_fault(header: SendMessageRequest) -> str | None:

@@ -167,18 +167,35 @@ def test_properties_over_the_limit_are_refused(rig):
     assert rig.store.commit_log_max_offset() == 0
 
 
-@pytest.mark.parametrize("fields", [{"properties": {"TRAN_MSG": "true"}}, {"sys_flag": 4}])
-def test_half_messages_are_refused_and_not_stored_as_normal_ones(rig, fields):
+def test_a_message_of_an_open_transaction_is_stored_among_the_halves(rig):
+    properties = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U1", "DELAY": "3"}
+    answer = SendMessageResponse.decode(rig.send("Hidden", queue_id=2, sys_flag=4, properties=properties))
+    assert (answer.queue_id, answer.queue_offset, answer.transaction_id) == (2, 0, "U1")
+    (half,) = rig.stored("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert (half.topic, half.queue_id, half.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0)
+    assert half.properties.items() >= {
+        "REAL_TOPIC": "Hidden", "REAL_QID": "2", "__transactionId__": "U1", "TRAN_MSG": "true", "DELAY": "3"}.items()
+    assert rig.stored("Hidden", 2) == []
+    assert rig.broker.topics.facts["RMQ_SYS_TRANS_HALF_TOPIC"].put_nums == 1
+
+
+@pytest.mark.parametrize(("settings", "fields", "code"), [
+    ({"reject_transaction_message": True}, {"properties": {"TRAN_MSG": "true", "PGROUP": "PG"}}, 16),
+    ({}, {"properties": {"TRAN_MSG": "true"}}, 13),
+    ({}, {"properties": {"TRAN_MSG": "true", "PGROUP": "PG", "SINK": "S/0", "SEQ": "1/0"}}, 13),
+    ({}, {"sys_flag": 4}, 13), ({}, {"sys_flag": 8}, 13)])
+def test_what_cannot_be_a_half_is_refused_and_not_stored(make_rig, settings, fields, code):
+    rig = make_rig(**settings)
     response = rig.send(**fields)
-    assert response.code == ResponseCode.NO_PERMISSION
-    assert "not served" in response.remark
+    assert (response.code, bool(response.remark)) == (code, True)
     assert rig.store.commit_log_max_offset() == 0
 
 
-def test_ending_a_transaction_is_refused_by_name(rig):
-    response = rig.ask(RequestCode.END_TRANSACTION)
-    assert response.code == ResponseCode.NO_PERMISSION
-    assert "transactional" in response.remark
+def test_a_retry_of_a_message_that_was_transactional_is_no_half(rig):
+    rig.broker.subscription_groups.find("CG", 0)
+    rig.send("%RETRY%CG", reconsume_times=1, sys_flag=4, properties={"TRAN_MSG": "true", "PGROUP": "PG", "DELAY": "1"})
+    rig.run(2_000)
+    assert [message.sys_flag for message in rig.stored("%RETRY%CG")] == [0]
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])

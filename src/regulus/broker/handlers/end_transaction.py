@@ -1,0 +1,86 @@
+"""A producer ends a transaction: END_TRANSACTION. An operator lets a half that was given up be asked for again:
+RESUME_CHECK_HALF_MESSAGE.
+
+Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
+"""
+
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, ReplyWhenDurable, refuse
+from regulus.broker.state import BrokerState
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.model.message_id import parse_offset_message_id
+from regulus.model.peer import Peer
+from regulus.model.store_result import PutStatus
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from regulus.model.topics import TRANS_CHECK_MAX_TIME_TOPIC
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """A transaction is ended once; who ends it again in the same way is told that it is, and appends nothing."""
+    header = EndTransactionRequest.decode(request)
+    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        return succeed(request)     # unknown yet: it will be asked for
+    half = broker.transactions.half_at(header.commit_log_offset)
+    if half is None:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"Find prepared transaction message failed: no half message at {header.commit_log_offset}")
+    immunity_ms = broker.transactions.immunity_ms(half)
+    if immunity_ms is not None and not header.from_transaction_check and now_ms - half.born_timestamp > immunity_ms:
+        return refuse(request, ResponseCode.ILLEGAL_OPERATION,
+                      f"the message is older than its {names.CHECK_IMMUNITY_TIME}, so only the answer to a check ends "
+                      "its transaction")
+    fault = _fault(header, half)
+    if fault is not None:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
+    is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
+    outcome = broker.transactions.outcome(half)
+    if outcome is not None:
+        return succeed(request) if outcome is is_commit else refuse(
+            request, ResponseCode.ILLEGAL_OPERATION,
+            "the transaction was committed before" if outcome else "the transaction was rolled back or given up before")
+    return _commit(request, half, broker, now_ms) if is_commit else _roll_back(request, half, broker, now_ms)
+
+
+def _fault(header: EndTransactionRequest, half: MessageExt) -> str | None:
+    """What the request says wrongly of the half message."""
+    group = half.properties.get(names.PRODUCER_GROUP)
+    if group != header.producer_group:
+        return f"The producer group wrong: the half message is of {group}"
+    if half.queue_offset != header.tran_state_table_offset:
+        return f"The transaction state table offset wrong: the half message has {half.queue_offset}"
+    return None
+
+
+def _commit(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
+    appended = broker.transactions.commit(half, now_ms)
+    if appended.status != PutStatus.PUT_OK:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
+    if broker.send_facts.sync_flush:
+        return ReplyWhenDurable(request.response(ResponseCode.SUCCESS), broker.store.commit_log_max_offset())
+    return succeed(request)
+
+
+def _roll_back(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
+    broker.transactions.roll_back(half, now_ms)
+    return succeed(request)
+
+
+def handle_resume_check_half_message(request: RemotingCommand, peer: Peer, broker: BrokerState,
+                                     now_ms: int) -> Outcome:
+    message_id = ResumeCheckHalfMessageRequest.decode(request).msg_id or ""
+    try:
+        _, physical_offset = parse_offset_message_id(message_id)
+    except ValueError as error:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
+    message = broker.store.look_message(physical_offset)
+    if message is None or message.topic != TRANS_CHECK_MAX_TIME_TOPIC:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"{message_id} is no message of {TRANS_CHECK_MAX_TIME_TOPIC}, where halves are that were given up")
+    appended = broker.transactions.resume(message, now_ms)
+    if appended.status != PutStatus.PUT_OK:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
+    return succeed(request)

@@ -1,0 +1,357 @@
+"""Messages that become visible only when their producer says so.
+
+A half message waits in the half topic, one queue for all topics. Ending it is one or two more appends: a commit writes
+the message to its real topic, with the log offset of its half; commit and rollback both write an op message that names
+the queue offsets of the halves that are done. What is done is never looked at again.
+
+A half whose producer was not heard of is asked for: each `transaction_check_interval` a run walks the half queue from
+the first half that is not passed. A done one is passed; a young one ends the run; of any other a copy is put at the
+end of the queue, the old one is passed, and one producer of the group is asked. So the queue moves on, and the first
+offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is all that a run must know. After `transaction_check_max`
+checks, or when it is older than messages are kept, a half is given up: it goes to a topic of its own.
+
+A message may thus have several copies in the half queue, and its producer may name any of them. The first one's queue
+offset stands in the property TRAN_PREPARED_QUEUE_OFFSET of all later ones and names the chain; its newest copy is the
+one that is open. RocketMQ's own copies mostly lack it; they are told by their unique key. Ending a chain twice does
+nothing the second time.
+
+An op message is written at once, behind the committed one, so that a killed broker asks again for what was committed
+only when it is killed between these two appends. Op messages of RocketMQ 4.9 (one offset) and 5.x (several, each with
+a comma) are read; ours are of the second kind.
+
+Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from regulus.broker import placement
+from regulus.broker.clients import Client, Clients
+from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import ConsumerOffsets
+from regulus.broker.message_store import MessageStore
+from regulus.broker.outcome import Notice
+from regulus.broker.topics import Topics
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.model.message_id import offset_message_id
+from regulus.model.store_result import Appended, PutStatus
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from regulus.model.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from regulus.record import message_record
+from regulus.wire.codes import RequestCode
+from regulus.wire.ext_fields import LONG_MAX
+from regulus.wire.headers import CheckTransactionStateRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+OP_TAG = "d"
+OP_SIZE_MAX = 4096
+"""Bytes of the body of an op message."""
+JUDGED_PER_TICK_MAX = 256
+PASSED_PER_TICK_MAX = 16_384
+LOADED_AT_A_TIME = 1024
+ENDED_MAX = 10_000
+"""Ended transactions whose outcome is remembered, for those who end one twice."""
+COMMITTED_FOUND_MAX = 32
+"""Messages looked at to find out whether a transaction that ended long ago was committed."""
+
+_QUEUE_ID = 0
+
+
+class Transactions:
+    """`notices` takes the questions to producers."""
+
+    def __init__(self, config: BrokerConfig, store: MessageStore, topics: Topics, offsets: ConsumerOffsets,
+                 clients: Clients, notices: deque[Notice], now_ms: int) -> None:
+        self.config = config
+        self.kept_ms: int | None = None
+        """How long messages are kept; None when they are kept for good."""
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+        self._notices = notices
+        self._half_offset = 0               # of the first half that is not passed
+        self._op_offset = 0                 # of the first op message that names one
+        self._ops: deque[tuple[int, int]] = deque()     # of each op message from there: its offset, the last half named
+        self._done: set[int] = set()        # not yet passed
+        self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
+        self._ended: dict[int, bool] = {}   # by first offset: whether it was committed
+        self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
+        self._unwritten: list[int] = []     # done, without an op message yet
+        self._store_host = b"\0" * 8        # of the last half ended, for op messages
+        self._run_began_ms: int | None = None
+        self._last_run_ms = now_ms
+        self._turn = 0
+
+    @property
+    def open_count(self) -> int:
+        """Halves that are neither passed nor done."""
+        return max(0, self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID) - self._half_offset - len(self._done))
+
+    # --- the end of a transaction ------------------------------------------------------------------------------------
+
+    def half_at(self, physical_offset: int) -> MessageExt | None:
+        """The half whose record starts there; None when there is none."""
+        message = self._store.look_message(physical_offset)
+        return message if message is not None and message.topic == TRANS_HALF_TOPIC else None
+
+    def immunity_ms(self, half: MessageExt) -> int | None:
+        """For how long after its birth the half is not asked for, if its producer said so."""
+        text = half.properties.get(names.CHECK_IMMUNITY_TIME)
+        if text is None:
+            return None
+        return int(text) * 1000 if _is_number(text) else self.config.transaction_time_out
+
+    def outcome(self, half: MessageExt) -> bool | None:
+        """Whether the transaction was committed; None while it is open. A half given up was not."""
+        first = self._first_offset(half)
+        newest = self._newest.get(first, half.queue_offset)
+        if newest >= self._half_offset and newest not in self._done:
+            return None
+        known = self._ended.get(first)
+        return self._was_committed(half) if known is None else known
+
+    def commit(self, half: MessageExt, now_ms: int) -> Appended:
+        """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
+        message = placement.committed(half)
+        placement.place(message, len(self.config.delay_ladder_ms))
+        appended = self._append(message, now_ms)
+        if appended.status == PutStatus.PUT_OK:
+            self._end(half, True, now_ms)
+        return appended
+
+    def roll_back(self, half: MessageExt, now_ms: int) -> None:
+        self._end(half, False, now_ms)
+
+    def resume(self, given_up: MessageExt, now_ms: int) -> Appended:
+        """Put a half that was given up back, to be asked for from the beginning."""
+        return self._append(placement.half_again(given_up, checks=0, first_offset=None), now_ms)
+
+    def _end(self, half: MessageExt, is_commit: bool, now_ms: int) -> None:
+        first = self._first_offset(half)
+        newest = self._newest.pop(first, half.queue_offset)
+        self._ended[first] = is_commit
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+        for queue_offset in sorted({half.queue_offset, newest}):
+            self._unwritten.append(queue_offset)
+            if queue_offset >= self._half_offset:
+                self._done.add(queue_offset)
+        self._store_host = half.store_host
+        self._write_ops(now_ms)
+
+    def _write_ops(self, now_ms: int) -> None:
+        """Name what is done in op messages; what the store refuses is tried again by the next tick."""
+        while self._unwritten:
+            body = ""
+            count = 0
+            for queue_offset in self._unwritten:
+                text = f"{queue_offset},"
+                if len(body) + len(text) > OP_SIZE_MAX:
+                    break
+                body += text
+                count += 1
+            op = MessageExt(TRANS_OP_HALF_TOPIC, body.encode(), {names.WAIT_STORE_MSG_OK: "true", names.TAGS: OP_TAG},
+                            _QUEUE_ID, born_timestamp=now_ms, born_host=self._store_host, store_host=self._store_host)
+            appended = self._append(op, now_ms)
+            if appended.status != PutStatus.PUT_OK:
+                return
+            self._ops.append((appended.queue_offset, max(self._unwritten[:count])))
+            del self._unwritten[:count]
+
+    def _was_committed(self, half: MessageExt) -> bool:
+        """Look for the committed message itself; one that waits for its delay, or has gone, is not found."""
+        topic, key = half.properties.get(names.REAL_TOPIC, ""), half.message_id
+        found = self._store.query_message(topic, key, COMMITTED_FOUND_MAX, 0, LONG_MAX).buffers if key else []
+        messages = [message_record.decode(data, 0, False) for data in found]
+        return any(message.message_id == key and message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
+                   for message in messages)
+
+    # --- asking for open ones ----------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> int:
+        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on."""
+        self._write_ops(now_ms)
+        if self._run_began_ms is None:
+            wait_ms = min(self._last_run_ms, now_ms) + self.config.transaction_check_interval - now_ms
+            if wait_ms > 0:
+                return wait_ms
+            self._run_began_ms = self._last_run_ms = now_ms
+        is_over = self._run(self._run_began_ms, now_ms)
+        self._commit_offsets(now_ms)
+        if not is_over:
+            return 0
+        self._run_began_ms = None
+        return self.config.transaction_check_interval
+
+    def _run(self, began_ms: int, now_ms: int) -> bool:
+        """Whether the run came to its end."""
+        end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
+        first = self._store.min_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
+        if self._half_offset < first:
+            self._half_offset = first
+            self._done = {queue_offset for queue_offset in self._done if queue_offset >= first}
+        judged = 0
+        stop = min(end, self._half_offset + PASSED_PER_TICK_MAX)
+        while self._half_offset < stop:
+            if self._half_offset not in self._done:
+                judged += 1
+                if judged > JUDGED_PER_TICK_MAX:
+                    return False
+                if not self._passes(self._half_offset, began_ms, now_ms):
+                    return True
+            self._done.discard(self._half_offset)
+            self._half_offset += 1
+        return stop == end
+
+    def _passes(self, queue_offset: int, began_ms: int, now_ms: int) -> bool:
+        """Deal with one open half. False ends the run: this one and those behind it are too young, or the store
+        refuses."""
+        units = self._store.queue_units(TRANS_HALF_TOPIC, _QUEUE_ID, queue_offset, 1)
+        half = self._store.look_message(units[0].physical_offset) if units else None
+        if half is None:
+            return True     # gone with its file of the log
+        checks = _number(half.properties.get(names.TRANSACTION_CHECK_TIMES, ""))
+        age_ms = now_ms - half.born_timestamp
+        if checks >= self.config.transaction_check_max or (self.kept_ms is not None and age_ms > self.kept_ms):
+            return self._give_up(half, now_ms)
+        if half.store_timestamp >= began_ms:
+            return False
+        immunity_ms = self.immunity_ms(half)
+        if immunity_ms is None and 0 <= age_ms < self.config.transaction_time_out:
+            return False
+        if immunity_ms is not None and age_ms < immunity_ms:
+            return self._put_again(half, checks, now_ms) is not None
+        copy = self._put_again(half, checks + 1, now_ms)
+        if copy is not None:
+            self._ask(copy)
+        return copy is not None
+
+    def _give_up(self, half: MessageExt, now_ms: int) -> bool:
+        appended = self._append(placement.given_up(half), now_ms)
+        if appended.status != PutStatus.PUT_OK:
+            return False
+        self._newest.pop(self._first_offset(half), None)
+        return True
+
+    def _put_again(self, half: MessageExt, checks: int, now_ms: int) -> MessageExt | None:
+        """The copy at the end of the queue; None when the store refuses it."""
+        first = self._first_offset(half)
+        copy = placement.half_again(half, checks, first)
+        if self._append(copy, now_ms).status != PutStatus.PUT_OK:
+            return None
+        self._newest[first] = copy.queue_offset
+        return copy
+
+    def _ask(self, copy: MessageExt) -> None:
+        """Ask one producer of the group, each in its turn. When none is online, the check counts all the same."""
+        producer = self._next_producer(copy.properties.get(names.PRODUCER_GROUP, ""))
+        real_topic = copy.properties.get(names.REAL_TOPIC)
+        if producer is None or real_topic is None:
+            return
+        key = copy.message_id or None
+        ext = CheckTransactionStateRequest(
+            tran_state_table_offset=copy.queue_offset, commit_log_offset=copy.physical_offset, msg_id=key,
+            transaction_id=key, offset_msg_id=offset_message_id(copy.store_host, copy.physical_offset),
+            topic=TRANS_HALF_TOPIC, broker_name=self.config.broker_name).ext()
+        copy.topic = real_topic
+        copy.queue_id = _number(copy.properties.get(names.REAL_QUEUE_ID, ""))
+        request = RemotingCommand.request(int(RequestCode.CHECK_TRANSACTION_STATE), ext, message_record.encode(copy),
+                                          oneway=True)
+        self._notices.append(Notice(producer.channel, request))
+
+    def _next_producer(self, group: str) -> Client | None:
+        producers = self._clients.producer_group(group)
+        self._turn += 1
+        return producers[self._turn % len(producers)] if producers else None
+
+    # --- what outlives the broker ------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Find out what is open, from the saved offsets on. The queues are complete."""
+        self._half_offset = self._saved_offset(TRANS_HALF_TOPIC)
+        self._op_offset = self._saved_offset(TRANS_OP_HALF_TOPIC)
+        self._ops.clear()
+        self._done.clear()
+        self._each(TRANS_OP_HALF_TOPIC, self._op_offset, self._load_op)
+        chains = self._load_chains()
+        named = self._done
+        self._done = {queue_offset for queue_offset in named if queue_offset >= self._half_offset}
+        self._newest = {}
+        for first, copies in chains.items():
+            newest = max(copies)
+            if first in named or not named.isdisjoint(copies):
+                self._done.update(copies)
+            else:
+                self._done.update(copy for copy in copies if copy != newest)
+                if newest != first:
+                    self._newest[first] = newest
+
+    def _load_chains(self) -> dict[int, list[int]]:
+        """The copies that are not passed, by the first offset of their chain."""
+        chains: dict[int, list[int]] = {}
+        first_by_key: dict[str, int] = {}
+
+        def take(half: MessageExt) -> None:
+            properties = half.properties
+            if names.TRANSACTION_CHECK_TIMES in properties and \
+                    names.TRANSACTION_PREPARED_QUEUE_OFFSET not in properties and half.message_id in first_by_key:
+                self._java_copies[half.queue_offset] = first_by_key[half.message_id]
+            first = self._first_offset(half)
+            first_by_key.setdefault(half.message_id, first)
+            chains.setdefault(first, []).append(half.queue_offset)
+
+        self._java_copies.clear()
+        self._each(TRANS_HALF_TOPIC, self._half_offset, take)
+        return chains
+
+    def _load_op(self, op: MessageExt) -> None:
+        if op.tags != OP_TAG:
+            return
+        named = [int(text) for text in op.body.decode("utf-8", "replace").split(",") if _is_number(text)]
+        if named:
+            self._done.update(named)
+            self._ops.append((op.queue_offset, max(named)))
+
+    def _each(self, topic: str, queue_offset: int, take: Callable[[MessageExt], None]) -> None:
+        while units := self._store.queue_units(topic, _QUEUE_ID, queue_offset, LOADED_AT_A_TIME):
+            for unit in units:
+                message = self._store.look_message(unit.physical_offset)
+                if message is not None:
+                    take(message)
+            queue_offset = units[-1].queue_offset + 1
+
+    def _saved_offset(self, topic: str) -> int:
+        saved = self._offsets.query(TRANSACTION_GROUP, topic, _QUEUE_ID)
+        first, end = self._store.min_offset(topic, _QUEUE_ID), self._store.max_offset(topic, _QUEUE_ID)
+        return min(max(saved, first), end)
+
+    def _commit_offsets(self, now_ms: int) -> None:
+        while self._ops and self._ops[0][1] < self._half_offset:
+            self._op_offset = self._ops.popleft()[0] + 1
+        for topic, queue_offset in ((TRANS_HALF_TOPIC, self._half_offset), (TRANS_OP_HALF_TOPIC, self._op_offset)):
+            if queue_offset != max(0, self._offsets.query(TRANSACTION_GROUP, topic, _QUEUE_ID)):
+                self._offsets.commit(TRANSACTION_GROUP, topic, _QUEUE_ID, queue_offset, now_ms)
+
+    def _first_offset(self, half: MessageExt) -> int:
+        """The queue offset of the first copy of a half, which names all of them."""
+        text = half.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
+        return int(text) if _is_number(text) else self._java_copies.get(half.queue_offset, half.queue_offset)
+
+    def _append(self, message: MessageExt, now_ms: int) -> Appended:
+        appended = self._store.append(message, now_ms)
+        facts = self._topics.facts.get(message.topic)
+        if facts is not None and appended.status == PutStatus.PUT_OK:
+            facts.put_nums += 1
+            facts.put_size += appended.end - appended.start
+        return appended
+
+
+def _number(text: str) -> int:
+    return int(text) if _is_number(text) else 0
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19

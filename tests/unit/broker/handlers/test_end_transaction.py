@@ -1,0 +1,33 @@
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE as requests; what they do is tested with the transactions."""
+
+import pytest
+
+from regulus.broker.outcome import NO_REPLY, ReplyWhenDurable
+from regulus.model.message_id import parse_offset_message_id
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import EndTransactionRequest, SendMessageResponse
+
+
+def half_of(rig):
+    answer = rig.send(sys_flag=4, properties={"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"})
+    sent = SendMessageResponse.decode(answer)
+    return EndTransactionRequest(
+        producer_group="PG", tran_state_table_offset=sent.queue_offset, msg_id="U", commit_or_rollback=8,
+        commit_log_offset=parse_offset_message_id(sent.msg_id)[1])
+
+
+def test_the_one_way_form_of_java_is_not_answered(rig):
+    assert rig.handle(RequestCode.END_TRANSACTION, half_of(rig).ext(), oneway=True) is NO_REPLY
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_a_commit_is_answered_when_it_is_durable(make_rig):
+    rig = make_rig(flush_disk_type="SYNC_FLUSH")
+    outcome = rig.handle(RequestCode.END_TRANSACTION, half_of(rig).ext())
+    assert isinstance(outcome, ReplyWhenDurable)
+    assert outcome.end == rig.store.commit_log_max_offset()
+
+
+@pytest.mark.parametrize("code", [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE])
+def test_a_request_without_fields_is_refused(rig, code):
+    assert rig.ask(code).code == ResponseCode.SYSTEM_ERROR
