@@ -79,7 +79,8 @@ def handle_resume_check_half_message(request: RemotingCommand, peer: Peer, broke
     message = broker.store.look_message(physical_offset)
     if message is None or message.topic != TRANS_CHECK_MAX_TIME_TOPIC:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
-                      f"{message_id} is no message of {TRANS_CHECK_MAX_TIME_TOPIC}, where halves are that were given up")
+                      f"{message_id} is no message of {TRANS_CHECK_MAX_TIME_TOPIC}, where halves are that were "
+                      "given up")
     appended = broker.transactions.resume(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
