@@ -8,6 +8,11 @@ This is sound as long as a writer's rows arrive in their order, so the broker se
 a row, it refuses all later rows of the SINK until that one has come again. Without it the rows that were already on
 their way would lift the mark over the refused one, whose repetition would then be taken for stored.
 
+Many rows travel as a run: a batch whose request carries SINK and the SEQ of its first row, the others counting on from
+there. The rows of a batch number are then 0, 1, 2 ... without gaps, so a run that leaves a gap to the mark is refused,
+and of one that overlaps it the rest is stored. The row at the mark is compared with what was stored under its number: a
+writer whose rows come in another order than before is told so before anything is lost or doubled.
+
 The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
 there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. No send of a
 writer is answered before a first document is saved, so a store without one has no marks.
@@ -90,6 +95,27 @@ class SinkMarks:
                 return (f"row {refused} of {sink} was refused and must be stored before row {sequence}: send again "
                         f"from {refused} on, in order")
         return ""
+
+    def mark_of(self, sink: str) -> SinkMark | None:
+        return self._marks.get(sink)
+
+    def rows_known(self, sink: str, first: Sequence, count: int) -> int:
+        """How many of the rows of a run, from its first on, were stored before."""
+        mark = self.seen(sink, first)
+        if mark is None:
+            return 0
+        return count if mark.sequence.batch > first.batch else min(count, mark.sequence.row - first.row + 1)
+
+    def gap_before(self, sink: str, first: Sequence) -> str:
+        """Which rows should have come before a run that begins with `first`, in a sentence; empty when none should."""
+        mark = self._marks.get(sink)
+        if mark is not None and mark.sequence.batch > first.batch:
+            return ""
+        wanted = mark.sequence.row + 1 if mark is not None and mark.sequence.batch == first.batch else 0
+        if first.row <= wanted:
+            return ""
+        return (f"a run of {sink} begins with row {first}, and rows from {first.batch}/{wanted} on have not come: send "
+                f"again from there, in order")
 
     def stored(self, message: MessageExt) -> None:
         """The message of a writer was appended: move its mark."""

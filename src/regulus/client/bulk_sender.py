@@ -56,7 +56,8 @@ class BulkSend:
     """One request. `body` is a batch request's when `count` is given, else a single message's.
 
     `properties` are the request's own: of a batch they belong to each of its messages. Sends of one `lane` keep their
-    order. `on_stored` is called with the answer's fields.
+    order; one that is `alone` is not under way together with those before and behind it. `on_stored` is called with the
+    queue and the answer.
     """
 
     queue: MessageQueue
@@ -66,6 +67,7 @@ class BulkSend:
     flag: int = 0
     sys_flag: int = 0
     lane: object = None
+    alone: bool = False
     on_stored: "Callable[[MessageQueue, SendMessageResponse], None] | None" = None
 
     @property
@@ -85,6 +87,20 @@ class BulkConfig:
     client: ClientConfig = field(default_factory=ClientConfig)
 
 
+class _Turn:
+    """A send in the order of its lane. `begun` is set when its first attempt may go out."""
+
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone
+        self.begun = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def done(self) -> None:
+        """Returns when it is stored or has failed."""
+        if self.task is not None and not self.task.done():
+            await asyncio.wait((self.task,))
+
+
 class BulkSender:
     """`stored` and `duplicates` count messages, `retries` requests."""
 
@@ -100,7 +116,7 @@ class BulkSender:
         self._in_flight = 0
         self._room = asyncio.Event()
         self._failure: BaseException | None = None
-        self._last: dict[object, asyncio.Task[None]] = {}
+        self._last: dict[object, _Turn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -131,8 +147,10 @@ class BulkSender:
             await self._connect(send.queue)
         self._raise_failure()
         self._in_flight += send.size
-        task = asyncio.ensure_future(self._deliver(send, self._last.get(send.lane)))
-        self._last[send.lane] = task
+        turn = _Turn(send.alone)
+        task = asyncio.ensure_future(self._deliver(send, turn, self._last.get(send.lane)))
+        turn.task = task
+        self._last[send.lane] = turn
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(send, done))
 
@@ -156,7 +174,13 @@ class BulkSender:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    async def _deliver(self, send: BulkSend, predecessor: "asyncio.Task[None] | None") -> None:
+    async def _deliver(self, send: BulkSend, turn: "_Turn", before: "_Turn | None") -> None:
+        if before is not None:
+            await before.begun.wait()
+            if turn.alone or before.alone:
+                await before.done()
+            self._raise_failure()
+        turn.begun.set()
         began = time.monotonic()
         pause_ms = RETRY_PAUSE_FIRST_MS
         tried: list[str] = []
@@ -175,8 +199,8 @@ class BulkSender:
                 failure = BrokerRefused(answer.code, answer.remark, queue.broker_name)
                 if answer.code not in _RETRIED:
                     raise failure
-            if predecessor is not None and not predecessor.done():
-                await asyncio.wait((predecessor,))
+            if before is not None:
+                await before.done()
             elapsed_ms = int((time.monotonic() - began) * 1000)
             if self._failure is not None or elapsed_ms + pause_ms > self.config.retry_budget_ms:
                 raise SendFailed(topic=queue.topic, attempts=len(tried), elapsed_ms=elapsed_ms,
@@ -235,7 +259,8 @@ class BulkSender:
     def _ended(self, send: BulkSend, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._in_flight -= send.size
-        if self._last.get(send.lane) is task:
+        last = self._last.get(send.lane)
+        if last is not None and last.task is task:
             del self._last[send.lane]
         if not task.cancelled() and self._failure is None:
             self._failure = task.exception()

@@ -166,6 +166,8 @@ class Admin:
     topic_configs = _blocking(asyncio_admin.Admin.topic_configs)
     topic_stats = _blocking(asyncio_admin.Admin.topic_stats)
     groups_of_topic = _blocking(asyncio_admin.Admin.groups_of_topic)
+    put_kv = _blocking(asyncio_admin.Admin.put_kv)
+    get_kv = _blocking(asyncio_admin.Admin.get_kv)
     queues = _blocking(asyncio_admin.Admin.queues)
     max_offset = _blocking(asyncio_admin.Admin.max_offset)
     min_offset = _blocking(asyncio_admin.Admin.min_offset)

@@ -33,7 +33,7 @@ DEFAULT_PRODUCER_GROUP = "regulus-spark-sink"
 SEND_TIMEOUT_MS = 3_000
 RETRY_BUDGET_MS = 30_000
 IN_FLIGHT_MAX = 1024
-SINK_ID_SIZE_MAX = 128
+SINK_ID_SIZE_MAX = 64
 
 _TEXT = ("string",)
 _BYTES = ("binary", "string")

@@ -25,14 +25,21 @@ _HEX4 = pa.array([f"{number:04X}".encode() for number in range(1 << 16)], pa.bin
 _NAME_END = names.NAME_VALUE_SEPARATOR.encode()
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _EMPTY = pa.scalar(b"", pa.binary())
-_TEXT_COLUMNS = {"keys": names.KEYS, "key": names.KEYS, "tags": names.TAGS, "sharding_key": names.SHARDING_KEY}
+DEDUP_COLUMN = "dedup key"
+"""A column of this name, which no DataFrame can send, becomes the property DEDUP_KEY."""
+DEDUP_KEY = "DEDUP_KEY"
+_TEXT_COLUMNS = {"keys": names.KEYS, "key": names.KEYS, "tags": names.TAGS, "sharding_key": names.SHARDING_KEY,
+                 DEDUP_COLUMN: DEDUP_KEY}
+TRANSACTION_OF_SINK = "SINK_TRANSACTION"
+"""Property of a transactional sink's message: which attempt of which task of which batch sent it."""
 
 NOT_FROM_MAP = frozenset((
     names.UNIQUE_KEY, names.WAIT_STORE_MSG_OK, names.DELAY_TIME_LEVEL, names.REAL_TOPIC, names.REAL_QUEUE_ID,
     names.TRANSACTION_PREPARED, names.PRODUCER_GROUP, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
     names.MSG_REGION, names.TRACE_ON, names.CLUSTER, names.TRANSACTION_ID, names.TRANSACTION_CHECK_TIMES,
     names.CHECK_IMMUNITY_TIME, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
-    names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE, names.EXTEND_UNIQUE_INFO, "SINK", "SEQ"))
+    names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE, names.EXTEND_UNIQUE_INFO, names.SINK,
+    names.SEQUENCE, DEDUP_KEY, TRANSACTION_OF_SINK))
 """Entries of the column `properties` that are left out: client and brokers write these themselves, so a copied message
 must not bring those of its first life. A delay is asked for by the column `delay_level`."""
 

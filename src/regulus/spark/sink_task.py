@@ -1,18 +1,26 @@
 """One task of a sink: rows in, requests out, and back only when every row is stored."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from regulus.client import sync
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
+from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model import message_properties as names
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.credentials import resolve
 from regulus.spark.sink_lanes import Lane, Lanes, Run
 from regulus.spark.sink_options import SinkOptions
+from regulus.spark.sink_order import in_key_order, with_key
+from regulus.spark.sink_routes import SinkRoutes, grew
 from regulus.spark.sink_rows import Rows, record_data, record_ends, records_of, rows_of
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import GetSinkMarksRequest
+from regulus.wire.remoting_command import RemotingCommand
 
 SLICE_ROWS = 4096
 """Rows encoded at a time."""
@@ -38,34 +46,108 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """`stored` counts messages, `duplicates` those of them that the broker had from an earlier attempt."""
+    """`stored` counts messages, `duplicates` those of them that the broker had from an earlier attempt.
+
+    `grown_topics` have got queues that the sink does not use yet.
+    """
 
     stored: int
     duplicates: int
+    grown_topics: tuple[str, ...] = ()
 
 
-def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace) -> TaskReport:
-    """Send all rows of some pa.RecordBatches. Raises ClientError, RowRefused."""
-    sender: BulkSender = sync.run(_opened(options))
-    try:
-        task = _Task(sender, options, place)
-        for batch in batches:
+def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
+             environment: Mapping[str, str]) -> TaskReport:
+    """Send all rows of some pa.RecordBatches. `environment` may hold credentials.
+
+    Raises ClientError, RowRefused, SinkRefused, OptionError.
+    """
+    with ExitStack() as stack:
+        client = client_config(options, environment)
+        config = BulkConfig(send_timeout_ms=options.send_timeout_ms, retry_budget_ms=options.retry_budget_ms,
+                            in_flight_max=options.in_flight_max, reroutes=not options.is_exactly_once, client=client)
+        sender = stack.enter_context(_Blocking(options, config))
+        routes = None
+        if options.is_exactly_once:
+            admin = stack.enter_context(sync.Admin(options.name_server, client))
+            routes = SinkRoutes(admin, place.sink_id)
+        task = _Task(sender, options, place, routes)
+        for batch in _ordered(batches, options, place):
             task.send(batch)
-        sync.run(sender.flush())
-        return TaskReport(stored=sender.stored, duplicates=sender.duplicates)
-    finally:
-        sync.run(sender.__aexit__(None, None, None))
+        sender.flush()
+        return TaskReport(stored=sender.stored, duplicates=sender.duplicates, grown_topics=tuple(task.grown_topics))
 
 
-async def _opened(options: SinkOptions) -> BulkSender:
-    config = BulkConfig(send_timeout_ms=options.send_timeout_ms, retry_budget_ms=options.retry_budget_ms,
-                        in_flight_max=options.in_flight_max, reroutes=not options.is_exactly_once,
-                        client=ClientConfig(connect_timeout=options.send_timeout_ms))
-    return await BulkSender(options.name_server, options.producer_group, config).__aenter__()
+def renew_routes(reports: Iterable[TaskReport], options: SinkOptions, sink_id: str, batch: int,
+                 environment: Mapping[str, str]) -> None:
+    """All tasks of the batch are done: let the next one use the queues that its topics have got meanwhile."""
+    topics = sorted({topic for report in reports for topic in report.grown_topics})
+    if not topics:
+        return
+    client = client_config(options, environment)
+    with sync.Admin(options.name_server, client) as admin, _Blocking(options, BulkConfig(client=client)) as sender:
+        for topic in topics:
+            SinkRoutes(admin, sink_id).renew(topic, batch + 1, sender.publish_queues(topic))
+
+
+def client_config(options: SinkOptions, environment: Mapping[str, str]) -> ClientConfig:
+    """Raises OptionError when the credentials are not where they should be."""
+    credentials = resolve(options.credentials or "", environment)
+    return ClientConfig(connect_timeout=options.send_timeout_ms, access_key=credentials.access_key,
+                        secret_key=credentials.secret_key)
+
+
+def _ordered(batches: Iterable[Any], options: SinkOptions, place: TaskPlace) -> Iterable[Any]:
+    if not options.dedup_key:
+        return batches
+    if options.is_exactly_once:
+        return in_key_order(batches, options.dedup_key, SLICE_ROWS, str(place))
+    return (with_key(batch, options.dedup_key, str(place)) for batch in batches)
+
+
+class _Blocking:
+    """A BulkSender for a thread without an event loop."""
+
+    def __init__(self, options: SinkOptions, config: BulkConfig) -> None:
+        self._sender = BulkSender(options.name_server, options.producer_group, config)
+
+    def __enter__(self) -> "_Blocking":
+        sync.run(self._sender.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sync.run(self._sender.__aexit__(None, None, None))
+
+    def submit(self, send: BulkSend) -> None:
+        sync.run(self._sender.submit(send))
+
+    def flush(self) -> None:
+        sync.run(self._sender.flush())
+
+    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        return sync.run(self._sender.publish_queues(topic))
+
+    def ask(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
+        return sync.run(self._sender.request(broker_name, topic, command))
+
+    def make_unique_key(self) -> str:
+        return self._sender.make_unique_key()
+
+    @property
+    def stored(self) -> int:
+        return self._sender.stored
+
+    @property
+    def duplicates(self) -> int:
+        return self._sender.duplicates
 
 
 class _Task:
-    def __init__(self, sender: BulkSender, options: SinkOptions, place: TaskPlace) -> None:
+    """`routes` is given when a row must come back to its broker."""
+
+    def __init__(self, sender: _Blocking, options: SinkOptions, place: TaskPlace, routes: SinkRoutes | None) -> None:
+        self.grown_topics: list[str] = []
+        self._routes = routes
         self._sender = sender
         self._options = options
         self._place = place
@@ -85,7 +167,7 @@ class _Task:
             self._next_row += len(rows)
             for send in self._sends(rows):
                 self._pace.wait(send.size)
-                sync.run(self._sender.submit(send))
+                self._sender.submit(send)
 
     def _sends(self, rows: Rows) -> Iterator[BulkSend]:
         rows, runs = self._lanes.runs(rows)
@@ -113,23 +195,45 @@ class _Task:
         return send
 
     def _singles(self, rows: Rows, run: Run) -> Iterator[BulkSend]:
-        """A delayed message cannot be in a batch."""
+        """A delayed message cannot be in a batch, and out of a batch the broker cannot see a gap before it."""
         for row in range(run.start, run.end):
             properties = names.parse(rows.properties[row].as_py().decode())
             properties[names.DELAY_TIME_LEVEL] = str(run.delay_level)
             properties.update(self._marks(run.lane))
             run.lane.next_row += 1
             yield BulkSend(queue=run.lane.queue, body=rows.bodies[row].as_py(), flag=int(rows.flags[row]),
-                           lane=run.lane.queue, properties=properties)
+                           lane=run.lane.queue, alone=self._routes is not None, properties=properties)
 
     def _marks(self, lane: Lane) -> dict[str, str]:
-        return {}
+        """The name of what this task sends to the lane's queue, and the number that comes next there."""
+        if self._routes is None:
+            return {}
+        place, queue = self._place, lane.queue
+        return {names.SINK: f"{place.sink_id}/{queue.topic}.{queue.queue_id}/{place.partition}",
+                names.SEQUENCE: f"{place.batch}/{lane.next_row}"}
 
     def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         queues = self._queues.get(topic)
         if queues is None:
-            queues = self._queues[topic] = sync.run(self._sender.publish_queues(topic))
+            current = queues = self._sender.publish_queues(topic)
+            if self._routes is not None:
+                queues = self._routes.queues(topic, self._place.batch, current)
+                if grew(queues, current):
+                    self.grown_topics.append(topic)
+                for broker_name in sorted({queue.broker_name for queue in queues}):
+                    self._check_broker(broker_name, topic)
+            self._queues[topic] = queues
         return queues
+
+    def _check_broker(self, broker_name: str, topic: str) -> None:
+        """Raises SinkRefused when the broker does not remember what it stored."""
+        request = RemotingCommand.request(RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(self._place.sink_id).ext())
+        answer = self._sender.ask(broker_name, topic, request)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise SinkRefused(f"{broker_name} is no Regulus broker and does not remember what a sink sent, so "
+                              "deliveryGuarantee=exactlyOnce cannot be kept: use transactional, or atLeastOnce")
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(answer.code, answer.remark, broker_name)
 
 
 class _Pace:

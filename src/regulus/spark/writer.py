@@ -1,6 +1,7 @@
 """The writers that Spark calls: each task sends its own rows, the driver hears of it afterwards."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
-from regulus.spark.sink_options import DeliveryGuarantee, SinkOptions, check_columns
-from regulus.spark.sink_task import TaskPlace, TaskReport, run_task
+from regulus.spark.sink_options import SinkOptions, check_columns
+from regulus.spark.sink_task import TaskPlace, TaskReport, renew_routes, run_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,20 @@ _BATCH_ID = "streaming.sql.batchId"
 class Sent(WriterCommitMessage):
     """What one task tells the driver."""
 
+    sink_id: str
     report: TaskReport
+
+
+def _write(iterator: "Iterator[pa.RecordBatch]", options: SinkOptions) -> Sent:
+    place = task_place(options)
+    return Sent(place.sink_id, run_task(iterator, options, place, os.environ))
+
+
+def _committed(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: int) -> None:
+    """All tasks of a batch are done."""
+    sent = [message for message in messages if isinstance(message, Sent)]
+    if sent:
+        renew_routes([message.report for message in sent], options, sent[0].sink_id, batch, os.environ)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -34,7 +48,10 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
-        return Sent(run_task(iterator, self._options, task_place(self._options)))
+        return _write(iterator, self._options)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _committed(messages, self._options, self._options.job_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -45,15 +62,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
-        return Sent(run_task(iterator, self._options, task_place(self._options)))
+        return _write(iterator, self._options)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        _committed(messages, self._options, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: what was sent is stored, and the batch comes again."""
 
 
 def check(options: SinkOptions, schema: StructType, overwrite: bool) -> None:
     """Raises OptionError when the write cannot be done as asked."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode('append'), or outputMode('append') or 'update'")
-    if options.delivery_guarantee is not DeliveryGuarantee.AT_LEAST_ONCE or options.credentials or options.dedup_key:
-        raise OptionError("the sink does deliveryGuarantee=atLeastOnce so far, without credentials and dedupKey")
+    if options.is_transactional:
+        raise OptionError("deliveryGuarantee=transactional is not served yet: use exactlyOnce or atLeastOnce")
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
 

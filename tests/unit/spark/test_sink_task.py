@@ -1,15 +1,18 @@
 """Tasks without Spark, against a real broker."""
 
+import asyncio
 import time
 
 import pyarrow as pa
 import pytest
 
 from regulus.client.sync import Admin
-from regulus.errors import BrokerRefused, NoRoute, RowRefused, SendFailed
+from regulus.errors import BrokerRefused, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink_options import SinkOptions, parse_sink_options
-from regulus.spark.sink_task import TaskPlace, run_task
+from regulus.spark.sink_task import TaskPlace, renew_routes, run_task
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_servers import scripted_cluster
 
 from .sink_support import messages_of
 
@@ -30,7 +33,7 @@ def test_all_rows_are_stored_with_all_that_they_ask_for(regulus_server):
         "topic": ["orders", "orders", "bills"], "body": [b"a", b"b", b"c"], "keys": ["k1", "k2", None],
         "tags": ["A", None, "C"], "flag": [1, 2, 3], "queue_id": [1, 2, None], "sharding_key": [None, None, "s"],
         "properties": pa.array([[("x", "1")], None, []], pa.map_(pa.string(), pa.string()))})
-    report = run_task([batch], options(regulus_server), PLACE)
+    report = run_task([batch], options(regulus_server), PLACE, {})
     assert (report.stored, report.duplicates) == (3, 0)
     first, second = sorted(messages_of(regulus_server, "orders"), key=lambda message: message.body)
     assert (first.body, first.keys, first.tags, first.flag, first.queue_id) == (b"a", "k1", "A", 1, 1)
@@ -42,7 +45,7 @@ def test_all_rows_are_stored_with_all_that_they_ask_for(regulus_server):
 
 
 def test_many_batches_of_rows_fill_all_queues_in_their_order(regulus_server):
-    report = run_task([bodies(3000), bodies(2500, 3000)], options(regulus_server, topic="orders"), PLACE)
+    report = run_task([bodies(3000), bodies(2500, 3000)], options(regulus_server, topic="orders"), PLACE, {})
     assert report.stored == 5500
     stored = messages_of(regulus_server, "orders")
     assert sorted(int(message.body) for message in stored) == list(range(5500))
@@ -54,44 +57,44 @@ def test_many_batches_of_rows_fill_all_queues_in_their_order(regulus_server):
 
 def test_delayed_rows_wait_among_others(regulus_server):
     batch = pa.RecordBatch.from_pydict({"body": [b"now", b"later", b"now too"], "delay_level": [0, 1, None]})
-    assert run_task([batch], options(regulus_server, topic="orders"), PLACE).stored == 3
+    assert run_task([batch], options(regulus_server, topic="orders"), PLACE, {}).stored == 3
     messages = messages_of(regulus_server, "orders", wait_for=3)
-    assert [message.body for message in messages] == [b"now", b"now too", b"later"]
+    assert [message.body for message in messages] == [b"now", b"now too", b"later"]     # they share a queue
     assert messages[2].properties["REAL_TOPIC"] == "orders"
     assert messages[2].store_timestamp - messages[0].store_timestamp >= 1000
 
 
 def test_large_rows_travel_alone(regulus_server):
     batch = pa.RecordBatch.from_pydict({"body": [b"x" * (1 << 20)] * 3})
-    assert run_task([batch], options(regulus_server, topic="orders", inFlightMax="2"), PLACE).stored == 3
+    assert run_task([batch], options(regulus_server, topic="orders", inFlightMax="2"), PLACE, {}).stored == 3
 
 
 def test_a_rate_limit_holds_the_task_back(regulus_server):
-    run_task([bodies(1)], options(regulus_server, topic="orders"), PLACE)
+    run_task([bodies(1)], options(regulus_server, topic="orders"), PLACE, {})
     began = time.monotonic()
-    run_task([bodies(100)], options(regulus_server, topic="orders", rateLimit="200"), PLACE)
+    run_task([bodies(100)], options(regulus_server, topic="orders", rateLimit="200"), PLACE, {})
     assert time.monotonic() - began >= 0.4
 
 
 def test_a_bad_row_fails_the_task(regulus_server):
     batch = pa.RecordBatch.from_pydict({"body": [b"a", None]})
     with pytest.raises(RowRefused, match="row 1 of batch 0, task 0 has no body"):
-        run_task([batch], options(regulus_server, topic="orders"), PLACE)
+        run_task([batch], options(regulus_server, topic="orders"), PLACE, {})
 
 
 def test_what_the_broker_refuses_fails_the_task(regulus_server):
     with Admin(regulus_server.name_server_address) as admin:
         admin.create_topic(TopicConfig(topic_name="sealed", perm=4))
     with pytest.raises(NoRoute, match="no queue that takes sends"):
-        run_task([bodies(1)], options(regulus_server, topic="sealed"), PLACE)
+        run_task([bodies(1)], options(regulus_server, topic="sealed"), PLACE, {})
     too_large = pa.RecordBatch.from_pydict({"body": [b"x" * ((4 << 20) + 1)]})
     with pytest.raises(BrokerRefused, match="maxMessageSize"):
-        run_task([too_large], options(regulus_server, topic="orders"), PLACE)
+        run_task([too_large], options(regulus_server, topic="orders"), PLACE, {})
 
 
 def test_a_broker_that_is_gone_fails_the_task_when_the_budget_is_spent(broker_process):
     choices = options(broker_process, topic="orders", retryBudgetMs="300", sendTimeoutMs="200")
-    run_task([bodies(1)], choices, PLACE)
+    run_task([bodies(1)], choices, PLACE, {})
 
     def batches():
         yield bodies(1)
@@ -99,7 +102,7 @@ def test_a_broker_that_is_gone_fails_the_task_when_the_budget_is_spent(broker_pr
         yield bodies(1000)
 
     with pytest.raises(SendFailed, match="send to orders failed after"):
-        run_task(batches(), choices, PLACE)
+        run_task(batches(), choices, PLACE, {})
 
 
 def test_a_broker_that_comes_back_is_waited_for(broker_process):
@@ -111,5 +114,123 @@ def test_a_broker_that_comes_back_is_waited_for(broker_process):
         broker_process.start()
         yield bodies(1000, 1000)
 
-    assert run_task(batches(), choices, PLACE).stored == 2000
+    assert run_task(batches(), choices, PLACE, {}).stored == 2000
     assert {int(message.body) for message in messages_of(broker_process, "orders")} == set(range(2000))
+
+
+# --- exactly once ----------------------------------------------------------------------------------------------------
+
+
+def once(server, **more: str) -> SinkOptions:
+    return options(server, **{"deliveryGuarantee": "exactlyOnce", "sinkId": "sink", "topic": "orders", **more})
+
+
+def numbers(server) -> list[int]:
+    return sorted(int(message.body) for message in messages_of(server, "orders"))
+
+
+def test_a_task_that_comes_again_stores_nothing_twice(regulus_server):
+    choices = once(regulus_server)
+    assert run_task([bodies(3000)], choices, PLACE, {}).duplicates == 0
+    again = run_task([bodies(1000), bodies(2000, 1000)], choices, PLACE, {})
+    assert (again.stored, again.duplicates) == (3000, 3000)
+    assert numbers(regulus_server) == list(range(3000))
+
+
+def test_what_an_attempt_left_undone_is_done_by_the_next(regulus_server):
+    choices = once(regulus_server)
+
+    def batches():
+        yield bodies(1500)
+        raise ConnectionError("the worker is gone")
+
+    with pytest.raises(ConnectionError):
+        run_task(batches(), choices, PLACE, {})
+    report = run_task([bodies(4000)], choices, PLACE, {})
+    assert report.stored == 4000
+    assert numbers(regulus_server) == list(range(4000))
+
+
+def test_other_tasks_and_batches_are_told_apart(regulus_server):
+    choices = once(regulus_server)
+    for batch, partition in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        place = TaskPlace(sink_id="sink", batch=batch, partition=partition)
+        assert run_task([bodies(10)], choices, place, {}).duplicates == 0
+    assert len(numbers(regulus_server)) == 40
+    assert run_task([bodies(10)], once(regulus_server), PLACE, {}).duplicates == 10
+
+
+def test_delayed_rows_and_rows_with_keys_come_once_too(regulus_server):
+    batch = pa.RecordBatch.from_pydict({
+        "body": [b"%d" % number for number in range(50)], "sharding_key": [f"s{number % 3}" for number in range(50)],
+        "delay_level": [int(number % 10 == 0) for number in range(50)]})
+    for _ in range(2):
+        run_task([batch], once(regulus_server), PLACE, {})
+    messages = messages_of(regulus_server, "orders", wait_for=50)
+    assert sorted(int(message.body) for message in messages) == list(range(50))
+
+
+def test_every_message_says_who_sent_it(regulus_server):
+    run_task([bodies(3)], once(regulus_server), TaskPlace(sink_id="sink", batch=7, partition=4), {})
+    messages = messages_of(regulus_server, "orders")
+    assert {message.properties["SINK"] for message in messages} == {f"sink/orders.{messages[0].queue_id}/4"}
+    assert [message.properties["SEQ"] for message in messages] == ["7/0", "7/1", "7/2"]
+
+
+def test_rows_in_another_order_are_refused_and_a_key_puts_them_in_order(regulus_server):
+    rows = [b"%d" % number for number in range(10)]
+    run_task([pa.RecordBatch.from_pydict({"body": rows})], once(regulus_server), PLACE, {})
+    turned = pa.RecordBatch.from_pydict({"body": rows[::-1]})
+    with pytest.raises(BrokerRefused, match="option dedupKey"):
+        run_task([turned], once(regulus_server), PLACE, {})
+    keyed = once(regulus_server, sinkId="keyed", dedupKey="id")
+    for order in (1, -1):
+        batch = pa.RecordBatch.from_pydict({"body": rows[::order], "id": list(range(10))[::order]})
+        run_task([batch.slice(0, 4), batch.slice(4)], keyed, TaskPlace(sink_id="keyed", batch=0, partition=0), {})
+    stored = [message for message in messages_of(regulus_server, "orders") if "DEDUP_KEY" in message.properties]
+    assert [(message.body, message.properties["DEDUP_KEY"]) for message in stored] == [
+        (row, row.decode()) for row in rows]
+
+
+def test_a_queue_that_comes_in_is_used_from_the_next_batch_on(regulus_server):
+    with Admin(regulus_server.name_server_address) as admin:
+        admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        run_task([bodies(10)], once(regulus_server), PLACE, {})
+        admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2))
+    choices = once(regulus_server)
+    # The rows of the batch that may come again stay where they were.
+    report = run_task([bodies(2000)], choices, PLACE, {})
+    assert report.grown_topics == ("orders",)
+    assert {message.queue_id for message in messages_of(regulus_server, "orders")} == {0}
+    renew_routes([report], choices, "sink", 0, {})
+    assert run_task([bodies(2000)], choices, PLACE, {}).duplicates == 2000
+    later = run_task([bodies(1, 2000)], choices, TaskPlace(sink_id="sink", batch=1, partition=0), {})
+    assert later.grown_topics == ()
+    assert {message.queue_id for message in messages_of(regulus_server, "orders")} == {0, 1}
+    assert numbers(regulus_server) == list(range(2001))
+
+
+@pytest.mark.parametrize("code", [ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR])
+async def test_a_broker_that_remembers_nothing_is_refused(code):
+    def others(command):
+        return command.response(code, "no") if command.code == RequestCode.GET_SINK_MARKS else command.response(0)
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("foreign", others=others)
+        kept = '[{"from":0,"queues":{"foreign":[0]}}]'
+        route = cluster.name_server.script
+        cluster.name_server.script = lambda command: (
+            command.response(0, ext={"value": kept}) if command.code == RequestCode.GET_KV_CONFIG else route(command))
+        choices = parse_sink_options({"nameServer": cluster.name_server.address, "topic": "orders", "sinkId": "sink"},
+                                     is_stream=False)
+        with pytest.raises((SinkRefused, BrokerRefused)) as caught:
+            await asyncio.to_thread(run_task, [bodies(1)], choices, PLACE, {})
+    assert broker.sends() == []
+    assert ("use transactional, or atLeastOnce" in str(caught.value)) == (code == 3)
+
+
+def test_credentials_are_looked_for_where_the_task_runs(regulus_server):
+    with pytest.raises(OptionError, match="has no NOWHERE"):
+        run_task([bodies(1)], once(regulus_server, credentials="env:NOWHERE"), PLACE, {})
+    keys = {"KEYS": "accessKey: reader; secretKey: 12345678"}
+    assert run_task([bodies(1)], once(regulus_server, credentials="env:KEYS"), PLACE, keys).stored == 1

@@ -72,3 +72,34 @@ def test_a_row_that_cannot_be_sent_fails_the_job_with_its_place(spark, regulus_s
     frame = spark.range(10, numPartitions=1).selectExpr("if(id = 7, null, 'x') AS body")
     with pytest.raises(Exception, match="row 7 of batch 0, task 0 has no body"):
         written(frame, regulus_server, topic="orders").save()
+
+
+def test_a_job_that_is_run_again_completes_what_is_missing(spark, regulus_server):
+    frame = spark.range(3000, numPartitions=2).selectExpr("cast(id AS string) AS body")
+    choices = {"topic": "orders", "deliveryGuarantee": "exactlyOnce", "sinkId": "nightly"}
+    for _ in range(2):
+        written(frame, regulus_server, **choices).save()
+    assert len(messages_of(regulus_server, "orders")) == 3000
+    written(frame, regulus_server, **choices, jobId="1").save()
+    assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == sorted([*range(3000)] * 2)
+
+
+def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus_server, tmp_path):
+    """The checkpoint forgets that the last batch was done, as when the driver dies before it says so."""
+    (tmp_path / "in").mkdir()
+    frame = spark.readStream.option("maxFilesPerTrigger", 1).text(lines(tmp_path / "in", 2, 500))
+
+    def run() -> None:
+        (frame.writeStream.format("rocketmq").queryName("again")
+         .options(nameServer=regulus_server.name_server_address, topic="orders",
+                  checkpointLocation=str(tmp_path / "checkpoint"))
+         .trigger(availableNow=True).start().awaitTermination())
+
+    run()
+    done = tmp_path / "checkpoint" / "commits" / "1"
+    done.unlink()
+    done.with_name(".1.crc").unlink()
+    run()
+    messages = messages_of(regulus_server, "orders")
+    assert sorted(int(message.body) for message in messages) == list(range(1000))
+    assert {message.properties["SEQ"].split("/")[0] for message in messages} == {"0", "1"}

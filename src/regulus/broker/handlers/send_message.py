@@ -9,7 +9,7 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable, refuse
 from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
 from regulus.broker.send_facts import SendFacts, TopicFacts
-from regulus.broker.sink_marks import SinkMark, sequence_of, sequences_of_batch
+from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of, sequences_of_batch
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.errors import HeaderError, MessageIllegal
@@ -138,6 +138,8 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         messages.append(message)
     if not messages:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    if names.SINK in header.properties:
+        return _send_run(request, header, messages, broker, now_ms)
     if is_marked:
         return _send_marked_batch(request, messages, broker, now_ms)
     appended = facts.store.append_batch(messages, now_ms)
@@ -314,6 +316,44 @@ def _send_marked_batch(request: RemotingCommand, messages: list[MessageExt], bro
     return _answer_marked(request, messages, seen, messages[0].queue_id, facts)
 
 
+def _send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
+              now_ms: int) -> Outcome:
+    """Store those rows of a run that were not stored before, all of them or none.
+
+    A run is a batch whose request carries SINK and, as SEQ, the place of its first row; the others follow without gaps.
+    """
+    facts = broker.send_facts
+    marks = broker.sink_marks
+    try:
+        marked = sequence_of(header.properties)
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if marked is None:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "a run of a sink's rows needs SINK and SEQ")
+    sink, first = marked
+    gap = marks.gap_before(sink, first)
+    if gap:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, gap)
+    known = marks.rows_known(sink, first, len(messages))
+    mark = marks.mark_of(sink) if known else None
+    if mark is not None and mark.sequence == Sequence(first.batch, first.row + known - 1):
+        stored = facts.store.look_message(mark.physical_offset)
+        if stored is not None and stored.body != messages[known - 1].body:
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                               f"row {mark.sequence} of {sink} was stored with another body: rows that are sent again "
+                               "come in their first order (after a shuffle Spark's sink keeps it by option dedupKey)")
+    for row, message in enumerate(messages, first.row):
+        message.properties[names.SEQUENCE] = f"{first.batch}/{row}"
+    if known < len(messages):
+        appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
+        if appended.status is not _PUT_OK:
+            return _refuse_put(request, broker, appended)
+        marks.stored(messages[-1])
+        _count_put(facts, header.topic, len(messages) - known, appended)
+        mark = None
+    return _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
+
+
 def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
                    facts: SendFacts) -> Outcome:
     """Answer with the places of the messages; `seen` has the marks of those that were stored before."""
@@ -359,7 +399,7 @@ def _batch_fault(header: SendMessageRequest) -> str | None:
         return f"message topic length over {topics.TOPIC_SIZE_MAX}, too long for a batch"
     if topics.is_retry_topic(header.topic):
         return "batch request does not support retry group"
-    if not _UNUSUAL_PROPERTIES.isdisjoint(header.properties) or header.sys_flag & _TRANSACTION_MASK:
+    if not _NEVER_IN_BATCH.isdisjoint(header.properties) or header.sys_flag & _TRANSACTION_MASK:
         return "a batch can be neither delayed nor transactional"
     return None
 

@@ -7,6 +7,7 @@ from regulus.model.message import Message
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import SendMessageRequest, SendMessageResponse
 
@@ -402,6 +403,72 @@ def test_behind_a_refused_row_none_is_taken_until_it_came(rig):
     for sequence in ("1/0", "1/1", "1/2"):
         assert rig.send(properties=row(sequence)).code == ResponseCode.SUCCESS
     assert [message.properties["SEQ"] for message in rig.stored("TopicA")] == ["1/0", "1/1", "1/2"]
+
+
+def run(rig, sequence: str, *bodies: str, sink: str = "S/0"):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": sink, "SEQ": sequence}, batch=True)
+    messages = [Message("TopicA", body.encode()) for body in bodies]
+    return rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode(messages))
+
+
+def rows_stored(rig) -> list[tuple[str, bytes]]:
+    return [(message.properties["SEQ"], message.body) for message in rig.stored("TopicA")]
+
+
+def test_rows_of_a_run_are_numbered_from_its_first_on(rig):
+    answer = run(rig, "7/0", "a", "b")
+    assert (answer.code, "duplicate" in answer.ext) == (ResponseCode.SUCCESS, False)
+    assert SendMessageResponse.decode(run(rig, "7/2", "c")).queue_offset == 2
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b"), ("7/2", b"c")]
+    assert {message.properties["SINK"] for message in rig.stored("TopicA")} == {"S/0"}
+    assert rig.broker.topics.facts["TopicA"].put_nums == 3
+
+
+def test_a_run_that_was_stored_is_answered_with_the_mark(rig):
+    run(rig, "7/0", "a", "b")
+    again = run(rig, "7/0", "a", "b")
+    assert (again.code, again.ext["duplicate"]) == (ResponseCode.SUCCESS, "true")
+    assert SendMessageResponse.decode(again).queue_offset == 1
+    assert run(rig, "6/0", "of an earlier batch").ext["duplicate"] == "true"
+    assert len(rows_stored(rig)) == 2
+
+
+def test_of_a_run_that_overlaps_the_mark_the_rest_is_stored(rig):
+    run(rig, "7/0", "a", "b")
+    answer = run(rig, "7/1", "b", "c", "d")
+    assert ("duplicate" in answer.ext, SendMessageResponse.decode(answer).queue_offset) == (False, 2)
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b"), ("7/2", b"c"), ("7/3", b"d")]
+
+
+def test_a_run_that_leaves_a_gap_is_refused(rig):
+    assert run(rig, "7/1", "b").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    run(rig, "7/0", "a")
+    late = run(rig, "7/2", "c")
+    assert (late.code, "rows from 7/1 on have not come" in late.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    assert run(rig, "8/3", "x").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert run(rig, "8/0", "x").code == ResponseCode.SUCCESS
+    assert rows_stored(rig) == [("7/0", b"a"), ("8/0", b"x")]
+
+
+def test_rows_in_another_order_than_before_are_refused(rig):
+    run(rig, "7/0", "a", "b")
+    answer = run(rig, "7/0", "b", "a", "c")
+    assert (answer.code, "stored with another body" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert len(rows_stored(rig)) == 2
+
+
+def test_a_run_that_the_store_refuses_moves_no_mark(rig):
+    rig.store.refusal = "the disk is full"
+    assert run(rig, "7/0", "a").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    rig.store.refusal = ""
+    assert run(rig, "7/1", "b").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert run(rig, "7/0", "a", "b").code == ResponseCode.SUCCESS
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b")]
+
+
+@pytest.mark.parametrize("sequence", ["7", "x/0", ""])
+def test_a_run_needs_the_place_of_its_first_row(rig, sequence):
+    assert run(rig, sequence, "a").code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_a_row_refused_for_any_reason_holds_up_its_writer(rig):
