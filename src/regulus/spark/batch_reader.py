@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -9,8 +10,9 @@ from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
 from regulus.spark.options import ReadOptions
+from regulus.spark.places import open_place, scan_part
+from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.read_plan import ReadRange
-from regulus.spark.store_plan import plan
 from regulus.spark.table_schema import ddl
 
 if TYPE_CHECKING:
@@ -36,13 +38,11 @@ class BatchReader(DataSourceReader):
                 raise OptionError(f"the schema has {field.name} {field.dataType.simpleString()}, not {wanted}")
 
     def partitions(self) -> list[InputPartition]:
-        parts = plan(self._options, os.cpu_count() or 1)
+        with closing(open_place(self._options)) as place:
+            ranges, gaps = batch_bounds(self._options, place)
+            parts = place.partitions(ranges, gaps, cores=os.cpu_count() or 1)
         return [RangePartition(part) for part in parts or [ReadRange(())]]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        from regulus.spark.store_scan import scan
-
         assert isinstance(partition, RangePartition)
-        if not partition.part.units:
-            return iter(())
-        return scan(self._options, self._columns, partition.part)
+        return scan_part(self._options, self._columns, partition.part)

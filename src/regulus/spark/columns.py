@@ -20,9 +20,10 @@ from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.message_columns import FIELDS
-from regulus.record.message_record import Buffer
+from regulus.record.message_record import FIXED_SIZE_V1, Buffer
 from regulus.spark import arrow_arrays, plain_columns
 from regulus.spark.plain_columns import Bytes, Int64s
+from regulus.spark.read_plan import GAP, GAP_CAUSE, GAP_END, Gap
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
 
@@ -44,6 +45,9 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 """Which properties a column is made of; the first that a message has wins."""
 
+QUEUE_OFFSET_POSITION = 20
+"""Where a record has its queue offset; see message_record."""
+
 _MESSAGE_TYPES = arrow_arrays.texts(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
@@ -51,6 +55,8 @@ _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 
 class RecordReader(Protocol):
     """record.message_columns, which says what the functions do."""
+
+    def find_records(self, data: Buffer, positions: memoryview) -> int: ...
 
     def read_fields(self, data: Buffer, positions: memoryview, table: memoryview) -> None: ...
 
@@ -78,11 +84,11 @@ class Records:
     """Where records lie in `data`, in ascending order, and what their consume queues say of them."""
 
     data: Buffer
-    base: int                       # physical offset of data's first byte
+    base: int | None                # physical offset of data's first byte; None where data is no piece of the log
     positions: Int64s               # in data
     sizes: Int64s
     queue_offsets: Int64s
-    tags_codes: Int64s
+    tags_codes: "Int64s | None"     # None where the consume queues are not at hand
     queue_numbers: Int64s           # index into topics and queue_ids
     topics: Sequence[str]
     queue_ids: Sequence[int]
@@ -90,13 +96,51 @@ class Records:
     def take(self, rows: Any) -> "Records":
         """Some of the rows: a slice, a mask, or row numbers."""
         return Records(data=self.data, base=self.base, positions=self.positions[rows], sizes=self.sizes[rows],
-                       queue_offsets=self.queue_offsets[rows], tags_codes=self.tags_codes[rows],
+                       queue_offsets=self.queue_offsets[rows],
+                       tags_codes=None if self.tags_codes is None else self.tags_codes[rows],
                        queue_numbers=self.queue_numbers[rows], topics=self.topics, queue_ids=self.queue_ids)
 
     def place(self, row: int) -> str:
         """Which message that is, for an error."""
         queue = int(self.queue_numbers[row])
         return f"{self.topics[queue]}/{self.queue_ids[queue]}: message {self.queue_offsets[row]}"
+
+
+def found_records(data: Buffer, topic: str, queue_id: int) -> Records:
+    """The records of one queue that fill `data` one behind the other, as a broker gives them.
+
+    Raises RecordError with the position of what is no record.
+    """
+    room = np.empty(len(data) // FIXED_SIZE_V1 + 1, dtype=np.int64)
+    positions = room[:_READER.find_records(data, room.data)].copy()
+    sizes = np.diff(positions, append=len(data))
+    offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET_POSITION, 8)
+    return Records(data=data, base=None, positions=positions, sizes=sizes, queue_offsets=offsets, tags_codes=None,
+                   queue_numbers=np.zeros(len(positions), dtype=np.int64), topics=[topic], queue_ids=[queue_id])
+
+
+def joined_records(parts: Sequence[Records]) -> Records:
+    """The records of several answers as one."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [len(part.data) for part in parts]
+    starts = np.cumsum([0, *lengths[:-1]])
+    return Records(
+        data=b"".join(part.data for part in parts), base=None,
+        positions=np.concatenate([part.positions + start for part, start in zip(parts, starts, strict=True)]),
+        sizes=np.concatenate([part.sizes for part in parts]),
+        queue_offsets=np.concatenate([part.queue_offsets for part in parts]), tags_codes=None,
+        queue_numbers=np.repeat(np.arange(len(parts), dtype=np.int64), [len(part.positions) for part in parts]),
+        topics=[part.topics[0] for part in parts], queue_ids=[part.queue_ids[0] for part in parts])
+
+
+def gap_batch(gaps: Sequence[Gap], columns: Sequence[str]) -> pa.RecordBatch:
+    """A row for each gap: its place, and of which messages and why in the properties."""
+    rows = [{"topic": gap.queue.topic, "broker_name": gap.queue.broker_name, "queue_id": gap.queue.queue_id,
+             "queue_offset": gap.start, "message_type": GAP,
+             "properties": [(GAP_END, str(gap.end)), (GAP_CAUSE, gap.cause)]} for gap in gaps]
+    return pa.RecordBatch.from_pylist([{name: row.get(name) for name in columns} for row in rows],
+                                      schema=arrow_schema(columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,15 +209,16 @@ class RecordTable:
             _READER.read_fields(self._data, records.positions.data, table.reshape(-1).data)
         except RecordError as error:
             row = int(np.searchsorted(records.positions, error.position))
-            raise BadRecord(f"{records.place(row)}: {error}", records.base + error.position, row) from error
+            raise BadRecord(f"{records.place(row)}: {error}", (records.base or 0) + error.position, row) from error
         matches = (table[_FIELD_NUMBER["queue_offset"]] == records.queue_offsets)
         matches &= table[_FIELD_NUMBER["queue_id"]] == np.array(records.queue_ids)[records.queue_numbers]
         matches &= table[_FIELD_NUMBER["store_size"]] == records.sizes
-        matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
+        if records.base is not None:
+            matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
         if not matches.all():
             row = int(np.argmin(matches))
             raise BadRecord(f"{records.place(row)}: another record lies where its consume queue points",
-                            int(records.positions[row]) + records.base, row)
+                            int(records.positions[row]) + (records.base or 0), row)
         return table
 
     def _verify_bodies(self) -> None:
@@ -181,7 +226,7 @@ class RecordTable:
         for row, (start, end) in enumerate(pieces):
             if crc32(self._data[start:end]) & 0x7FFFFFFF != self._table[_FIELD_NUMBER["body_crc"], row]:
                 raise BadRecord(f"{self._records.place(row)}: body and its checksum differ",
-                                int(self._records.positions[row]) + self._records.base, row)
+                                int(self._records.positions[row]) + (self._records.base or 0), row)
 
     @cached_property
     def _places(self) -> Int64s:
@@ -300,7 +345,7 @@ class RecordTable:
     def _deliver_time_column(self) -> pa.Array:
         """From the consume queue in the schedule topic, from a property for a timer message; else null."""
         is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
-        if is_scheduled.any():
+        if is_scheduled.any() and self._records.tags_codes is not None:
             return arrow_arrays.times(self._records.tags_codes, is_scheduled)
         if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
             return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])

@@ -20,7 +20,8 @@ KNOWN_OPTIONS = (
     "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "consumerGroup", "failOnDataLoss",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition", "tags", "sql", "columns", "pushFilters",
-    "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "brokerName", "decompress", "verifyBodies",
+    "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "retryTimeout", "brokerName",
+    "decompress", "verifyBodies",
 )
 _OWNED_OPTIONS: Mapping[str, str] = {
     "endpoints": "the gRPC protocol is not served yet; give option 'nameServer', which reads by the remoting protocol",
@@ -115,6 +116,7 @@ class ReadOptions:
     access_key: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
     credentials: str = ""
+    retry_timeout_ms: int = 60_000
     broker_name: str = DEFAULT_BROKER_NAME
     decompress: bool = False
     verify_bodies: bool = False
@@ -168,9 +170,10 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         access_key=values.get("accessKey", ""),
         secret_key=values.get("secretKey", ""),
         credentials=_credentials(values),
+        retry_timeout_ms=option_values.duration(values, "retryTimeout", 60_000),
         broker_name=values.get("brokerName", DEFAULT_BROKER_NAME),
         decompress=option_values.flag(values, "decompress", False),
-        verify_bodies=option_values.flag(values, "verifyBodies", False),
+        verify_bodies=option_values.flag(values, "verifyBodies", streaming),
     )
     _check_together(read, values)
     return read
@@ -249,6 +252,10 @@ def _check_together(read: ReadOptions, values: Values) -> None:
     if read.tags is not None and read.sql:
         raise OptionError("options 'tags' and 'sql' are two filters, and a broker applies one: write TAGS IN (...) in "
                           "'sql'")
+    if read.on_data_loss is OnDataLoss.REPORT and (
+            read.kafka_schema or (read.columns is not None and "message_type" not in read.columns)):
+        raise OptionError("option 'failOnDataLoss' is 'report', which makes rows of message_type 'gap' for what is "
+                          "missing: let 'message_type' be one of the columns, to tell them from messages")
     if read.kafka_schema and read.columns is not None:
         raise OptionError("options 'kafkaSchema' and 'columns' say two sets of columns: leave one out")
     if read.origin in (Origin.STORE, Origin.ARCHIVE):

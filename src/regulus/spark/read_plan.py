@@ -8,19 +8,50 @@ a message is read exactly when a consumer could see it.
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
+
+from regulus.model.message_queue import MessageQueue
 
 SMALL_READ_BYTES = 16 << 20
 """Below this a second task costs more than it brings."""
 
 
+GAP = "gap"
+"""The message_type of a row that stands for messages that are gone."""
+
+GAP_END = "GAP_END"
+GAP_CAUSE = "GAP_CAUSE"
+"""Properties of such a row."""
+
+
 class UnitRange(NamedTuple):
-    """Messages [start, end) of one queue."""
+    """Messages [start, end) of one queue. A store's files have one broker, whose name they do not know."""
 
     topic: str
     queue_id: int
     start: int
     end: int
+    broker_name: str = ""
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+class Gap(NamedTuple):
+    """Messages [start, end) of a queue are not to be had."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+    cause: str
+
+    def __str__(self) -> str:
+        """As errors say it."""
+        one = f"message {self.start} is" if self.end == self.start + 1 else \
+            f"messages {self.start} to {self.end - 1} are"
+        return f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}: {one} gone, {self.cause}"
 
 
 class Sample(NamedTuple):
@@ -32,9 +63,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What one task reads: all records of `units`, which lie in one range of the log."""
+    """What one task reads: all records of `units`. It tells of `gaps`, which were found while planning."""
 
     units: tuple[UnitRange, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -77,6 +109,27 @@ def split(ranges: Sequence[UnitRange], cut_units: Sequence[Sequence[int]]) -> li
             partitions.append(ReadRange(units))
         starts = [max(start, end) for start, end in zip(starts, ends, strict=True)]
     return partitions
+
+
+def split_evenly(ranges: Sequence[UnitRange], record_sizes: Sequence[float], count: int,
+                 records_max: int) -> list[ReadRange]:
+    """About `count` partitions of about equal bytes, none with more than `records_max` messages, in the order of
+    `ranges`. `record_sizes` has for each of them the bytes of a message, on average."""
+    target = sum((unit.end - unit.start) * size for unit, size in zip(ranges, record_sizes, strict=True)) / count
+    partitions: list[ReadRange] = []
+    taken: list[UnitRange] = []
+    records, weight = 0, 0.0
+    for unit, size in zip(ranges, record_sizes, strict=True):
+        start = unit.start
+        while start < unit.end:
+            room = min(records_max - records, max(1, ceil((target - weight) / size)))
+            stop = min(unit.end, start + room)
+            taken.append(unit._replace(start=start, end=stop))
+            records, weight, start = records + stop - start, weight + (stop - start) * size, stop
+            if weight >= target or records >= records_max:
+                partitions.append(ReadRange(tuple(taken)))
+                taken, records, weight = [], 0, 0.0
+    return [*partitions, ReadRange(tuple(taken))] if taken else partitions
 
 
 def first_at_or_behind(physical_offsets: Sequence[int], cut: int, low: int, high: int) -> int:

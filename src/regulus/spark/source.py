@@ -59,7 +59,7 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
         name = "kafkaSchema" if options.kafka_schema else "pushFilters"
         raise OptionError(f"option {name!r} is not served yet: leave it out")
     match options.origin:
-        case Origin.STORE:
+        case Origin.STORE | Origin.LIVE:
             from regulus.spark.batch_reader import BatchReader
 
             return BatchReader(options, schema)
@@ -67,9 +67,8 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
             from regulus.spark.archive_reader import ArchiveReader
 
             return ArchiveReader(options, schema)
-        case Origin.LIVE | Origin.HISTORY:
-            raise OptionError(f"reading by {options.origin} is not served yet: give option 'storePath' "
-                              "or 'archivePath'")
+        case Origin.HISTORY:
+            raise OptionError(f"reading by {options.origin} is not served yet: give one of the two")
 
 
 def register(spark: "SparkSession") -> None:

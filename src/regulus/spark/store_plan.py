@@ -1,16 +1,17 @@
-"""Which messages of a store's files a read takes, and how they are divided among tasks.
+"""The files of a store as a place of queues, and how a read of them is divided among tasks.
 
-`plan` runs once and fixes the end of every queue, so that a store that is being written gives each query one answer.
+A read is planned once and fixes the end of every queue, so that a store that is being written gives each query one
+answer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
-from regulus.errors import OptionError
+from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
-from regulus.spark import offsets as queue_offsets
-from regulus.spark.offsets import EARLIEST, LATEST, QueueOffsets
-from regulus.spark.options import NoMatch, ReadOptions
+from regulus.spark.options import ReadOptions
+from regulus.spark.read_bounds import QueueState, batch_bounds
 from regulus.spark.read_plan import (
+    Gap,
     ReadRange,
     Sample,
     UnitRange,
@@ -19,92 +20,108 @@ from regulus.spark.read_plan import (
     sample_offsets,
     split,
 )
-from regulus.spark.selection import queue_text
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
+from regulus.wire import fastjson
+
+STREAM_PARTITION_BYTES = 64 << 20
+"""A stream's partitions are no greater, so that the cores have something to share whatever their number."""
 
 _SAMPLES_MAX = 256
 
 
 def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
-    """What each task reads. Raises OptionError, DataLoss or StoreDamaged."""
-    store = StoreFiles(options.store_path)
-    queues = _selected_queues(options, store)
-    bounds = _bounds(options, store, queues)
-    ranges = [UnitRange(queue.topic, queue.queue_id, *bounds[queue]) for queue in queues]
-    ranges = [unit for unit in ranges if unit.start < unit.end]
-    files = [queues[MessageQueue(unit.topic, options.broker_name, unit.queue_id)] for unit in ranges]
-    samples = _samples(ranges, files)
-    least = max(options.partitions_min or 1, -(-ReadRange(tuple(ranges)).rows // options.partition_records_max))
-    count = partition_count(sum(sample.weight for sample in samples), options.partition_bytes_max, least, cores)
-    cuts = [[file.first_at_or_behind(cut, unit.start, unit.end) for unit, file in zip(ranges, files, strict=True)]
-            for cut in cut_points(samples, count)]
-    return split(ranges, cuts)
+    """What each task of a batch read takes. Raises OptionError, DataLoss or StoreDamaged."""
+    place = StorePlace(options)
+    ranges, gaps = batch_bounds(options, place)
+    return place.partitions(ranges, gaps, cores=cores)
 
 
-def _selected_queues(options: ReadOptions, store: StoreFiles) -> dict[MessageQueue, ConsumeQueueFiles]:
-    files = {MessageQueue(topic, options.broker_name, queue.queue_id): queue
-             for topic in options.selection.topics_of(store.topics()) for queue in store.queues(topic)}
-    return {queue: files[queue] for queue in options.selection.queues_of(files)}
+class StorePlace:
+    """The store that the options name. Raises OptionError when it is none."""
 
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._store = StoreFiles(options.store_path)
 
-def _bounds(options: ReadOptions, store: StoreFiles,
-            queues: dict[MessageQueue, ConsumeQueueFiles]) -> dict[MessageQueue, tuple[int, int]]:
-    """From where to where each queue is read."""
-    starts = _of_each(options.starting_offsets, EARLIEST, queues, "startingOffsets",
-                      is_used=options.starting_timestamp is None and options.starting_times is None)
-    ends = _of_each(options.ending_offsets, LATEST, queues, "endingOffsets",
-                    is_used=options.ending_timestamp is None and options.ending_times is None)
-    start_times = _times(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
-    end_times = _times(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
-    bounds = {}
-    for queue, files in queues.items():
-        low, high = files.bounds(store.log)
-        start = queue_offsets.resolve_start(starts[queue], low, high, queue, options.fail_on_data_loss)
-        end = queue_offsets.resolve_end(ends[queue], low, high, queue, options.fail_on_data_loss)
-        if queue in start_times:
-            start = files.first_stored_at_or_after(start_times[queue], low, high, store.log)
-            check_match(options, queue, start, high)
-        if queue in end_times:
-            end = files.first_stored_at_or_after(end_times[queue], low, high, store.log)
-        bounds[queue] = (start, end)
-    return bounds
+    def close(self) -> None:
+        """Nothing is held that the garbage collector does not let go."""
 
+    def queues(self) -> list[MessageQueue]:
+        selection, name = self._options.selection, self._options.broker_name
+        return selection.queues_of(MessageQueue(topic, name, queue.queue_id)
+                                   for topic in selection.topics_of(self._store.topics())
+                                   for queue in self._store.queues(topic))
 
-def check_match(options: ReadOptions, queue: MessageQueue, start: int, high: int) -> None:
-    """Raises OptionError for a start by time that no message of the queue reaches, unless that may be."""
-    if start == high and options.no_match is NoMatch.ERROR:
-        raise OptionError(f"{queue_text(queue)} has no message stored at or after its starting time; set "
-                          "startingOffsetsByTimestampStrategy to latest to read nothing of it")
+    def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        epochs = self._topic_epochs()
+        return {queue: QueueState(*self._files(queue).bounds(self._store.log), epochs.get(queue.topic, 0))
+                for queue in queues}
 
+    def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        found = {}
+        for queue, time in times.items():
+            files = self._files(queue)
+            found[queue] = files.first_stored_at_or_after(time, *files.bounds(self._store.log), self._store.log)
+        return found
 
-def _of_each(offsets: QueueOffsets | int, default: int, queues: Iterable[MessageQueue], option: str, *,
-             is_used: bool) -> QueueOffsets:
-    if isinstance(offsets, int):
-        return dict.fromkeys(queues, offsets)
-    if not is_used:
-        return dict.fromkeys(queues, default)
-    placed = queue_offsets.at_brokers(offsets, queues, option)
-    queue_offsets.check_queues(placed, queues, option)
-    return placed
+    def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Files are read without a group, so the options name none."""
+        return dict.fromkeys(queues)
 
+    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
+        times = {}
+        for queue, offset in offsets.items():
+            files = self._files(queue)
+            low, high = files.bounds(self._store.log)
+            if low <= offset < high:
+                times[queue] = self._store.log.store_timestamp(files.unit(offset).physical_offset)
+        return times
 
-def _times(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue], option: str) -> QueueOffsets:
-    """The time for each queue that has one."""
-    of_all = {} if time is None else dict.fromkeys(queues, time)
-    if times is None:
-        return of_all
-    placed = queue_offsets.at_brokers(times, queues, option)
-    queue_offsets.check_queues(placed, queues, option)
-    return placed
+    def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
+        averages = []
+        for unit, samples in zip(ranges, self._samples(ranges), strict=True):
+            averages.append(max(1.0, sum(sample.weight for sample in samples) / (unit.end - unit.start)))
+        return averages
 
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
+        options = self._options
+        files = [self._files(unit.queue) for unit in ranges]
+        samples = [sample for of_range in self._samples(ranges) for sample in of_range]
+        bytes_max = options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
+        least = max(options.partitions_min or 1, -(-ReadRange(tuple(ranges)).rows // options.partition_records_max))
+        count = partition_count(sum(sample.weight for sample in samples), bytes_max, least, cores or 1)
+        cuts = [[file.first_at_or_behind(cut, unit.start, unit.end) for unit, file in zip(ranges, files, strict=True)]
+                for cut in cut_points(samples, count)]
+        parts = split(ranges, cuts)
+        if gaps:
+            parts[:1] = [ReadRange(parts[0].units if parts else (), tuple(gaps))]
+        return parts
 
-def _samples(ranges: list[UnitRange], files: list[ConsumeQueueFiles]) -> list[Sample]:
-    """Units here and there; each stands for the records up to the next one."""
-    samples = []
-    per_queue = max(8, _SAMPLES_MAX // max(1, len(ranges)))
-    for unit_range, file in zip(ranges, files, strict=True):
-        chosen = sample_offsets(unit_range.start, unit_range.end, per_queue)
-        for offset, behind in zip(chosen, [*chosen[1:], unit_range.end], strict=True):
-            unit = file.unit(offset)
-            samples.append(Sample(unit.physical_offset, unit.size * (behind - offset)))
-    return samples
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _files(self, queue: MessageQueue) -> ConsumeQueueFiles:
+        return self._store.queue(queue.topic, queue.queue_id)
+
+    def _samples(self, ranges: Sequence[UnitRange]) -> list[list[Sample]]:
+        """For each range units here and there; each stands for the records up to the next one."""
+        per_queue = max(8, _SAMPLES_MAX // max(1, len(ranges)))
+        samples = []
+        for unit_range in ranges:
+            file = self._files(unit_range.queue)
+            chosen = sample_offsets(unit_range.start, unit_range.end, per_queue)
+            units = [file.unit(offset) for offset in chosen]
+            samples.append([Sample(unit.physical_offset, unit.size * (behind - offset)) for unit, offset, behind
+                            in zip(units, chosen, [*chosen[1:], unit_range.end], strict=True)])
+        return samples
+
+    def _topic_epochs(self) -> dict[str, int]:
+        """As a broker of ours keeps them; none of another."""
+        path = self._store.path / "config" / "regulusTopicEpochs.json"
+        try:
+            epochs = fastjson.loads(path.read_text(encoding="utf-8")).get("topicEpochs")
+        except FileNotFoundError:
+            return {}
+        except (ValueError, HeaderError, AttributeError) as error:
+            raise StoreDamaged(f"{path} is no JSON: {error}") from error
+        return {topic: epoch for topic, epoch in (epochs or {}).items() if type(epoch) is int}

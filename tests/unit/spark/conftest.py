@@ -1,14 +1,21 @@
 """Stores to read."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from regulus.model.message import MessageExt
+from regulus.client.sync import Admin, Producer
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import TopicConfig
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
+
+if TYPE_CHECKING:
+    from regulus.testing.running_server import ServerThread
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FIRST_STORE_TIME = 1_700_000_000_000
@@ -57,3 +64,20 @@ def queue_ends(store: str) -> dict[tuple[str, int], int]:
         units = [data[at:at + 20] for at in range(0, len(data), 20)]
         ends[directory.parent.name, int(directory.name)] = sum(unit != bytes(20) for unit in units)
     return ends
+
+
+def send_orders(server: "ServerThread", numbers: Iterable[int], *, topic: str = "orders", queues: int = 2) -> None:
+    """Messages as `order` makes them, by number and in batches, to a running server; returns when all can be read."""
+    ordered = list(numbers)
+    with Admin(server.name_server_address) as admin, Producer(server.name_server_address, "orders-app") as producer:
+        admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues))
+        wanted = {}
+        for queue in (MessageQueue(topic, "broker-a", number) for number in range(queues)):
+            mine = [Message(topic, b"body %d" % number, f"Tag{number % 3}", f"key-{number}") for number in ordered
+                    if number % queues == queue.queue_id]
+            wanted[queue] = admin.max_offset(queue) + len(mine)
+            for first in range(0, len(mine), 500):
+                producer.send_batch(mine[first:first + 500], queue=queue)
+        for queue, end in wanted.items():
+            while admin.max_offset(queue) < end:
+                pass

@@ -1,33 +1,46 @@
 """The examples of docs/pipeline.md run."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from regulus.model.message import MessageExt
+from regulus.testing.running_server import ServerThread
+from tests.unit.spark.conftest import send_orders
 
 pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 STORE_IN_PAGE = "/var/lib/regulus/store"
+NAME_SERVER_IN_PAGE = "127.0.0.1:9876"
+
+
+@pytest.fixture
+def live_server(tmp_path: Path) -> Iterator[ServerThread]:
+    with ServerThread(tmp_path / "live") as server:
+        yield server
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_run(spark, make_store, capfd):
+def test_the_examples_run(spark, make_store, live_server, capfd):
     def message(number: int, topic: str, **properties: str) -> MessageExt:
         return MessageExt(topic, b'{"id":"%d","price":1.5}' % number, {"KEYS": f"order-{number}", **properties})
 
     store = str(make_store([message(number, "orders", TAGS=f"Tag{number % 2}") for number in range(5)]
                            + [message(9, "%DLQ%billing", RETRY_TOPIC="orders")]))
+    send_orders(live_server, range(6))
     names = {"spark": spark, "store": store}
     python = blocks("python")
-    assert len(python) == 6
+    assert len(python) == 8
     for block in python:
-        exec(block.replace(STORE_IN_PAGE, store), names)
+        block = block.replace(STORE_IN_PAGE, store).replace(NAME_SERVER_IN_PAGE, live_server.name_server_address)
+        exec(block, names)
     assert names["orders"].first().price == 1.5
+    assert (names["live"].count(), names["messages"].count(), names["gaps"].count()) == (6, 6, 0)
     sql = ";".join(blocks("sql")).replace(STORE_IN_PAGE, store)
     create, *queries = [query.strip() for query in sql.split(";") if query.strip()]
     spark.sql(create.replace("columns 'store_time,tags,body'", "columns 'topic,queue_id,queue_offset,store_time,tags'"))

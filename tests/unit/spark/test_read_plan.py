@@ -2,7 +2,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regulus.spark.read_plan import ReadRange, Sample, UnitRange, cut_points, partition_count, sample_offsets, split
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.read_plan import (
+    Gap,
+    ReadRange,
+    Sample,
+    UnitRange,
+    cut_points,
+    partition_count,
+    sample_offsets,
+    split,
+    split_evenly,
+)
 
 MB = 1 << 20
 
@@ -59,3 +70,31 @@ def test_every_message_is_in_exactly_one_part(queues, data):
 
 def test_rows():
     assert ReadRange((UnitRange("t", 0, 5, 8), UnitRange("t", 1, 0, 1))).rows == 4
+
+
+def units_of(parts):
+    return [[tuple(unit)[1:4] for unit in part.units] for part in parts]
+
+
+def test_messages_are_divided_by_their_bytes():
+    ranges = [UnitRange("t", 0, 0, 100), UnitRange("t", 1, 0, 100)]
+    assert units_of(split_evenly(ranges, [30.0, 10.0], 2, 1000)) == [[(0, 0, 67)], [(0, 67, 100), (1, 0, 100)]]
+    assert units_of(split_evenly(ranges, [10.0, 10.0], 1, 1000)) == [[(0, 0, 100), (1, 0, 100)]]
+
+
+def test_no_partition_has_more_messages_than_allowed():
+    ranges = [UnitRange("t", 0, 5, 25), UnitRange("t", 1, 0, 10)]
+    parts = split_evenly(ranges, [1.0, 1000.0], 2, 8)
+    assert max(part.rows for part in parts) == 8
+    assert sum(part.rows for part in parts) == 30
+
+
+def test_a_message_greater_than_a_share_gets_a_partition_of_its_own():
+    assert units_of(split_evenly([UnitRange("t", 0, 0, 3)], [7.0], 10, 1000)) == [[(0, 0, 1)], [(0, 1, 2)], [(0, 2, 3)]]
+    assert split_evenly([], [], 3, 10) == []
+
+
+def test_a_gap_says_which_messages_and_why():
+    queue = MessageQueue("t", "b", 0)
+    assert str(Gap(queue, 3, 4, "so")) == "t/b/0: message 3 is gone, so"
+    assert str(Gap(queue, 3, 9, "so")) == "t/b/0: messages 3 to 8 are gone, so"

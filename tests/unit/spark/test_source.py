@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from regulus.spark.table_schema import COLUMNS, ddl
-from tests.unit.spark.conftest import GOLDEN
+from tests.unit.spark.conftest import GOLDEN, send_orders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,3 +90,14 @@ def test_a_damaged_store_fails_the_query(spark, tmp_path: Path):
         read.load().count()
     whole = table(spark, topic="SNormal").count()
     assert read.option("failOnDataLoss", "false").load().count() == whole - 1
+
+
+def test_a_running_broker(spark, regulus_server):
+    send_orders(regulus_server, range(200))
+    read = spark.read.format("rocketmq").option("nameServer", regulus_server.name_server_address)
+    frame = read.option("topic", "orders").option("minPartitions", "3").load()
+    assert frame.rdd.getNumPartitions() == 3
+    rows = frame.selectExpr("queue_id", "queue_offset", "cast(body as string) body", "tags").collect()
+    assert {(row.queue_id, row.queue_offset, row.body) for row in rows} == {
+        (number % 2, number // 2, f"body {number}") for number in range(200)}
+    assert read.option("topic", "orders").schema("body binary").load().count() == 200

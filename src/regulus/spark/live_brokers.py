@@ -1,0 +1,224 @@
+"""Running brokers as a place of queues, through the client of this package.
+
+Spark's processes have no event loop; the client's shared one, in a thread of its own, serves. A broker that does not
+answer is asked again until the option `retryTimeout` is over, so that a restart does not fail a query.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from regulus.client import bulk_admin, sync
+from regulus.client.admin import Admin
+from regulus.client.bulk_admin import QueueRead
+from regulus.client.config import ClientConfig
+from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import SubscriptionGroupConfig
+from regulus.record import message_record
+from regulus.spark.credentials import resolve
+from regulus.spark.options import ReadOptions
+from regulus.spark.read_bounds import QueueState
+from regulus.spark.read_plan import Gap, ReadRange, UnitRange, partition_count, sample_offsets, split_evenly
+from regulus.wire.codes import ResponseCode
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+REQUESTS_MAX = 64
+"""Requests under way at the same time while planning."""
+
+SAMPLES_MAX = 32
+"""Messages that are fetched to tell how great a range's are, over all ranges but at least one of each."""
+
+SMALL_READ_RECORDS = 256
+"""Up to so many messages one task reads all, and their sizes do not matter."""
+
+RECORD_SIZE_GUESS = 1024.0
+STREAM_PARTITION_BYTES = 64 << 20
+"""A stream's partitions are no greater, so that the cores have something to share whatever their number."""
+
+_PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
+_PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
+
+
+class LiveBrokers:
+    """The brokers behind a name server. Close it when done."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Raises OptionError for credentials that are not where the option says."""
+        self._options = options
+        keys = resolve(options.credentials, os.environ)
+        self._admin = Admin(options.name_server, ClientConfig(
+            instance_name=f"spark-{os.getpid()}", access_key=options.access_key or keys.access_key,
+            secret_key=options.secret_key or keys.secret_key))
+        sync.run(self._admin.start())
+
+    def close(self) -> None:
+        sync.run(self._admin.shutdown())
+
+    def __enter__(self) -> "LiveBrokers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what a place tells ------------------------------------------------------------------------------------------
+
+    def queues(self) -> list[MessageQueue]:
+        selection = self._options.selection
+        topics = selection.topics_of(set(self.call(self._admin.list_topics, "the list of topics")), "the cluster")
+        found = self._each(topics, self._queues_of)
+        return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
+
+    def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        return {queue: QueueState(*state) for queue, state in self._each(queues, self._admin.queue_state).items()}
+
+    def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        return self._each(list(times), lambda queue: self._admin.search_offset(queue, times[queue]))
+
+    def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
+        return self._each(queues, lambda queue: self._admin.group_offset(self._options.consumer_group, queue))
+
+    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
+        async def one(queue: MessageQueue) -> int | None:
+            read = await self._admin.read_queue(queue, offsets[queue], offsets[queue] + 1, size_max=1)
+            return message_record.decode(read.data, 0, False).store_timestamp if read.data else None
+        return {queue: stored for queue, stored in self._each(list(offsets), one).items() if stored is not None}
+
+    def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
+        """By samples, always the same of the same ranges."""
+        if sum(unit.end - unit.start for unit in ranges) <= SMALL_READ_RECORDS:
+            return [RECORD_SIZE_GUESS] * len(ranges)
+        per_range = max(1, SAMPLES_MAX // len(ranges))
+        places = [(number, offset) for number, unit in enumerate(ranges)
+                  for offset in sample_offsets(unit.start, unit.end, per_range)]
+        sizes = self._each(places, lambda place: self._size_at(ranges[place[0]].queue, place[1]))
+        averages = []
+        for number in range(len(ranges)):
+            known = [size for (owner, _), size in sizes.items() if owner == number and size]
+            averages.append(sum(known) / len(known) if known else RECORD_SIZE_GUESS)
+        return averages
+
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
+        options = self._options
+        # A task keeps to one broker as far as it goes.
+        ordered = sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
+        sizes = self.record_sizes(ordered)
+        weight = sum((unit.end - unit.start) * size for unit, size in zip(ordered, sizes, strict=True))
+        bytes_max = options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
+        count = partition_count(round(weight), bytes_max, options.partitions_min or 1, cores or 1)
+        parts = split_evenly(ordered, sizes, count, options.partition_records_max)
+        if gaps:
+            first = parts[0] if parts else ReadRange(())
+            parts[:1] = [ReadRange(first.units, tuple(gaps))]
+        return parts
+
+    # --- what a task needs -------------------------------------------------------------------------------------------
+
+    def begin_read(self, queue: MessageQueue, start: int, end: int) -> "Future[QueueRead]":
+        """A read under way; `finish_read` waits for it."""
+        return sync.submit(self._read(queue, start, end))
+
+    def finish_read(self, reading: "Future[QueueRead]", queue: MessageQueue, start: int, end: int) -> QueueRead:
+        """The answer; a read that failed is done again. Raises ClientError, OptionError."""
+        try:
+            return reading.result()
+        except ClientError as error:
+            if not _is_passing(error):
+                raise self._refused(error) from error
+        return self.call(lambda: self._read(queue, start, end), f"{queue.topic}/{queue.broker_name}/{queue.queue_id}",
+                         {queue.topic})
+
+    def has_bulk(self, queue: MessageQueue) -> bool:
+        return self.call(lambda: self._admin.has_bulk(queue), queue.topic, {queue.topic})
+
+    # --- progress ----------------------------------------------------------------------------------------------------
+
+    def publish(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Make `offsets` those of a consumer group, which is made when there is none of its name."""
+        try:
+            self.call(lambda: self._admin.set_offsets(group, offsets), f"group {group}")
+        except BrokerRefused as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            self.call(lambda: self._admin.create_group(SubscriptionGroupConfig(group_name=group)), f"group {group}")
+            self.call(lambda: self._admin.set_offsets(group, offsets), f"group {group}")
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, T]], what: str, topics: set[str] | None = None) -> T:
+        """A request's answer; asked again while the broker does not answer, until the time is over.
+
+        Raises ClientError that says what could not be read, and OptionError when the broker refuses an option.
+        """
+        until = time.monotonic() + self._options.retry_timeout_ms / 1000
+        pause = _PAUSE_MIN
+        while True:
+            try:
+                return sync.run(make())
+            except ClientError as error:
+                if not _is_passing(error):
+                    raise self._refused(error) from error
+                if time.monotonic() + pause >= until:
+                    raise ClientError(f"{what} could not be read for {self._options.retry_timeout_ms} ms (option "
+                                      f"'retryTimeout'), last because {error}", error.code) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX)
+            self._look_for_brokers(topics or set())
+
+    def _look_for_brokers(self, topics: set[str]) -> None:
+        """A broker may come back at another address."""
+        try:
+            sync.run(self._admin.forget_routes(topics))
+        except ClientError:
+            # The request that follows meets the same fault and says it.
+            return
+
+    def _refused(self, error: ClientError) -> Exception:
+        if self._options.sql and isinstance(error, BrokerRefused):
+            return OptionError(f"option 'sql' is not applied by this broker ({error.remark or error}): filter with "
+                               "where(...), or set enablePropertyFilter on the broker")
+        return error
+
+    async def _read(self, queue: MessageQueue, start: int, end: int) -> QueueRead:
+        options = self._options
+        if options.sql:
+            return await self._admin.read_queue(queue, start, end, expression=options.sql, expression_type="SQL92")
+        expression = "*" if options.tags is None else "||".join(sorted(options.tags))
+        return await self._admin.read_queue(queue, start, end, expression=expression)
+
+    async def _queues_of(self, topic: str) -> list[MessageQueue]:
+        try:
+            return await self._admin.queues(topic)
+        except NoRoute:
+            # It was deleted since the list was made, or its broker is away.
+            return []
+
+    async def _size_at(self, queue: MessageQueue, offset: int) -> int:
+        read = await self._admin.read_queue(queue, offset, offset + 1, size_max=1)
+        return int.from_bytes(read.data[:4], "big") if read.data else 0
+
+    def _each(self, keys: Sequence[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T]:
+        """The answer for each key, some asked at a time."""
+        async def all_of_them() -> dict[K, T]:
+            free = asyncio.Semaphore(REQUESTS_MAX)
+
+            async def one(key: K) -> T:
+                async with free:
+                    return await ask(key)
+            return dict(zip(keys, await asyncio.gather(*(one(key) for key in keys)), strict=True))
+        return self.call(all_of_them, "the brokers' queues", set(self._options.selection.topics)) if keys else {}
+
+
+def _is_passing(error: ClientError) -> bool:
+    """Whether the same request may be answered a little later."""
+    return not isinstance(error, BrokerRefused) or error.code in _PASSING_REFUSALS
+
+
+BULK_SIZE = bulk_admin.BULK_SIZE
+PULL_COUNT = bulk_admin.PULL_COUNT

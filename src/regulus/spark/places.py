@@ -1,0 +1,41 @@
+"""From the options to the place of the queues, and to the function that reads a part of it in a task.
+
+Each is imported when it is chosen: planning needs no pyarrow, and who reads files needs no client.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from regulus.errors import OptionError
+from regulus.spark.options import Origin, ReadOptions
+from regulus.spark.read_bounds import Place
+from regulus.spark.read_plan import ReadRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def open_place(options: ReadOptions) -> Place:
+    """Raises OptionError."""
+    match options.origin:
+        case Origin.STORE:
+            from regulus.spark.store_plan import StorePlace
+
+            return StorePlace(options)
+        case Origin.LIVE:
+            from regulus.spark.live_brokers import LiveBrokers
+
+            return LiveBrokers(options)
+        case Origin.ARCHIVE | Origin.HISTORY:
+            raise OptionError(f"reading by {options.origin} has no queues of its own")
+
+
+def scan_part(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Iterator["pa.RecordBatch"]:
+    """The batches of one task. Raises DataLoss, OptionError, ClientError."""
+    if options.origin is Origin.STORE:
+        from regulus.spark import store_scan
+
+        return store_scan.scan(options, columns, part)
+    from regulus.spark import live_scan
+
+    return live_scan.scan(options, columns, part)

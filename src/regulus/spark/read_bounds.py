@@ -1,0 +1,163 @@
+"""From where to where each queue is read: what the options ask for, held against what the queues have. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from regulus.errors import DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
+from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
+from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.selection import queue_text
+
+
+class QueueState(NamedTuple):
+    """A queue holds [low, high). `topic_epoch` tells a topic from an earlier one of its name; 0 where unknown."""
+
+    low: int
+    high: int
+    topic_epoch: int
+
+
+class Place(Protocol):
+    """Where queues are: running brokers, or the files of a store."""
+
+    def queues(self) -> list[MessageQueue]:
+        """Those that the options select, sorted. Raises OptionError for a topic or queue that is not there."""
+
+    def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]: ...
+
+    def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The first message stored at or after a time in ms; the end of the queue where there is none."""
+
+    def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Where the options' consumer group goes on; None where it never was."""
+
+    def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
+        """Bytes of a message of each range, on average."""
+
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
+        """What each task reads. Without `cores` it depends on nothing but the ranges and the options."""
+
+    def close(self) -> None: ...
+
+
+class Bounds(NamedTuple):
+    """What is read, and what cannot be read."""
+
+    ranges: list[UnitRange]
+    gaps: list[Gap]
+
+
+def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
+    """What a batch read takes. Raises OptionError, and DataLoss when it is to fail for what is gone."""
+    queues = place.queues()
+    states = place.states(queues)
+    starts, gaps = starting_offsets(options, place, queues, states, is_stream=False)
+    ends, beyond = _ending_offsets(options, place, queues, states)
+    ranges = [UnitRange(queue.topic, queue.queue_id, starts[queue], ends[queue], queue.broker_name)
+              for queue in queues if starts[queue] < ends[queue]]
+    return Bounds(ranges, [*gaps, *beyond])
+
+
+def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
+                     states: Mapping[MessageQueue, QueueState], *, is_stream: bool) -> tuple[QueueOffsets, list[Gap]]:
+    """Where each queue is begun, and what was to be read before. Raises OptionError, DataLoss."""
+    times = _times(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
+    wanted = _of_each(options.starting_offsets, queues, "startingOffsets") if len(times) < len(queues) else {}
+    asked_groups = [queue for queue, offset in wanted.items() if offset == GROUP_OFFSET]
+    if asked_groups and not options.consumer_group:
+        raise OptionError(f"startingOffsets is -3 (the group's offset) for {queue_text(asked_groups[0])}: option "
+                          "'consumerGroup' must name the group, which running brokers know")
+    groups = place.group_offsets(asked_groups) if asked_groups else {}
+    found = place.offsets_at(times) if times else {}
+    starts: QueueOffsets = {}
+    gaps: list[Gap] = []
+    for queue in queues:
+        state = states[queue]
+        if queue in found:
+            starts[queue] = min(max(found[queue], state.low), state.high)
+            _check_match(options, queue, starts[queue], state)
+            continue
+        offset = wanted[queue]
+        if offset == GROUP_OFFSET:
+            kept = groups[queue]
+            offset = kept if kept is not None else LATEST if is_stream else EARLIEST
+        elif offset == LATEST and not is_stream:
+            raise OptionError("startingOffsets of a batch read cannot be -1 (latest), as it is for "
+                              f"{queue_text(queue)}")
+        starts[queue] = _start(offset, state)
+        if offset >= 0:
+            gaps += missing_before(queue, offset, state)
+    _judge(options.on_data_loss, gaps)
+    return starts, gaps if options.on_data_loss is OnDataLoss.REPORT else []
+
+
+def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[Gap]:
+    """What of the queue from `offset` on is gone, when that is to be read next."""
+    if offset < state.low:
+        return [Gap(queue, offset, state.low, f"no longer kept: the first message there is {state.low}")]
+    if offset > state.high:
+        return [Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, which was to be "
+                                               "read next: was the topic made anew?")]
+    return []
+
+
+def data_loss(gap: Gap) -> DataLoss:
+    """The error for a gap, with the mend."""
+    return DataLoss(f"{gap}; set failOnDataLoss to false to go on without, or to report to have a row for it")
+
+
+def _judge(on_data_loss: OnDataLoss, gaps: Sequence[Gap]) -> None:
+    if gaps and on_data_loss is OnDataLoss.FAIL:
+        raise data_loss(gaps[0])
+
+
+def _start(offset: int, state: QueueState) -> int:
+    if offset == LATEST:
+        return state.high
+    return min(max(offset, state.low), state.high)
+
+
+def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
+                    states: Mapping[MessageQueue, QueueState]) -> tuple[QueueOffsets, list[Gap]]:
+    times = _times(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
+    wanted = _of_each(options.ending_offsets, queues, "endingOffsets") if len(times) < len(queues) else {}
+    found = place.offsets_at(times) if times else {}
+    ends: QueueOffsets = {}
+    gaps: list[Gap] = []
+    for queue in queues:
+        state = states[queue]
+        offset = found.get(queue, wanted.get(queue, LATEST))
+        if queue not in found and offset < LATEST:
+            raise OptionError(f"endingOffsets cannot be {offset}, as it is for {queue_text(queue)}: write an offset or "
+                              "-1, the latest")
+        ends[queue] = state.high if offset == LATEST else min(max(offset, state.low), state.high)
+        if offset > state.high:
+            gaps.append(Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, where the "
+                                                       "read was to end"))
+    _judge(options.on_data_loss, gaps)
+    return ends, gaps if options.on_data_loss is OnDataLoss.REPORT else []
+
+
+def _check_match(options: ReadOptions, queue: MessageQueue, start: int, state: QueueState) -> None:
+    if start == state.high and options.no_match is NoMatch.ERROR:
+        raise OptionError(f"{queue_text(queue)} has no message stored at or after its starting time; set "
+                          "startingOffsetsByTimestampStrategy to latest to begin at its end")
+
+
+def _of_each(offsets: QueueOffsets | int, queues: Sequence[MessageQueue], option: str) -> QueueOffsets:
+    if isinstance(offsets, int):
+        return dict.fromkeys(queues, offsets)
+    placed = at_brokers(offsets, queues, option)
+    check_queues(placed, queues, option)
+    return placed
+
+
+def _times(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue], option: str) -> QueueOffsets:
+    """The time for each queue, or for none."""
+    if times is None:
+        return {} if time is None else dict.fromkeys(queues, time)
+    placed = at_brokers(times, queues, option)
+    check_queues(placed, queues, option)
+    return placed

@@ -1,0 +1,186 @@
+"""Messages of a running broker, planned and read without Spark; of one that reads in bulk, and of one that does not."""
+
+import os
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+
+from regulus.broker import request_table
+from regulus.client.sync import Admin
+from regulus.errors import ClientError, DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.spark import live_scan
+from regulus.spark.live_brokers import LiveBrokers
+from regulus.spark.options import parse_options
+from regulus.spark.read_bounds import batch_bounds
+from regulus.spark.read_plan import ReadRange, UnitRange
+from regulus.wire.codes import RequestCode
+from tests.unit.spark.conftest import send_orders
+
+QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
+
+
+@pytest.fixture(params=["bulk", "pull"])
+def server(request, regulus_server, monkeypatch):
+    """As `pull` it knows no more requests than RocketMQ's."""
+    if request.param == "pull":
+        monkeypatch.delitem(request_table.HANDLERS, int(RequestCode.BULK_PULL))
+    return regulus_server
+
+
+def options_of(server, **options):
+    return parse_options({"nameServer": server.name_server_address, "topic": "orders", **options})
+
+
+def plan(options, cores=2):
+    with LiveBrokers(options) as brokers:
+        return brokers.partitions(*batch_bounds(options, brokers), cores=cores)
+
+
+def rows_of(options, parts, columns=("queue_id", "queue_offset", "body")):
+    return [row for part in parts for batch in live_scan.scan(options, columns, part) for row in batch.to_pylist()]
+
+
+def table(server, *columns, **options):
+    read = options_of(server, **options)
+    return rows_of(read, plan(read), columns or ("queue_id", "queue_offset", "body"))
+
+
+def test_all_messages_are_read_once_and_in_order(server):
+    send_orders(server, range(3000))
+    rows = table(server, maxRecordsPerPartition="700", batchRows="100")
+    assert [(row["queue_id"], row["queue_offset"]) for row in rows] == [(q, n) for q in (0, 1) for n in range(1500)]
+    assert {row["body"] for row in rows} == {b"body %d" % number for number in range(3000)}
+
+
+def test_a_batch_has_no_more_rows_than_asked_for(server):
+    send_orders(server, range(1000))
+    read = options_of(server, batchRows="64")
+    sizes = [batch.num_rows for part in plan(read) for batch in live_scan.scan(read, ("queue_offset",), part)]
+    assert sum(sizes) == 1000
+    assert max(sizes) == 64
+
+
+def test_the_same_columns_as_of_the_files(server):
+    send_orders(server, range(50))
+    live = table(server, "physical_offset", "store_time", "message_id", "properties", "tags", "born_host",
+                 "offset_message_id", "broker_name")
+    files = parse_options({"storePath": str(server.store_path), "topic": "orders"})
+    from regulus.spark.store_plan import plan as store_plan
+    from regulus.spark.store_scan import scan as store_scan
+
+    stored = [row for part in store_plan(files, 1) for batch in store_scan(files, tuple(live[0]), part)
+              for row in batch.to_pylist()]
+    assert sorted(live, key=lambda row: row["physical_offset"]) == stored
+
+
+def test_offsets_choose_a_range(server):
+    send_orders(server, range(20))
+    rows = table(server, startingOffsets='{"orders":{"0":3,"1":-2}}', endingOffsets='{"orders":{"0":5,"1":1}}')
+    assert [(row["queue_id"], row["queue_offset"]) for row in rows] == [(0, 3), (0, 4), (1, 0)]
+
+
+def test_times_choose_a_range(server):
+    send_orders(server, range(20))
+    times = {row["store_time"] for row in table(server, "store_time")}
+    first = int(min(times).timestamp() * 1000)
+    assert len(table(server, startingTimestamp=str(first))) == 20
+    assert table(server, endingTimestamp=str(first)) == []
+    with pytest.raises(OptionError, match="has no message stored at or after"):
+        table(server, startingTimestamp="2100-01-01", startingOffsetsByTimestampStrategy="error")
+
+
+def test_tags_are_filtered_by_the_broker_and_once_more(server):
+    send_orders(server, range(300))
+    rows = table(server, "tags", "queue_offset", tags="Tag1 || Tag2")
+    assert {row["tags"] for row in rows} == {"Tag1", "Tag2"}
+    assert len(rows) == 200
+
+
+def test_a_filter_that_the_broker_refuses_is_named(server):
+    send_orders(server, range(10))
+    with pytest.raises(OptionError, match="option 'sql' is not applied by this broker"):
+        table(server, sql="a > 1")
+
+
+def test_a_read_starts_where_the_group_is(server):
+    send_orders(server, range(20))
+    with Admin(server.name_server_address) as admin:
+        from regulus.model.topics import SubscriptionGroupConfig
+
+        admin.create_group(SubscriptionGroupConfig(group_name="billing"))
+        admin.set_offsets("billing", {QUEUES[0]: 8})
+    rows = table(server, consumerGroup="billing")
+    assert [(row["queue_id"], row["queue_offset"]) for row in rows] == [(0, 8), (0, 9), *((1, n) for n in range(10))]
+
+
+def test_messages_beyond_the_end_are_data_loss(server):
+    send_orders(server, range(10))
+    part = [ReadRange((UnitRange("orders", 0, 3, 9, "broker-a"),))]
+    with pytest.raises(DataLoss, match="orders/broker-a/0: messages 5 to 8 are gone, the queue ends at 5"):
+        rows_of(options_of(server), part)
+    assert len(rows_of(options_of(server, failOnDataLoss="false"), part)) == 2
+
+
+def test_a_gap_can_be_a_row(server):
+    send_orders(server, range(10))
+    part = [ReadRange((UnitRange("orders", 0, 3, 9, "broker-a"),))]
+    columns = ("queue_id", "queue_offset", "message_type", "properties", "body")
+    *_, gap = rows_of(options_of(server, failOnDataLoss="report"), part, columns)
+    assert (gap["queue_id"], gap["queue_offset"], gap["message_type"], gap["body"]) == (0, 5, "gap", None)
+    properties = dict(gap["properties"])
+    assert properties["GAP_END"] == "9"
+    assert "the queue ends at 5" in properties["GAP_CAUSE"]
+
+
+def test_an_unknown_topic_is_refused_with_the_nearest(server):
+    send_orders(server, range(2))
+    with pytest.raises(OptionError, match="the cluster has no topic 'order'; did you mean 'orders'"):
+        table(server, topic="order")
+
+
+def test_an_empty_topic_is_an_empty_plan(server):
+    send_orders(server, [])
+    assert plan(options_of(server)) == []
+
+
+def test_batches_have_the_schema_that_spark_wants(server):
+    send_orders(server, range(3))
+    read = options_of(server)
+    for batch in live_scan.scan(read, ("topic", "store_time", "properties"), plan(read)[0]):
+        assert batch.schema == pa.schema([("topic", pa.string()), ("store_time", pa.timestamp("us", tz="UTC")),
+                                          ("properties", pa.map_(pa.string(), pa.string()))])
+
+
+def test_a_name_server_that_is_away_is_told_in_a_sentence(free_tcp_port):
+    read = parse_options({"nameServer": f"127.0.0.1:{free_tcp_port}", "topic": "orders", "retryTimeout": "100ms"})
+    with LiveBrokers(read) as brokers, pytest.raises(ClientError, match="list of topics could not be read for 100 ms"):
+        brokers.queues()
+
+
+def test_a_broker_that_restarts_in_between_is_waited_for(make_broker_process):
+    process = make_broker_process()
+    send_orders(process, range(4000))
+    read = options_of(process, batchRows="50")
+    parts = plan(read, cores=1)
+    batches = live_scan.scan(read, ("queue_id", "queue_offset"), parts[0])
+    rows = next(batches).num_rows
+    process.kill()
+    restart = threading.Timer(0.3, process.start)
+    restart.start()
+    rows += sum(batch.num_rows for batch in batches)
+    restart.join()
+    assert rows == 4000
+
+
+def test_a_broker_that_stays_away_fails_the_task_in_a_sentence(make_broker_process):
+    process = make_broker_process()
+    send_orders(process, range(20_000))
+    read = options_of(process, batchRows="50", retryTimeout="200ms")
+    batches = live_scan.scan(read, ("queue_id",), plan(read, cores=1)[0])
+    next(batches)
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(ClientError, match=r"orders/broker-a/. could not be read for 200 ms"):
+        list(batches)
