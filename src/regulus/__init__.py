@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from regulus.client.producer import Producer
     from regulus.client.push_consumer import PushConsumer
     from regulus.client.send_result import SendResult, SendStatus
+    from regulus.client.transaction_producer import (
+        HalfMessage,
+        TransactionProducer,
+        TransactionProducerConfig,
+        TransactionSendResult,
+        TransactionState,
+    )
     from regulus.model.message import Message, MessageExt
     from regulus.model.message_queue import MessageQueue
 
@@ -27,6 +34,7 @@ __all__ = [
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeStatus",
+    "HalfMessage",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -37,6 +45,10 @@ __all__ = [
     "PushConsumerConfig",
     "SendResult",
     "SendStatus",
+    "TransactionProducer",
+    "TransactionProducerConfig",
+    "TransactionSendResult",
+    "TransactionState",
     "__version__",
 ]
 
@@ -46,6 +58,7 @@ _HOMES = {
     "ConsumeContext": "regulus.client.listener",
     "ConsumeFromWhere": "regulus.client.config",
     "ConsumeStatus": "regulus.client.listener",
+    "HalfMessage": "regulus.client.transaction_producer",
     "Message": "regulus.model.message",
     "MessageExt": "regulus.model.message",
     "MessageModel": "regulus.client.config",
@@ -56,6 +69,10 @@ _HOMES = {
     "PushConsumerConfig": "regulus.client.config",
     "SendResult": "regulus.client.send_result",
     "SendStatus": "regulus.client.send_result",
+    "TransactionProducer": "regulus.client.transaction_producer",
+    "TransactionProducerConfig": "regulus.client.transaction_producer",
+    "TransactionSendResult": "regulus.client.transaction_producer",
+    "TransactionState": "regulus.client.transaction_producer",
 }
 
 

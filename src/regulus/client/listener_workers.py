@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from regulus.client.client_instance import now_ms
 from regulus.client.core.process_queue import ProcessQueue
@@ -21,6 +22,8 @@ from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _YIELD_AFTER = 0.005
 """Seconds that workers may keep the event loop when the listener never waits for anything."""
@@ -180,7 +183,17 @@ class ListenerWorkers:
             self._on_result(work, status)
 
 
-def is_async_listener(listener: MessageListener) -> bool:
+async def call_safely(callback: Callable[[T], object], argument: T) -> tuple[object, Exception | None]:
+    """What an application's callback answered, and what it raised. A plain function is called in a thread."""
+    try:
+        if is_async_listener(callback):
+            return await callback(argument), None  # type: ignore[misc]
+        return await asyncio.to_thread(callback, argument), None
+    except Exception as error:
+        return None, error
+
+
+def is_async_listener(listener: Callable[..., object]) -> bool:
     """True for coroutine functions and for objects whose call is one."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 

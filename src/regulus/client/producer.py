@@ -84,6 +84,8 @@ class Producer:
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
         permits = self.config.back_pressure_for_async_send_num
         self._permits = asyncio.Semaphore(permits) if permits else None
+        self._retries_without_answer = True
+        """Whether a half message is sent to another broker when one did not answer: it may have two halves then."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -239,6 +241,10 @@ class Producer:
                 failure = error
             except (ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster) as error:
                 failure = error
+                if outgoing.is_half and not self._retries_without_answer and \
+                        isinstance(error, ConnectionLost | RequestTimeout):
+                    raise SendFailed(topic=outgoing.topic, attempts=attempt, elapsed_ms=_monotonic_ms() - started,
+                                     brokers=tuple(tried), cause=error) from error
             else:
                 if result.send_status is SendStatus.SEND_OK or not self.config.retry_another_broker_when_not_store_ok:
                     return result

@@ -10,7 +10,7 @@ used from any number of threads; a consumer's listener is called in a pool of th
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from functools import wraps
 from types import TracebackType
@@ -19,10 +19,19 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from regulus.client import admin as asyncio_admin
 from regulus.client import producer as asyncio_producer
 from regulus.client import push_consumer as asyncio_push_consumer
+from regulus.client import transaction_producer as asyncio_transaction_producer
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.queue_selector import QueueSelector
 from regulus.client.listener import MessageListener
 from regulus.client.send_result import SendResult
+from regulus.client.transaction_producer import (
+    Check,
+    Execute,
+    HalfMessage,
+    TransactionProducerConfig,
+    TransactionSendResult,
+    TransactionState,
+)
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.transport.event_loop import loop_factory
@@ -95,6 +104,29 @@ class Producer:
 
     def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         return run(self._producer.fetch_publish_message_queues(topic))
+
+
+class TransactionProducer(Producer):
+    """Blocking `regulus.TransactionProducer`; its callbacks are called in threads."""
+
+    _producer: asyncio_transaction_producer.TransactionProducer
+
+    def __init__(self, name_server: str, group: str, check: Check | None = None,
+                 config: TransactionProducerConfig | None = None, *, topics: Iterable[str] = ()) -> None:
+        self._producer = _made_in_loop(lambda: asyncio_transaction_producer.TransactionProducer(
+            name_server, group, check, config, topics=topics))
+
+    def send_in_transaction(self, message: Message, execute: Execute, *,
+                            timeout_ms: int | None = None) -> TransactionSendResult:
+        return run(self._producer.send_in_transaction(message, execute, timeout_ms=timeout_ms))
+
+    def send_half(self, message: Message, *, queue: MessageQueue | None = None, immunity_s: int | None = None,
+                  timeout_ms: int | None = None) -> HalfMessage:
+        return run(self._producer.send_half(message, queue=queue, immunity_s=immunity_s, timeout_ms=timeout_ms))
+
+    def end_transaction(self, half: HalfMessage, state: TransactionState, *, from_check: bool = False,
+                        timeout_ms: int | None = None) -> None:
+        run(self._producer.end_transaction(half, state, from_check=from_check, timeout_ms=timeout_ms))
 
 
 class PushConsumer:
@@ -195,6 +227,7 @@ class Admin:
     log_state = _blocking(asyncio_admin.Admin.log_state)
     update_archived_offset = _blocking(asyncio_admin.Admin.update_archived_offset)
     read_commit_log = _blocking(asyncio_admin.Admin.read_commit_log)
+    sink_marks = _blocking(asyncio_admin.Admin.sink_marks)
 
 
 def _made_in_loop(make: Callable[[], R]) -> R:
