@@ -51,7 +51,7 @@ async def says_unknown(message):
 class Checker:
     """Answers `state` and remembers what it was asked for."""
 
-    def __init__(self, state: TransactionState | None | Exception) -> None:
+    def __init__(self, state: TransactionState | Exception | None) -> None:
         self.state = state
         self.asked: list[MessageExt] = []
         self.was_asked = asyncio.Event()
