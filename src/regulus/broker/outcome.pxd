@@ -1,5 +1,14 @@
+cimport cython
+
+
 cdef class Reply:
     cdef public object response
+
+
+@cython.no_gc
+@cython.freelist(16)
+cdef class ReplyFrame:
+    cdef public bytes frame
 
 
 cdef class ReplyWhenDurable:

@@ -15,6 +15,15 @@ class Reply:
         self.response = response
 
 
+class ReplyFrame:
+    """Send `frame` now, a whole answer that is encoded already."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+
+
 class ReplyWhenDurable:
     """Send `response` once the log is on disk up to `end`; after the deadline answer FLUSH_DISK_TIMEOUT instead."""
 
@@ -50,7 +59,7 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | ReplyWhenDurable | Hold | NoReply | Relay
+Outcome = Reply | ReplyFrame | ReplyWhenDurable | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()

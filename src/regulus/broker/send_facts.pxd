@@ -1,3 +1,8 @@
+cimport cython
+
+from regulus.wire.headers.plain_send cimport PlainAnswers, PlainSendReader
+
+
 cdef class TopicFacts:
     cdef public str topic
     cdef public int write_queue_nums
@@ -21,9 +26,14 @@ cdef class SendFacts:
     cdef public dict stamp
     cdef public bytes store_host
     cdef public dict host_texts
+    cdef public PlainSendReader plain_sends
+    cdef public dict plain_answers
     cdef public int max_message_size
     cdef public int delay_level_max
     cdef public bint sync_flush
     cdef public bint rejects_transactions
     cdef public bint is_writable
     cdef public bint is_restricted
+
+    @cython.locals(answers=PlainAnswers)
+    cpdef PlainAnswers answers(self, bytes store_host)

@@ -8,6 +8,12 @@ from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
 from regulus.model.topics import TopicConfig
 from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.plain_send import PlainAnswers, PlainSendReader
+
+TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
+NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
+UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK}
+"""They change where a message goes, or whether it is taken."""
 
 
 class TopicFacts:
@@ -42,7 +48,8 @@ class SendFacts:
     """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
 
     `store_host` is empty when each client gets the address at which it reached us. `host_texts` has these addresses in
-    hexadecimal digits; they are as few as the addresses of this machine.
+    hexadecimal digits; they are as few as the addresses of this machine. `plain_sends` and `plain_answers`, by these
+    addresses too, are for sends with nothing unusual about them.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts],
@@ -56,9 +63,20 @@ class SendFacts:
                       names.CLUSTER: config.broker_cluster_name}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
         self.host_texts: dict[bytes, str] = {}
+        stamp = names.format(self.stamp).encode("utf-8", "replace")
+        self.plain_sends = PlainSendReader(frozenset(name.encode() for name in UNUSUAL_PROPERTIES | set(self.stamp)),
+                                           stamp)
+        self.plain_answers: dict[bytes, PlainAnswers] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
         self.sync_flush = config.sync_flush
         self.rejects_transactions = config.reject_transaction_message
         self.is_writable = permission.is_writable(config.broker_permission)
         self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
+
+    def answers(self, store_host: bytes) -> PlainAnswers:
+        """Those for sends that are stored under this address."""
+        answers = self.plain_answers.get(store_host)
+        if answers is None:
+            answers = self.plain_answers[store_host] = PlainAnswers(store_host, self.region_id, self.trace_on)
+        return answers

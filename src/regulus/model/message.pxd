@@ -18,3 +18,19 @@ cdef class MessageExt(Message):
     cdef public long long store_timestamp
     cdef public int store_size
     cdef public int body_crc
+
+
+cdef class PlainMessage(MessageExt):
+    cdef public bytes data
+    cdef public Py_ssize_t body_start
+    cdef public Py_ssize_t body_end
+    cdef public bytes topic_text
+    cdef public bytearray text
+    cdef public Py_ssize_t text_size
+    cdef public Py_ssize_t unique_key_start
+    cdef public Py_ssize_t unique_key_end
+    cdef public Py_ssize_t tags_start
+    cdef public Py_ssize_t tags_end
+    cdef public Py_ssize_t keys_start
+    cdef public Py_ssize_t keys_end
+    cdef public bint waits

@@ -1,11 +1,13 @@
 """Messages: what an application sends, and what a store keeps.
 
-`MessageExt` is a plain class and not a dataclass because the broker makes one for each message on the hot path, where
-its compiled form has typed fields.
+`MessageExt` is a plain class and not a dataclass because the broker makes one for each message, and its compiled form
+has typed fields. For a send with nothing unusual it makes none at all: `PlainMessage` serves one after the other.
 """
 
 from regulus.model import message_properties as names
 
+PLAIN_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
+"""Bytes of properties that a PlainMessage has room for; a longer property string is no plain one."""
 
 class Message:
     """What an application sends. `properties` holds tags and keys too."""
@@ -67,3 +69,30 @@ class MessageExt(Message):
         self.store_timestamp = store_timestamp
         self.store_size = store_size
         self.body_crc = body_crc
+
+
+class PlainMessage(MessageExt):
+    """A message on its way into a store, whose body and properties are still bytes: no object is made of them.
+
+    The body is data[body_start:body_end], `topic_text` the topic in ASCII, text[:text_size] the property string. In it
+    the values of UNIQ_KEY, TAGS and KEYS lie between their starts and ends, equal where there is none. `waits` says
+    whether the client wants to hear of the disk. `body` and `properties` stay empty.
+
+    Filled anew for each send: a store encodes it at once and keeps nothing of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("", b"", {})
+        self.data = b""
+        self.body_start = 0
+        self.body_end = 0
+        self.topic_text = b""
+        self.text = bytearray(PLAIN_TEXT_SIZE_MAX)
+        self.text_size = 0
+        self.unique_key_start = 0
+        self.unique_key_end = 0
+        self.tags_start = 0
+        self.tags_end = 0
+        self.keys_start = 0
+        self.keys_end = 0
+        self.waits = True

@@ -1,15 +1,21 @@
 cimport cython
 
-from regulus.record.java_hash cimport java_hash
+from regulus.record.java_hash cimport hash_on, java_hash
 
 cdef Py_ssize_t _SLOTS_START
 cdef Py_ssize_t _SLOT
+cdef long long _SHARP
+cdef long long _MASK
+cdef long long _POSITIVE_MAX
 
 
 cpdef str index_key(str topic, str key)
 
 @cython.locals(value=cython.longlong)
 cpdef long long key_hash(str key) except? -1
+
+@cython.locals(value=cython.longlong)
+cpdef long long key_hash_on(bytes topic, const unsigned char* text, Py_ssize_t start, Py_ssize_t end) except? -2
 
 cpdef encode_header_into(unsigned char[::1] cells, long long begin_timestamp, long long end_timestamp,
                          long long begin_physical_offset, long long end_physical_offset, long long hash_slot_count,

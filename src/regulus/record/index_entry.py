@@ -25,7 +25,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from regulus.errors import TruncatedRecord
-from regulus.record.java_hash import java_hash
+from regulus.record.java_hash import hash_on, java_hash
 
 HEADER_SIZE = 40
 SLOT_SIZE = 4
@@ -35,6 +35,9 @@ TIME_DIFFERENCE_MAX = 0x7FFFFFFF
 # The same numbers once more under private names: these become C constants in the compiled form.
 _SLOTS_START = HEADER_SIZE
 _SLOT = SLOT_SIZE
+_SHARP = ord("#")
+_MASK = 0xFFFFFFFF
+_POSITIVE_MAX = 0x7FFFFFFF
 
 _HEADER = Struct(">qqqqii")
 _ENTRY = Struct(">iqii")
@@ -78,6 +81,16 @@ def key_hash(key: str) -> int:
     """The hash an entry keeps, never negative: Java's abs of the hash, and 0 where that overflows."""
     value = abs(java_hash(key))
     return 0 if value > 0x7FFFFFFF else value
+
+
+def key_hash_on(topic: bytes, text: bytes | bytearray, start: int, end: int) -> int:
+    """The same for the ASCII key text[start:end] of a message of an ASCII topic; -1 for an empty key."""
+    if start >= end:
+        return -1
+    value = hash_on(hash_on(0, topic, 0, len(topic)) * 31 + _SHARP, text, start, end)
+    if value > _POSITIVE_MAX:
+        value = _MASK + 1 - value
+    return 0 if value > _POSITIVE_MAX else value
 
 
 def time_difference(store_timestamp: int, begin_timestamp: int) -> int:

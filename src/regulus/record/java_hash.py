@@ -23,6 +23,19 @@ def java_hash(text: str) -> int:
     return value - _MASK - 1 if value > _POSITIVE_MAX else value
 
 
+def java_hash_of(text: bytes | bytearray, start: int, end: int) -> int:
+    """The hash of the ASCII characters text[start:end]."""
+    value = hash_on(0, text, start, end)
+    return value - _MASK - 1 if value > _POSITIVE_MAX else value
+
+
+def hash_on(value: int, text: bytes | bytearray, start: int, end: int) -> int:
+    """Go on from `value`, 0 to begin with, over the ASCII characters text[start:end]; the hash without a sign."""
+    for position in range(start, end):
+        value = (value * 31 + text[position]) & _MASK
+    return value
+
+
 def tags_code(tags: str | None) -> int:
     """What a consume queue unit keeps of a message's tags: the hash of the whole text, 0 for none."""
     return java_hash(tags) if tags else 0

@@ -1,8 +1,9 @@
 cimport cython
 
-from regulus.model.message cimport MessageExt
+from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
-from regulus.record.java_hash cimport java_hash
+from regulus.record.index_entry cimport key_hash_on
+from regulus.record.java_hash cimport java_hash, java_hash_of
 
 cdef int _V1
 cdef int _V2
@@ -18,6 +19,8 @@ cdef object _BLANK_LAYOUT
 cdef bint _COMPILED
 
 
+@cython.no_gc
+@cython.freelist(512)
 cdef class DispatchRequest:
     cdef public Py_ssize_t size
     cdef public bint is_blank
@@ -32,21 +35,28 @@ cdef class DispatchRequest:
     cdef public int delay_level
     cdef public str keys
     cdef public str uniq_key
+    cdef public long long uniq_hash
     cdef bytes _tail
     cdef Py_ssize_t _properties_start
 
 
-@cython.locals(topic=bytes, properties=bytes)
+@cython.locals(topic_size=Py_ssize_t, plain=PlainMessage)
 cpdef Py_ssize_t record_size(MessageExt message) except -1
+
+cpdef Py_ssize_t body_size(MessageExt message) except -1
 
 cpdef bytes encode(MessageExt message)
 
 cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt message, Py_ssize_t room=*) except -1
 
 @cython.locals(topic=bytes, properties=bytes, properties_size=Py_ssize_t, body=bytes, size=Py_ssize_t,
-               is_v2=cython.bint, end=Py_ssize_t)
+               end=Py_ssize_t)
 cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                              Py_ssize_t room) except -1
+
+@cython.locals(size=Py_ssize_t, end=Py_ssize_t)
+cdef Py_ssize_t _encode_plain(object buffer, unsigned char[::1] cells, Py_ssize_t position, PlainMessage message,
+                              Py_ssize_t room) except -1
 
 @cython.locals(size=Py_ssize_t, name=str, value=str)
 cdef Py_ssize_t _ascii_size(dict properties) except -2
@@ -58,7 +68,9 @@ cdef bytes _utf8(str text)
 
 @cython.locals(end=Py_ssize_t)
 cdef Py_ssize_t _put_head(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
-                          bint is_v2) except -1
+                          Py_ssize_t body_size, Py_ssize_t topic_size) except -1
+
+cdef Py_ssize_t _put_topic(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes topic) except -1
 
 cdef Py_ssize_t _put2(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t value) noexcept
 
@@ -66,11 +78,15 @@ cdef Py_ssize_t _put4(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t 
 
 cdef Py_ssize_t _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
 
-@cython.locals(size=Py_ssize_t, index=Py_ssize_t, source="const unsigned char*")
 cdef Py_ssize_t _copy(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes data) except -1
 
+@cython.locals(size=Py_ssize_t, index=Py_ssize_t, source="const unsigned char*")
+cdef Py_ssize_t _copy_part(object buffer, unsigned char[::1] cells, Py_ssize_t position, const unsigned char* data,
+                           Py_ssize_t start, Py_ssize_t end) except -1
+
 @cython.locals(size=Py_ssize_t)
-cdef Py_ssize_t _size(MessageExt message, bytes topic, Py_ssize_t properties_size) except -1
+cdef Py_ssize_t _size(MessageExt message, Py_ssize_t body_size, Py_ssize_t topic_size,
+                      Py_ssize_t properties_size) except -1
 
 @cython.locals(flags=cython.int)
 cdef int _flags_of_hosts(MessageExt message) noexcept
@@ -85,8 +101,13 @@ cpdef list decode_all(object data)
                tail=bytes, message=MessageExt)
 cdef MessageExt _decode(object data, const unsigned char[::1] view, Py_ssize_t position, bint read_body)
 
-@cython.locals(properties=dict, request=DispatchRequest)
+@cython.locals(request=DispatchRequest)
 cpdef DispatchRequest request_of(MessageExt message)
+
+@cython.locals(text=bytearray)
+cdef int _take_plain(DispatchRequest request, PlainMessage message) except -1
+
+cdef int _take_properties(DispatchRequest request, dict properties) except -1
 
 cpdef DispatchRequest dispatch_request(object data, Py_ssize_t position, Py_ssize_t limit, bint check_crc)
 

@@ -33,12 +33,13 @@ from zlib import crc32
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model import message_properties
-from regulus.model.message import MessageExt
+from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
-from regulus.record.java_hash import java_hash
+from regulus.record.index_entry import key_hash_on
+from regulus.record.java_hash import java_hash, java_hash_of
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -72,8 +73,9 @@ _BLANK_LAYOUT = Struct(">ii")
 class DispatchRequest:
     """What consume queues and index need of one record. `size` leads to the next record, also from a blank.
 
-    `keys` and `uniq_key` are empty when absent. `tags_code` is the hash of the tags even for a delayed message, whose
-    `delay_level` is above 0: the store knows the delivery time.
+    `keys` and `uniq_key` are empty when absent. `uniq_hash` is the hash of the unique key as the index keeps it where
+    that was made of bytes, and `uniq_key` was not; else -1. `tags_code` is the hash of the tags even for a delayed
+    message, whose `delay_level` is above 0: the store knows the delivery time.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -90,6 +92,7 @@ class DispatchRequest:
         self.delay_level = 0
         self.keys = ""
         self.uniq_key = ""
+        self.uniq_hash = -1
         self._tail = b""
         self._properties_start = 0
 
@@ -104,9 +107,17 @@ class DispatchRequest:
 
 def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
-    topic = _utf8(message.topic)
-    properties = _utf8(format_properties(message.properties))
-    return _size(message, topic, len(properties))
+    topic_size = len(_utf8(message.topic))
+    if isinstance(message, PlainMessage):
+        return _size(message, body_size(message), topic_size, message.text_size)
+    return _size(message, len(message.body), topic_size, len(_utf8(format_properties(message.properties))))
+
+
+def body_size(message: MessageExt) -> int:
+    """Bytes of its body, wherever that is."""
+    if isinstance(message, PlainMessage):
+        return message.body_end - message.body_start
+    return len(message.body)
 
 
 def encode(message: MessageExt) -> bytes:
@@ -128,34 +139,44 @@ def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room
 
 def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
     """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
+    if isinstance(message, PlainMessage):
+        return _encode_plain(buffer, cells, position, message, room)
     topic = _utf8(message.topic)
     properties = b""
     properties_size = _ascii_size(message.properties)
     if properties_size < 0:
         properties = _utf8(format_properties(message.properties))
         properties_size = len(properties)
-    size = _size(message, topic, properties_size)
+    body = message.body
+    size = _size(message, len(body), len(topic), properties_size)
     if room >= 0 and size > room:
         return size
-    body = message.body
     message.store_size = size
     message.body_crc = crc32(body) & 0x7FFFFFFF
-    message.sys_flag = _flags_of_hosts(message)
-    is_v2 = len(topic) > _TOPIC_SIZE_V1_MAX
-    end = _put_head(buffer, cells, position, message, is_v2)
+    end = _put_head(buffer, cells, position, message, len(body), len(topic))
     buffer[end:end + len(body)] = body
-    end += len(body)
-    if is_v2:
-        end = _put2(cells, end, len(topic))
-    else:
-        cells[end] = len(topic)
-        end += 1
-    end = _copy(buffer, cells, end, topic)
+    end = _put_topic(buffer, cells, end + len(body), topic)
     end = _put2(cells, end, properties_size)
     if properties:
         _copy(buffer, cells, end, properties)
     else:
         _put_ascii(cells, end, message.properties)
+    return size
+
+
+def _encode_plain(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: PlainMessage,
+                  room: int) -> int:
+    """The same for a message that is bytes already: they are copied from where they were read."""
+    size = _size(message, message.body_end - message.body_start, len(message.topic_text), message.text_size)
+    if room >= 0 and size > room:
+        return size
+    message.store_size = size
+    message.body_crc = crc32(memoryview(message.data)[message.body_start:message.body_end]) & 0x7FFFFFFF
+    end = _put_head(buffer, cells, position, message, message.body_end - message.body_start, len(message.topic_text))
+    end = _copy_part(buffer, cells, end, message.data, message.body_start, message.body_end)
+    end = _put_topic(buffer, cells, end, message.topic_text)
+    end = _put2(cells, end, message.text_size)
+    _copy_part(buffer, cells, end, message.text, 0, message.text_size)
     return size
 
 
@@ -197,10 +218,12 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, is_v2: bool) -> int:
+def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, body_size: int,
+              topic_size: int) -> int:
     """Write the fields before the body; the position behind them."""
+    message.sys_flag = _flags_of_hosts(message)
     end = _put4(cells, position, message.store_size)
-    end = _put4(cells, end, _V2 if is_v2 else _V1)
+    end = _put4(cells, end, _V2 if topic_size > _TOPIC_SIZE_V1_MAX else _V1)
     end = _put4(cells, end, message.body_crc)
     end = _put4(cells, end, message.queue_id)
     end = _put4(cells, end, message.flag)
@@ -213,7 +236,15 @@ def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, mess
     end = _copy(buffer, cells, end, message.store_host)
     end = _put4(cells, end, message.reconsume_times)
     end = _put8(cells, end, message.prepared_transaction_offset)
-    return _put4(cells, end, len(message.body))
+    return _put4(cells, end, body_size)
+
+
+def _put_topic(buffer: WritableBuffer, cells: WritableBuffer, position: int, topic: bytes) -> int:
+    """Write the topic behind its length; the position behind it."""
+    if len(topic) > _TOPIC_SIZE_V1_MAX:
+        return _copy(buffer, cells, _put2(cells, position, len(topic)), topic)
+    cells[position] = len(topic)
+    return _copy(buffer, cells, position + 1, topic)
 
 
 def _put2(cells: WritableBuffer, position: int, value: int) -> int:
@@ -238,23 +269,29 @@ def _put8(cells: WritableBuffer, position: int, value: int) -> int:
 
 def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes) -> int:
     """Write `data`; the position behind it. Few bytes go faster one by one, but only in the compiled form."""
-    size = len(data)
+    return _copy_part(buffer, cells, position, data, 0, len(data))
+
+
+def _copy_part(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes | bytearray, start: int,
+               end: int) -> int:
+    """Write data[start:end]; the position behind it."""
+    size = end - start
     if not _COMPILED:
-        buffer[position:position + size] = data
+        buffer[position:position + size] = data[start:end]
         return position + size
     source = data
     for index in range(size):
-        cells[position + index] = source[index]
+        cells[position + index] = source[start + index]
     return position + size
 
 
-def _size(message: MessageExt, topic: bytes, properties_size: int) -> int:
-    if len(topic) > _TOPIC_SIZE_MAX:
-        raise MessageIllegal(f"topic has {len(topic)} bytes, more than {_TOPIC_SIZE_MAX}")
+def _size(message: MessageExt, body_size: int, topic_size: int, properties_size: int) -> int:
+    if topic_size > _TOPIC_SIZE_MAX:
+        raise MessageIllegal(f"topic has {topic_size} bytes, more than {_TOPIC_SIZE_MAX}")
     if properties_size > _PROPERTIES_SIZE_MAX:
         raise MessageIllegal(f"properties have {properties_size} bytes, more than {_PROPERTIES_SIZE_MAX}")
-    size = _FIXED_SIZE - 16 + len(message.born_host) + len(message.store_host) + len(message.body) + len(topic)
-    return size + properties_size + (1 if len(topic) > _TOPIC_SIZE_V1_MAX else 0)
+    size = _FIXED_SIZE - 16 + len(message.born_host) + len(message.store_host) + body_size + topic_size
+    return size + properties_size + (1 if topic_size > _TOPIC_SIZE_V1_MAX else 0)
 
 
 def _flags_of_hosts(message: MessageExt) -> int:
@@ -325,7 +362,6 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
 
 def request_of(message: MessageExt) -> DispatchRequest:
     """What `dispatch_request` reads from the stored record of `message`, but without `properties()`."""
-    properties = message.properties
     request = DispatchRequest.__new__(DispatchRequest)
     request.size = message.store_size
     request.is_blank = False
@@ -336,15 +372,35 @@ def request_of(message: MessageExt) -> DispatchRequest:
     request.store_timestamp = message.store_timestamp
     request.prepared_transaction_offset = message.prepared_transaction_offset
     request.sys_flag = message.sys_flag
+    request.uniq_key = ""
+    request.uniq_hash = -1
+    request._tail = b""
+    request._properties_start = 0
+    if isinstance(message, PlainMessage):
+        _take_plain(request, message)
+    else:
+        _take_properties(request, message.properties)
+    return request
+
+
+def _take_plain(request: DispatchRequest, message: PlainMessage) -> None:
+    """What the properties of a plain message say; it has no delay."""
+    text = message.text
+    request.delay_level = 0
+    request.tags_code = java_hash_of(text, message.tags_start, message.tags_end)
+    request.keys = ""
+    if message.keys_start < message.keys_end:
+        request.keys = text[message.keys_start:message.keys_end].decode()
+    request.uniq_hash = key_hash_on(message.topic_text, text, message.unique_key_start, message.unique_key_end)
+
+
+def _take_properties(request: DispatchRequest, properties: dict[str, str]) -> None:
     tags = properties.get("TAGS")
     request.tags_code = java_hash(tags) if tags else 0
     request.keys = properties.get("KEYS") or ""
     request.uniq_key = properties.get("UNIQ_KEY") or ""
     level = properties.get("DELAY")
     request.delay_level = int(level) if level and level.isdigit() and level.isascii() and len(level) < 10 else 0
-    request._tail = b""
-    request._properties_start = 0
-    return request
 
 
 def dispatch_request(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
@@ -389,6 +445,7 @@ def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_c
     request.delay_level = 0
     request.keys = ""
     request.uniq_key = ""
+    request.uniq_hash = -1
     request._tail = tail
     request._properties_start = topic_end - topic_start + 2
     _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)

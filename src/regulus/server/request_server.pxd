@@ -1,8 +1,8 @@
 cimport cython
 
-from regulus.broker.outcome cimport Reply
+from regulus.broker.outcome cimport Reply, ReplyFrame
 from regulus.wire.remoting_command cimport RemotingCommand
 
 
-@cython.locals(request=RemotingCommand, response=RemotingCommand)
+@cython.locals(request=RemotingCommand, response=RemotingCommand, reply_frame=ReplyFrame)
 cpdef decide(list requests, object handle, object peer, object state, long long now_ms, list parts, list others)

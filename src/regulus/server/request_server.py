@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyWhenDurable
 from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.model.peer import Peer
 from regulus.server.clock import Clock
@@ -115,7 +115,9 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             outcome = handle(request, peer, state, now_ms)
         except Exception:   # one broken handler must not end the connection, let alone the server
             outcome = _unexpected(request, peer)
-        if type(outcome) is Reply:
+        if type(outcome) is ReplyFrame:
+            parts.append(outcome.frame)
+        elif type(outcome) is Reply:
             response = outcome.response
             parts += response.encode_parts()
         else:

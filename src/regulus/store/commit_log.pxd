@@ -2,7 +2,9 @@ cimport cython
 
 from regulus.model.message cimport MessageExt
 from regulus.model.store_result cimport Appended
-from regulus.record.message_record cimport DispatchRequest, encode_view, record_size, request_of
+from regulus.record.message_record cimport (
+    DispatchRequest, body_size, encode_view, record_size, request_of,
+)
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
 

@@ -17,7 +17,7 @@ from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
-from regulus.record.message_record import DispatchRequest, blank, encode_view, record_size, request_of
+from regulus.record.message_record import DispatchRequest, blank, body_size, encode_view, record_size, request_of
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile
@@ -72,8 +72,8 @@ class CommitLog:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        if len(message.body) > self.message_size_max:
-            return _illegal(f"body has {len(message.body)} bytes, more than maxMessageSize {self.message_size_max}")
+        if body_size(message) > self.message_size_max:
+            return _illegal(f"body has {body_size(message)} bytes, more than maxMessageSize {self.message_size_max}")
         queue = self.queues.have(message.topic, message.queue_id)
         transaction = message.sys_flag & _TRANSACTION_MASK
         has_offset = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)

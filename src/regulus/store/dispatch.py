@@ -138,9 +138,8 @@ class Dispatcher:
                 if not queue.is_dirty:
                     queue.is_dirty = True
                     self.dirty.append(queue)
-        if self.index is not None and transaction != _TRANSACTION_ROLLBACK and (request.uniq_key or request.keys):
-            self.index.put(request.topic, request.uniq_key, request.keys, request.physical_offset,
-                           request.store_timestamp)
+        if self.index is not None and transaction != _TRANSACTION_ROLLBACK:
+            self.index.put(request)
         self.last_store_timestamp = request.store_timestamp
         return is_visible
 

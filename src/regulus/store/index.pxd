@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.record.index_entry cimport encode_entry_into, encode_header_into, index_key, key_hash, read_slot, write_slot
+from regulus.record.message_record cimport DispatchRequest
 from regulus.store.mapped_file cimport MappedFile, MappedFilePool
 
 
@@ -32,7 +33,9 @@ cdef class Index:
     cdef object _full
 
     @cython.locals(tail=IndexFile, key=str)
-    cpdef put(self, str topic, str uniq_key, str keys, long long physical_offset, long long store_timestamp)
+    cpdef put(self, DispatchRequest request)
+
+    cdef int _put_key(self, str key, DispatchRequest request) except -1
 
     @cython.locals(tail=IndexFile)
-    cdef int _put_key(self, str topic, str key, long long physical_offset, long long store_timestamp) except -1
+    cdef int _put_hash(self, long long hash_, DispatchRequest request) except -1

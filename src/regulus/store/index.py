@@ -25,6 +25,7 @@ from regulus.record.index_entry import (
     write_slot,
 )
 from regulus.record.index_entry import index_key as index_key
+from regulus.record.message_record import DispatchRequest
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 
@@ -133,26 +134,31 @@ class Index:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def put(self, topic: str, uniq_key: str, keys: str, physical_offset: int, store_timestamp: int) -> None:
-        """Index one record, unless that was done before. Raises StoreNotWritable."""
+    def put(self, request: DispatchRequest) -> None:
+        """Index one record by its keys, unless that was done before. Raises StoreNotWritable."""
         tail = self.tail
-        if tail is not None and physical_offset < tail.end_physical_offset:
+        if tail is not None and request.physical_offset < tail.end_physical_offset:
             return
-        if uniq_key:
-            self._put_key(topic, uniq_key, physical_offset, store_timestamp)
-        if keys:
-            if " " in keys:
-                for key in keys.split(" "):
+        if request.uniq_hash >= 0:
+            self._put_hash(request.uniq_hash, request)
+        elif request.uniq_key:
+            self._put_key(request.uniq_key, request)
+        if request.keys:
+            if " " in request.keys:
+                for key in request.keys.split(" "):
                     if key:
-                        self._put_key(topic, key, physical_offset, store_timestamp)
+                        self._put_key(key, request)
             else:
-                self._put_key(topic, keys, physical_offset, store_timestamp)
+                self._put_key(request.keys, request)
 
-    def _put_key(self, topic: str, key: str, physical_offset: int, store_timestamp: int) -> None:
+    def _put_key(self, key: str, request: DispatchRequest) -> None:
+        self._put_hash(key_hash(index_key(request.topic, key)), request)
+
+    def _put_hash(self, hash_: int, request: DispatchRequest) -> None:
         tail = self.tail
         if tail is None or tail.index_count >= tail.index_num:
-            tail = self._extend(store_timestamp)
-        tail.put(key_hash(index_key(topic, key)), physical_offset, store_timestamp)
+            tail = self._extend(request.store_timestamp)
+        tail.put(hash_, request.physical_offset, request.store_timestamp)
 
     def _extend(self, store_timestamp: int) -> IndexFile:
         """A new file. It begins as if with the end of the one before, which shows in its first entry's time

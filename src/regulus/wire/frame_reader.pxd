@@ -7,6 +7,7 @@ from regulus.wire.remoting_command cimport RemotingCommand
 cdef int _JSON
 cdef int _ROCKETMQ
 cdef Py_ssize_t _HEADER_SIZE_MAX
+cdef int _SEND_MESSAGE_V2
 
 
 cdef class FrameReader:

@@ -7,6 +7,7 @@ Source: NettyDecoder, RemotingCommand.decode.
 """
 
 from regulus.errors import FrameError
+from regulus.wire.codes import RequestCode
 from regulus.wire.header_json import decode as decode_json
 from regulus.wire.header_rocketmq import decode as decode_rocketmq
 from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
@@ -21,6 +22,7 @@ HEADER_SIZE_MAX = 1024 * 1024
 _JSON = JSON
 _ROCKETMQ = ROCKETMQ
 _HEADER_SIZE_MAX = HEADER_SIZE_MAX
+_SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 
 
 class FrameReader:
@@ -113,7 +115,14 @@ def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
         decode_rocketmq(command, data, header_start, header_end)
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
-    command._body = text[header_end:end]
+    if command.code == _SEND_MESSAGE_V2:
+        command._body = None
+        command._source = data
+        command._body_start = header_end
+        command._body_end = end
+    else:
+        # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
+        command._body = text[header_end:end]
     return command
 
 

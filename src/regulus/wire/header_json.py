@@ -239,7 +239,7 @@ def _has_escape(text: bytes, start: int, end: int) -> bool:
     return False
 
 
-def matches(text: bytes, start: int, end: int, name: bytes, size: int) -> bool:
+def matches(text: bytes | bytearray, start: int, end: int, name: bytes, size: int) -> bool:
     if end - start != size:
         return False
     for index in range(size):  # noqa: SIM110 - a plain loop becomes C

@@ -17,15 +17,18 @@ cdef int _WORD_MAX
 cdef class RemotingCommand(CommandHeader):
     cdef public int serialize_type
     cdef bytes _body
+    cdef bytes _source
+    cdef Py_ssize_t _body_start
+    cdef Py_ssize_t _body_end
     cdef list _body_parts
 
     @cython.locals(answer=RemotingCommand)
     cpdef RemotingCommand response(self, int code, str remark=*, dict ext=*, object body=*)
 
-    @cython.locals(header=bytes, front=bytes)
+    @cython.locals(header=bytes, front=bytes, body=bytes)
     cpdef bytes encode(self)
 
-    @cython.locals(header=bytes, front=bytes, body_size=Py_ssize_t)
+    @cython.locals(header=bytes, front=bytes, body=bytes, body_size=Py_ssize_t)
     cpdef list encode_parts(self)
 
     cdef bytes _encode_header(self)

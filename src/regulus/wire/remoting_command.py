@@ -39,7 +39,11 @@ Buffer = bytes | memoryview
 
 
 class RemotingCommand(CommandHeader):
-    """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two."""
+    """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two.
+
+    While `_body` is None and there are no `_body_parts`, the body is _source[_body_start:_body_end], the bytes as they
+    were read: sends are decided at once, and not each needs its body as an object.
+    """
 
     def __init__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", flag: int = 0,
                  opaque: int = 0, remark: str | None = None, language: int = _PYTHON, version: int = _VERSION,
@@ -53,7 +57,10 @@ class RemotingCommand(CommandHeader):
         self.serialize_type = serialize_type
         self._ext = ext
         self._ext_json = None
-        self._body = body
+        self._body: bytes | None = body
+        self._source = b""
+        self._body_start = 0
+        self._body_end = 0
         self._body_parts: list[Buffer] | None = None
 
     @staticmethod
@@ -108,6 +115,9 @@ class RemotingCommand(CommandHeader):
         if self._body_parts is not None:
             self._body = b"".join(self._body_parts)
             self._body_parts = None
+        if self._body is None:
+            self._body = self._source[self._body_start:self._body_end]
+            self._source = b""
         return self._body
 
     @body.setter
@@ -120,8 +130,9 @@ class RemotingCommand(CommandHeader):
         header = self._encode_header()
         if self._body_parts is not None:
             return b"".join(self.encode_parts())
-        front = self._front(header, len(self._body))
-        return front + self._body if self._body else front
+        body = self.body
+        front = self._front(header, len(body))
+        return front + body if body else front
 
     def encode_parts(self) -> list[Buffer]:
         """The frame as buffers to write one after the other; bodies are not copied."""
@@ -131,8 +142,9 @@ class RemotingCommand(CommandHeader):
             for part in self._body_parts:
                 body_size += len(part)
             return [self._front(header, body_size), *self._body_parts]
-        front = self._front(header, len(self._body))
-        return [front, self._body] if self._body else [front]
+        body = self.body
+        front = self._front(header, len(body))
+        return [front, body] if body else [front]
 
     def _encode_header(self) -> bytes:
         if self.serialize_type == _ROCKETMQ:

@@ -37,3 +37,9 @@ def test_the_broker_s_marks():
 @pytest.mark.parametrize("settings", [{"broker_permission": 4}, {"start_accept_send_request_time_stamp": 5}])
 def test_a_restricted_broker_looks_closer(settings):
     assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}, SinkMarks(MemoryStore(), 1)).is_restricted
+
+
+def test_answers_are_made_once_for_each_address():
+    facts = SendFacts(BrokerConfig(), MemoryStore(), {}, SinkMarks(MemoryStore(), 1))
+    assert facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f") is facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")
+    assert facts.answers(b"\x0a\0\0\x02\0\0\x2a\x9f") is not facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")

@@ -13,6 +13,14 @@ def test_the_hash_that_has_no_absolute_value_is_0():
     assert index_entry.key_hash("polygenelubricants") == 0
 
 
+@pytest.mark.parametrize(("topic", "key"), [("TopicA", "k1"), ("TopicA", "0A0000050001"), ("", "olygenelubricants")])
+def test_the_hash_of_a_key_in_bytes(topic, key):
+    text = b"\x02" + key.encode() + b"\x02"
+    expected = index_entry.key_hash(index_entry.index_key(topic, key))
+    assert index_entry.key_hash_on(topic.encode(), bytearray(text), 1, len(text) - 1) == expected
+    assert index_entry.key_hash_on(topic.encode(), text, 1, 1) == -1
+
+
 def test_positions_in_a_file_of_the_usual_size():
     assert index_entry.slot_position(3240649) == 12_962_636
     assert index_entry.entry_position(5_000_000, 1) == 40 + 20_000_000 + 20

@@ -1,6 +1,6 @@
 import pytest
 
-from regulus.record.java_hash import java_hash, tags_code
+from regulus.record.java_hash import hash_on, java_hash, java_hash_of, tags_code
 
 
 @pytest.mark.parametrize(("text", "value"), [
@@ -18,3 +18,10 @@ def test_no_tags_have_code_0(tags):
 
 def test_the_code_of_tags_is_their_hash():
     assert tags_code("TagA") == 2598919
+
+
+@pytest.mark.parametrize("text", ["", "TagA", "TopicA#k1", "polygenelubricants"])
+def test_the_hash_of_bytes_is_that_of_their_text(text):
+    data = f"<{text}>".encode()
+    assert java_hash_of(data, 1, len(data) - 1) == java_hash(text)
+    assert hash_on(hash_on(0, data, 0, 2), data, 2, len(data)) == java_hash(f"<{text}>") & 0xFFFFFFFF

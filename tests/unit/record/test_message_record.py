@@ -1,9 +1,10 @@
 import pytest
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
-from regulus.model.message import MessageExt
+from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.message_id import host_bytes
 from regulus.record import message_record
+from regulus.record.index_entry import index_key, key_hash
 
 KNOWN_RECORD = bytes.fromhex("""
     00 00 00 78 da a3 20 a7 36 10 a6 86 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 05 00 00 00 00
@@ -20,6 +21,23 @@ def known_message(**changes) -> MessageExt:
         "store_host": host_bytes("10.9.8.7", 10911),
     }
     return MessageExt(**{**fields, **changes})
+
+
+def known_plain_message() -> PlainMessage:
+    """The same as bytes that were read, among others, with a unique key beside."""
+    message = PlainMessage()
+    for name in ("topic", "queue_id", "queue_offset", "physical_offset", "born_timestamp", "born_host",
+                 "store_timestamp", "store_host"):
+        setattr(message, name, getattr(known_message(), name))
+    message.topic_text = b"TopicA"
+    message.data, message.body_start, message.body_end = b"<<hello>>", 2, 7
+    text = b"TAGS\x01TagA\x02KEYS\x01k1\x02UNIQ_KEY\x01C0\x02"
+    message.text[:len(text)] = text
+    message.text_size = len(text)
+    message.tags_start, message.tags_end = 5, 9
+    message.keys_start, message.keys_end = 15, 17
+    message.unique_key_start, message.unique_key_end = 27, 29
+    return message
 
 
 def facts(message: MessageExt) -> tuple:
@@ -211,3 +229,30 @@ def test_properties_that_end_in_zeros_were_cut_off():
     assert message_record.dispatch_request(record, 0, 120, False).keys == ""
     with pytest.raises(CorruptRecord, match="zeros"):
         message_record.dispatch_request(record, 0, 120, True)
+
+
+def test_a_plain_message_becomes_the_same_record():
+    same = known_message(properties={"TAGS": "TagA", "KEYS": "k1", "UNIQ_KEY": "C0"})
+    message = known_plain_message()
+    assert message_record.encode(message) == message_record.encode(same)
+    assert (message.store_size, message.body_crc) == (same.store_size, same.body_crc)
+    assert message_record.record_size(message) == same.store_size
+    assert message_record.body_size(message) == message_record.body_size(same) == 5
+
+
+def test_a_plain_message_without_room_is_not_written():
+    buffer = bytearray(b"." * 200)
+    size = message_record.record_size(known_plain_message())
+    assert message_record.encode_into(buffer, 0, known_plain_message(), size - 1) == size
+    assert bytes(buffer) == b"." * 200
+
+
+def test_a_request_made_of_a_plain_message_is_that_read_from_its_record():
+    message = known_plain_message()
+    record = message_record.encode(message)
+    made, read = message_record.request_of(message), message_record.dispatch_request(record, 0, len(record), True)
+    for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
+                 "prepared_transaction_offset", "sys_flag", "tags_code", "keys", "delay_level"):
+        assert getattr(made, name) == getattr(read, name), name
+    assert (made.uniq_key, made.uniq_hash) == ("", key_hash(index_key("TopicA", "C0")))
+    assert (read.uniq_key, read.uniq_hash) == ("C0", -1)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from regulus.broker.outcome import HOLD, NO_REPLY, Outcome, Relay, Reply, ReplyWhenDurable
+from regulus.broker.outcome import HOLD, NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyWhenDurable
 from regulus.model.peer import Peer
 from regulus.server.request_server import RequestServer
 from regulus.transport.config import TransportConfig
@@ -15,7 +15,7 @@ from regulus.transport.listener import Listener, listen
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, NOTHING = range(1, 8)
+ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, NOTHING = range(1, 9)
 
 
 class Desk:
@@ -49,6 +49,8 @@ class Desk:
                 return Relay(channel=int(request.ext["channel"]), request=RemotingCommand.request(307), timeout_ms=20,
                              answer=lambda answer: request.response(
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
+            case 7:
+                return ReplyFrame(request.response(0, "encoded").encode())
             case _:
                 return NO_REPLY
 
@@ -77,6 +79,13 @@ async def test_a_reply_goes_out_and_the_batch_is_settled(desk: Desk, listener: L
     answer = await ask(connection, ECHO, body=b"x")
     assert (answer.remark, answer.body) == ("1234", b"x")
     assert desk.settled == [1234]
+    connection.close()
+
+
+async def test_an_encoded_answer_goes_out_as_it_is(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    answers = await asyncio.gather(*[ask(connection, code) for code in (FRAME, ECHO, FRAME)])
+    assert [answer.remark for answer in answers] == ["encoded", "1234", "encoded"]
     connection.close()
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.errors import StoreDamaged
 from regulus.record import index_entry
+from regulus.record.message_record import DispatchRequest
 from regulus.store.index import Index
 from regulus.store.mapped_file import MappedFilePool
 
@@ -15,15 +16,22 @@ def make(directory: Path, slots: int = 8, entries: int = 16) -> Index:
     return Index(directory, slots, entries, MappedFilePool(16))
 
 
+def record(topic: str, uniq_key: str, keys: str, physical_offset: int, store_timestamp: int) -> DispatchRequest:
+    request = DispatchRequest(100)
+    request.topic, request.uniq_key, request.keys = topic, uniq_key, keys
+    request.physical_offset, request.store_timestamp = physical_offset, store_timestamp
+    return request
+
+
 def query(index: Index, key: str, count_max: int = 100, begin: int = 0, end: int = FOREVER) -> list[int]:
     return index.query("TopicA", key, count_max, begin, end)
 
 
 def test_unique_key_and_each_key_are_found(tmp_path: Path) -> None:
     index = make(tmp_path)
-    index.put("TopicA", "U1", "a  b", 100, NOW)
-    index.put("TopicA", "U2", "", 200, NOW + 1)
-    index.put("TopicB", "", "a", 300, NOW + 2)
+    index.put(record("TopicA", "U1", "a  b", 100, NOW))
+    index.put(record("TopicA", "U2", "", 200, NOW + 1))
+    index.put(record("TopicB", "", "a", 300, NOW + 2))
     assert [query(index, key) for key in ("U1", "U2", "a", "b", "", "c")] == [[100], [200], [100], [100], [], []]
     assert index.last_update == (NOW + 2, 300)
 
@@ -31,14 +39,14 @@ def test_unique_key_and_each_key_are_found(tmp_path: Path) -> None:
 def test_the_newest_comes_first_and_no_more_than_wanted(tmp_path: Path) -> None:
     index = make(tmp_path, entries=100)
     for number in range(20):
-        index.put("TopicA", "", "same", number * 10, NOW + number)
+        index.put(record("TopicA", "", "same", number * 10, NOW + number))
     assert query(index, "same", 3) == [190, 180, 170]
 
 
 def test_full_files_are_followed_by_new_ones(tmp_path: Path) -> None:
     index = make(tmp_path)
     for number in range(40):
-        index.put("TopicA", f"U{number}", "", number * 10, NOW + number * 1000)
+        index.put(record("TopicA", f"U{number}", "", number * 10, NOW + number * 1000))
     files = sorted(tmp_path.iterdir())
     assert len(files) == 3
     assert all(path.stat().st_size == 40 + 4 * 8 + 20 * 16 for path in files)
@@ -49,7 +57,7 @@ def test_full_files_are_followed_by_new_ones(tmp_path: Path) -> None:
 def test_files_made_within_a_millisecond_keep_their_order(tmp_path: Path) -> None:
     index = make(tmp_path, entries=3)
     for number in range(10):
-        index.put("TopicA", f"U{number}", "", number * 10, NOW)
+        index.put(record("TopicA", f"U{number}", "", number * 10, NOW))
     names = [file.name for file in index.files]
     assert names == sorted(set(names))
     assert len(names) == 5
@@ -58,7 +66,7 @@ def test_files_made_within_a_millisecond_keep_their_order(tmp_path: Path) -> Non
 def test_the_first_entry_of_a_later_file_counts_from_the_file_before(tmp_path: Path) -> None:
     index = make(tmp_path, entries=3)
     for number in range(3):
-        index.put("TopicA", f"U{number}", "", number * 10, NOW + number * 5000)
+        index.put(record("TopicA", f"U{number}", "", number * 10, NOW + number * 5000))
     data = Path(index.files[1].file.path).read_bytes()
     first = index_entry.decode_entry(data, index_entry.entry_position(8, 1))
     assert first.time_difference == 5
@@ -68,17 +76,17 @@ def test_the_first_entry_of_a_later_file_counts_from_the_file_before(tmp_path: P
 def test_only_the_time_asked_for(tmp_path: Path) -> None:
     index = make(tmp_path, entries=100)
     for number in range(10):
-        index.put("TopicA", "", "k", number, NOW + number * 1000)
+        index.put(record("TopicA", "", "k", number, NOW + number * 1000))
     assert query(index, "k", begin=NOW + 3000, end=NOW + 5000) == [5, 4, 3]
     assert query(index, "k", begin=NOW + 60_000) == []
 
 
 def test_an_indexed_record_is_not_indexed_again_except_the_last(tmp_path: Path) -> None:
     index = make(tmp_path)
-    index.put("TopicA", "U1", "", 100, NOW)
-    index.put("TopicA", "U2", "", 200, NOW)
-    index.put("TopicA", "U1", "", 100, NOW)
-    index.put("TopicA", "U2", "", 200, NOW)
+    index.put(record("TopicA", "U1", "", 100, NOW))
+    index.put(record("TopicA", "U2", "", 200, NOW))
+    index.put(record("TopicA", "U1", "", 100, NOW))
+    index.put(record("TopicA", "U2", "", 200, NOW))
     assert query(index, "U1") == [100]
     assert query(index, "U2") == [200, 200]
 
@@ -86,25 +94,25 @@ def test_an_indexed_record_is_not_indexed_again_except_the_last(tmp_path: Path) 
 def test_it_comes_back_and_goes_on(tmp_path: Path) -> None:
     index = make(tmp_path)
     for number in range(20):
-        index.put("TopicA", f"U{number}", "", number, NOW + number)
+        index.put(record("TopicA", f"U{number}", "", number, NOW + number))
     again = make(tmp_path)
     assert again.load(None) == []
     assert [file.header for file in again.files] == [file.header for file in index.files]
-    again.put("TopicA", "U20", "", 20, NOW + 20)
+    again.put(record("TopicA", "U20", "", 20, NOW + 20))
     assert [query(again, f"U{number}") for number in range(21)] == [[number] for number in range(21)]
 
 
 def test_after_a_crash_what_was_not_flushed_is_dropped(tmp_path: Path) -> None:
     index = make(tmp_path)
     for number in range(20):
-        index.put("TopicA", f"U{number}", "", number, NOW + number)
+        index.put(record("TopicA", f"U{number}", "", number, NOW + number))
     again = make(tmp_path)
     assert again.load(NOW + 14) == [index.files[1].name]
     assert [query(again, "U14"), query(again, "U15")] == [[14], []]
 
 
 def test_a_wrong_size_names_file_and_mend(tmp_path: Path) -> None:
-    make(tmp_path).put("TopicA", "U", "", 0, NOW)
+    make(tmp_path).put(record("TopicA", "U", "", 0, NOW))
     with pytest.raises(StoreDamaged, match="maxHashSlotNum 9 and maxIndexNum 16"):
         make(tmp_path, slots=9).load(None)
 
@@ -119,7 +127,15 @@ def test_a_file_that_never_got_its_size_is_removed(tmp_path: Path) -> None:
 def test_full_files_are_flushed_once(tmp_path: Path) -> None:
     index = make(tmp_path, entries=3)
     for number in range(5):
-        index.put("TopicA", f"U{number}", "", number, NOW + number)
+        index.put(record("TopicA", f"U{number}", "", number, NOW + number))
     assert index.flush_full() == NOW + 3
     assert index.flush_full() == 0
     index.flush()
+
+
+def test_a_unique_key_is_found_by_its_hash_too(tmp_path: Path) -> None:
+    index = make(tmp_path)
+    request = record("TopicA", "", "k", 100, NOW)
+    request.uniq_hash = index_entry.key_hash(index_entry.index_key("TopicA", "U1"))
+    index.put(request)
+    assert [query(index, key) for key in ("U1", "k", "")] == [[100], [100], []]

@@ -1,0 +1,97 @@
+cimport cython
+
+from regulus.model.message cimport PlainMessage
+from regulus.wire.header_json cimport matches
+from regulus.wire.headers.send_message cimport send_message_response
+from regulus.wire.remoting_command cimport RemotingCommand
+
+cdef int _JSON
+cdef int _KEY_SIZE_MAX
+cdef long long _INT_MAX
+cdef int _DIGITS_MAX
+cdef Py_ssize_t _TEXT_SIZE_MAX
+cdef int _WHOLE
+cdef int _UNUSUAL
+cdef int _NUMBER_SIZE_MAX
+cdef bytes _HEX
+cdef long long _FIRST_UNUSUAL_BIT
+cdef long long _UNIQ_KEY_BIT
+cdef long long _TAGS_BIT
+cdef long long _KEYS_BIT
+cdef long long _WAIT_BIT
+
+
+cdef class PlainSendReader:
+    cdef public PlainMessage message
+    cdef frozenset _unusual
+    cdef bytes _stamp
+    cdef bytes _text
+    cdef Py_ssize_t _position
+    cdef long long _names_seen
+
+    @cython.locals(ext_json=bytes, message=PlainMessage)
+    cpdef bint read(self, RemotingCommand command) except -1
+
+    @cython.locals(text="const unsigned char*", key=Py_ssize_t, found=cython.int, bit=cython.int)
+    cdef bint _read_fields(self) except -1
+
+    @cython.locals(message=PlainMessage, size=Py_ssize_t)
+    cdef bint _has_unique_key(self) except -1
+
+    cdef int _take(self, int key) except -2
+
+    @cython.locals(text="const unsigned char*", position=Py_ssize_t)
+    cdef void _skip(self) noexcept
+
+    @cython.locals(start=Py_ssize_t, message=PlainMessage, known=bytes, topic=bytes)
+    cdef int _take_topic(self) except -2
+
+    @cython.locals(text="const unsigned char*", start=Py_ssize_t)
+    cdef int _take_bool(self, int key) except -2
+
+    @cython.locals(text="const unsigned char*", first=Py_ssize_t, end=Py_ssize_t, value=cython.longlong)
+    cdef int _take_number(self, int key) except -2
+
+    @cython.locals(message=PlainMessage)
+    cdef void _set_number(self, int key, long long value) noexcept
+
+    @cython.locals(text="const unsigned char*", message=PlainMessage, out="unsigned char*", position=Py_ssize_t,
+                   size=Py_ssize_t, name=Py_ssize_t, value=Py_ssize_t)
+    cdef int _take_properties(self) except -2
+
+    @cython.locals(message=PlainMessage, out="unsigned char*", size=Py_ssize_t, bit=cython.longlong)
+    cdef bint _note(self, Py_ssize_t name, Py_ssize_t value, Py_ssize_t end) except -1
+
+    cdef long long _bit_of_other(self, bytes name) except -1
+
+
+cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
+
+@cython.locals(position=Py_ssize_t)
+cdef bint _is_plain_ascii(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
+
+
+cdef class PlainAnswers:
+    cdef bytes _begin
+    cdef bytes _before_queue
+    cdef bytes _after_queue
+    cdef bytes _after_offset
+    cdef bytes _after_key
+    cdef bytes _end
+    cdef bytearray _out
+
+    @cython.locals(out="unsigned char*", end=Py_ssize_t)
+    cpdef bytes frame(self, PlainMessage message, long long opaque, long long physical_offset, long long queue_offset)
+
+
+@cython.locals(index=Py_ssize_t)
+cdef Py_ssize_t _put(unsigned char* out, Py_ssize_t position, const unsigned char* data, Py_ssize_t start,
+                     Py_ssize_t end) noexcept
+
+@cython.locals(end=Py_ssize_t, place=Py_ssize_t, rest=cython.longlong)
+cdef Py_ssize_t _put_number(unsigned char* out, Py_ssize_t position, long long value) noexcept
+
+@cython.locals(index=Py_ssize_t, digits="const unsigned char*")
+cdef Py_ssize_t _put_hex(unsigned char* out, Py_ssize_t position, long long value) noexcept
+
+cdef void _put_word(unsigned char* out, Py_ssize_t position, Py_ssize_t value) noexcept

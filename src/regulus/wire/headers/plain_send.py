@@ -1,0 +1,332 @@
+"""Sends with nothing unusual about them, between frame and record without an object for any field.
+
+`PlainSendReader` reads the short spelling of a send (see send_message) straight into a PlainMessage. It takes only what
+it can take without a doubt, in the form that clients print, and says False to everything else: then nothing was
+decided, and the ordinary way reads the request anew. So it may be strict where that way is lenient, never the reverse.
+What it takes becomes the same record, byte for byte.
+
+`PlainAnswers` makes the frames of the answers. They differ in five places only, so they are cut once from a frame that
+the ordinary way encoded.
+"""
+
+from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.wire.header_json import matches
+from regulus.wire.headers.send_message import send_message_response
+from regulus.wire.remoting_command import JSON, RemotingCommand
+
+UNIQUE_KEY_SIZE_MAX = 255
+"""A longer unique key takes the ordinary way; those of clients have 32 characters."""
+
+# Under private names these may be typed constants in the compiled form.
+_JSON = JSON
+_KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
+_INT_MAX = 0x7FFFFFFF
+_DIGITS_MAX = 18
+_TEXT_SIZE_MAX = PLAIN_TEXT_SIZE_MAX
+_WHOLE = 0x1FF                  # bits of the fields a to i, which a plain send has all
+_UNUSUAL = -1
+_NUMBER_SIZE_MAX = 20
+_HEX = b"0123456789ABCDEF"
+_FIRST_UNUSUAL_BIT = 16
+_UNIQ_KEY_BIT, _TAGS_BIT, _KEYS_BIT, _WAIT_BIT = 1, 2, 4, 8
+
+
+class PlainSendReader:
+    """`unusual`: names of properties that need a closer look. `stamp`: the property string put behind each message's.
+
+    `message` is what the last `read` that said True took from its request; hosts, offsets and times are not set.
+    """
+
+    def __init__(self, unusual: frozenset[bytes], stamp: bytes) -> None:
+        self.message = PlainMessage()
+        self._unusual = unusual
+        self._stamp = stamp
+        self._text = b""
+        self._position = 0
+        self._names_seen = 0
+
+    def read(self, command: RemotingCommand) -> bool:
+        """Whether the request is a plain send, which `message` holds then."""
+        ext_json = command._ext_json
+        if ext_json is None or command.serialize_type != _JSON or command.opaque < 0 \
+                or len(ext_json) > _TEXT_SIZE_MAX - len(self._stamp):
+            return False
+        self._text = ext_json
+        if not self._read_fields():
+            return False
+        message = self.message
+        message.data = command._source if command._body is None else command._body
+        message.body_start = command._body_start if command._body is None else 0
+        message.body_end = command._body_end if command._body is None else len(command._body)
+        return True
+
+    def _read_fields(self) -> bool:
+        """Walk over the members of the JSON object, whose form `header_json.scan` has checked."""
+        text = self._text
+        self.message.reconsume_times = 0
+        found = 0
+        self._position = 1
+        while text[self._position] == ord('"'):
+            key = self._position + 1
+            if text[key + 1] != ord('"') or text[key + 3] != ord('"'):
+                return False
+            self._position = key + 4
+            bit = self._take(text[key])
+            # Every one of these ends at the value's quote.
+            if bit == _UNUSUAL or text[self._position] != ord('"'):
+                return False
+            found |= bit
+            self._position += 1
+            if text[self._position] == ord("}"):
+                return found == _WHOLE and self._has_unique_key()
+            self._position += 1
+        return False
+
+    def _has_unique_key(self) -> bool:
+        """The broker makes none here, and answers with it as it is."""
+        message = self.message
+        size = message.unique_key_end - message.unique_key_start
+        return 0 < size <= _KEY_SIZE_MAX and _is_plain_ascii(message.text, message.unique_key_start,
+                                                             message.unique_key_end)
+
+    def _take(self, key: int) -> int:
+        """Take the value at the position and go to its quote; its bit, 0 for what is not needed, or _UNUSUAL."""
+        if key == ord("i"):
+            return self._take_properties()
+        if key == ord("b"):
+            return self._take_topic()
+        if ord("d") <= key <= ord("h") or key == ord("j") or key == ord("l"):
+            return self._take_number(key)
+        if key == ord("k") or key == ord("m"):
+            return self._take_bool(key)
+        self._skip()
+        return 1 << (key - ord("a")) if key == ord("a") or key == ord("c") else 0 if key == ord("n") else _UNUSUAL
+
+    def _skip(self) -> None:
+        """To the next quote or backslash; where a backslash is, no value ends."""
+        text = self._text
+        position = self._position
+        while text[position] != ord('"') and text[position] != ord("\\"):
+            position += 1
+        self._position = position
+
+    def _take_topic(self) -> int:
+        start = self._position
+        self._skip()
+        message = self.message
+        known = message.topic_text
+        if not matches(self._text, start, self._position, known, len(known)):
+            topic = self._text[start:self._position]
+            if not topic.isascii():
+                return _UNUSUAL
+            message.topic_text = topic
+            message.topic = topic.decode()
+        return 2
+
+    def _take_bool(self, key: int) -> int:
+        """Unit mode matters only to topics that are made for it; a batch is not plain."""
+        text = self._text
+        start = self._position
+        self._skip()
+        if matches(text, start, self._position, b"false", 5):
+            return 0
+        return 0 if key == ord("k") and matches(text, start, self._position, b"true", 4) else _UNUSUAL
+
+    def _take_number(self, key: int) -> int:
+        text = self._text
+        first = self._position + 1 if text[self._position] == ord("-") else self._position
+        end = first
+        value = 0
+        while ord("0") <= text[end] <= ord("9"):
+            value = value * 10 + (text[end] - ord("0"))
+            end += 1
+        if end == first or end - first > _DIGITS_MAX:
+            return _UNUSUAL
+        if first != self._position:
+            value = -value
+        self._position = end
+        if key == ord("g"):
+            self.message.born_timestamp = value
+        elif value > _INT_MAX or value < -_INT_MAX - 1:
+            return _UNUSUAL
+        else:
+            self._set_number(key, value)
+        return 1 << (key - ord("a")) if key <= ord("h") else 0
+
+    def _set_number(self, key: int, value: int) -> None:
+        """Queue number and tries matter only to topics that are new or for retries, which are not plain."""
+        message = self.message
+        if key == ord("e"):
+            message.queue_id = value
+        elif key == ord("f"):
+            message.sys_flag = value
+        elif key == ord("h"):
+            message.flag = value
+        elif key == ord("j"):
+            message.reconsume_times = value
+
+    def _take_properties(self) -> int:
+        """Take over the property string, whose separators are escapes here; other escapes are not plain.
+
+        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, is not plain either.
+        """
+        text = self._text
+        message = self.message
+        out = message.text
+        self._names_seen = 0
+        message.unique_key_end = message.tags_end = message.keys_end = 0
+        message.unique_key_start = message.tags_start = message.keys_start = 0
+        message.waits = True
+        position = self._position
+        size = 0
+        while text[position] != ord('"'):
+            name = size
+            while text[position] != ord("\\") and text[position] != ord('"'):
+                out[size] = text[position]
+                size += 1
+                position += 1
+            if size == name or not _is_escaped(text, position, ord("1")):
+                return _UNUSUAL
+            position += 6
+            out[size] = 1
+            size += 1
+            value = size
+            while text[position] != ord("\\") and text[position] != ord('"'):
+                out[size] = text[position]
+                size += 1
+                position += 1
+            if size == value or not self._note(name, value, size):
+                return _UNUSUAL
+            if text[position] == ord("\\"):
+                if not _is_escaped(text, position, ord("2")):
+                    return _UNUSUAL
+                position += 6
+            out[size] = 2
+            size += 1
+        self._position = position
+        message.text_size = _put(out, size, self._stamp, 0, len(self._stamp))
+        return 1 << (ord("i") - ord("a"))
+
+    def _note(self, name: int, value: int, end: int) -> bool:
+        """Note what the property between these places of the text is good for; False when it is not plain."""
+        message = self.message
+        out = message.text
+        size = value - 1 - name
+        bit = 0
+        if size == 8 and matches(out, name, name + 8, b"UNIQ_KEY", 8):
+            message.unique_key_start = value
+            message.unique_key_end = end
+            bit = _UNIQ_KEY_BIT
+        elif size == 4 and matches(out, name, name + 4, b"TAGS", 4):
+            if not _is_plain_ascii(out, value, end):
+                return False
+            message.tags_start = value
+            message.tags_end = end
+            bit = _TAGS_BIT
+        elif size == 4 and matches(out, name, name + 4, b"KEYS", 4):
+            message.keys_start = value
+            message.keys_end = end
+            bit = _KEYS_BIT
+        elif size == 4 and matches(out, name, name + 4, b"WAIT", 4):
+            message.waits = not matches(out, value, end, b"false", 5)
+            bit = _WAIT_BIT
+        else:
+            bit = self._bit_of_other(bytes(out[name:name + size]))
+        if bit == 0 or self._names_seen & bit:
+            return False
+        self._names_seen |= bit
+        return True
+
+    def _bit_of_other(self, name: bytes) -> int:
+        """Two names may share a bit; then the ordinary way finds out whether they are one. 0 for an unusual name."""
+        if name in self._unusual:
+            return 0
+        return _FIRST_UNUSUAL_BIT << (hash(name) & 31)
+
+
+def _is_escaped(text: bytes, position: int, digit: int) -> bool:
+    """Whether the control character of this number is spelled at `position`."""
+    return text[position] == ord("\\") and text[position + 1] == ord("u") and text[position + 5] == digit \
+        and text[position + 2] == ord("0") and text[position + 3] == ord("0") and text[position + 4] == ord("0")
+
+
+def _is_plain_ascii(text: bytes | bytearray, start: int, end: int) -> bool:
+    """Whether JSON, UTF-8 and Java's hash take these characters as they are."""
+    for position in range(start, end):
+        if text[position] < ord(" ") or text[position] > ord("~") or text[position] == ord('"') \
+                or text[position] == ord("\\"):
+            return False
+    return True
+
+
+class PlainAnswers:
+    """Answers of a broker in one region to sends that were stored under one address."""
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        # Numbers and texts that stand for the five places; what is left of them may have anything in it.
+        sample = send_message_response(RemotingCommand(0, opaque=1_111_111_111), 0,
+                                       store_host.hex().upper() + "#" * 16, 1_222_222_222, 1_333_333_333, "###",
+                                       region, trace_on).encode()
+        rest, _, self._end = sample.rpartition(b"1111111111")
+        rest, _, self._after_key = rest.rpartition(b"###")
+        rest, _, self._after_offset = rest.rpartition(b"1333333333")
+        self._begin, _, self._after_queue = rest.rpartition(b"1222222222")
+        self._begin, _, self._before_queue = self._begin.rpartition(b"#" * 16)
+        room = len(sample) + 16 + 4 * _NUMBER_SIZE_MAX + _KEY_SIZE_MAX
+        self._out = bytearray(room)
+        self._out[:len(self._begin)] = self._begin
+
+    def frame(self, message: PlainMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
+        """The whole answer to the send of `message`, which was stored there."""
+        out = self._out
+        end = _put_hex(out, len(self._begin), physical_offset)
+        end = _put(out, end, self._before_queue, 0, len(self._before_queue))
+        end = _put_number(out, end, message.queue_id)
+        end = _put(out, end, self._after_queue, 0, len(self._after_queue))
+        end = _put_number(out, end, queue_offset)
+        end = _put(out, end, self._after_offset, 0, len(self._after_offset))
+        end = _put(out, end, message.text, message.unique_key_start, message.unique_key_end)
+        end = _put(out, end, self._after_key, 0, len(self._after_key))
+        end = _put_number(out, end, opaque)
+        end = _put(out, end, self._end, 0, len(self._end))
+        _put_word(out, 0, end - 4)
+        _put_word(out, 4, end - 8)
+        return bytes(out[0:end])
+
+
+def _put(out: bytearray, position: int, data: bytes | bytearray, start: int, end: int) -> int:
+    """Write data[start:end]; the position behind it."""
+    for index in range(start, end):
+        out[position] = data[index]
+        position += 1
+    return position
+
+
+def _put_number(out: bytearray, position: int, value: int) -> int:
+    """Write a number that is not negative in decimal digits; the position behind it."""
+    end = position + 1
+    rest = value // 10
+    while rest > 0:
+        rest //= 10
+        end += 1
+    place = end
+    while place > position:
+        place -= 1
+        out[place] = ord("0") + value % 10
+        value //= 10
+    return end
+
+
+def _put_hex(out: bytearray, position: int, value: int) -> int:
+    """Write 16 hexadecimal digits; the position behind them."""
+    digits = _HEX
+    for index in range(16):
+        out[position + index] = digits[value >> (60 - 4 * index) & 15]
+    return position + 16
+
+
+def _put_word(out: bytearray, position: int, value: int) -> None:
+    out[position] = value >> 24 & 0xFF
+    out[position + 1] = value >> 16 & 0xFF
+    out[position + 2] = value >> 8 & 0xFF
+    out[position + 3] = value & 0xFF
