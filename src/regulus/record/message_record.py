@@ -29,7 +29,6 @@ Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, Mess
 
 from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
-from zlib import crc32
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model import message_properties
@@ -38,6 +37,7 @@ from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
+from regulus.record.checksum import crc32
 from regulus.record.index_entry import key_hash_on
 from regulus.record.java_hash import java_hash, java_hash_of
 
