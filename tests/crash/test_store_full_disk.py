@@ -67,15 +67,78 @@ print("well")
 """
 
 
-def test_a_full_disk_stops_sends_and_nothing_else(tmp_path: Path) -> None:
+ROUNDS = """
+import asyncio, sys
+from pathlib import Path
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
+from regulus.model.store_result import PutStatus
+from regulus.server.retention_loop import RetentionLoop
+from regulus.store import disk as door
+from tests.stores import NOW, a_message, bodies, dispatch, open_store
+
+disk, forcibly = Path(sys.argv[1]), sys.argv[2] == "forcibly"
+
+async def main():
+    store = open_store(disk / "store", mapped_file_size_commit_log=512 << 10, mapped_file_size_consume_queue=4000,
+                       max_hash_slot_num=100, max_index_num=400)
+    rules = BrokerConfig(delete_commit_log_files_interval=0, delete_consume_queue_files_interval=0,
+                         clean_file_forcibly_enable=forcibly)
+    loop = RetentionLoop(store, BrokerState(rules, store), lambda: NOW)
+    sent = 0
+    refusal = ""
+    while sent < 1000 and not refusal:
+        appended = store.append(a_message(body=str(sent).encode().ljust(60_000, b"."), KEYS=f"k{sent}"), NOW)
+        if appended.status is not PutStatus.PUT_OK:
+            refusal = appended.remark
+            break
+        sent += 1
+        dispatch(store)
+        if sent % 5 == 0:
+            store.flush_commit_log()
+            store.flush_consume_queues(0)
+            await loop.run_pass(NOW)
+            await loop.follow()
+    numbers = [int(body.rstrip(b".")) for body in bodies(store)]
+    assert numbers == list(range(numbers[0], sent)), numbers
+    ratio = door.used_ratio(disk)
+    if forcibly:
+        assert not refusal, refusal
+        assert numbers[0] > 800 and ratio <= 0.90, (numbers[0], ratio)
+    else:
+        assert "diskSpaceWarningLevelRatio 90 %" in refusal and numbers[0] == 0, (refusal, numbers[0])
+        assert 0.90 < ratio < 1, ratio
+    await loop.stop()
+    store.close()
+    print("well")
+
+asyncio.run(main())
+"""
+
+
+def in_small_disk(tmp_path: Path, text: str, *arguments: str) -> None:
+    """Run a script with the path of a file system of 8 MiB."""
     command = ["unshare", "--user", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
         pytest.skip("no name spaces here")
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(text)
     path = ":".join([str(ROOT), *sys.path])
     shell = (f"mount -t tmpfs -o size=8m tmpfs '{tmp_path}/disk' && PYTHONPATH='{path}' "
-             f"exec '{sys.executable}' '{script}' '{tmp_path}/disk'")
+             f"exec '{sys.executable}' '{script}' '{tmp_path}/disk' {' '.join(arguments)}")
     (tmp_path / "disk").mkdir()
     done = subprocess.run([*command, "sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.stdout == "well\n", done.stderr
+
+
+def test_a_full_disk_stops_sends_and_nothing_else(tmp_path: Path) -> None:
+    in_small_disk(tmp_path, SCRIPT)
+
+
+def test_a_disk_that_fills_again_and_again_keeps_the_newest_messages(tmp_path: Path) -> None:
+    """Seven times as much as it holds goes through it, and no send is refused."""
+    in_small_disk(tmp_path, ROUNDS, "forcibly")
+
+
+def test_a_disk_where_nothing_may_go_refuses_sends_before_it_is_full(tmp_path: Path) -> None:
+    in_small_disk(tmp_path, ROUNDS, "in-time")

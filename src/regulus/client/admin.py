@@ -71,6 +71,11 @@ class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
         """Remove the queues of topics that were deleted."""
         await self._request(broker_address, RequestCode.CLEAN_UNUSED_TOPIC)
 
+    async def clean_expired_consume_queues(self, broker_address: str) -> None:
+        """Remove what the queues do not need any more since the log begins later, and queues that are empty and that
+        their topic does not have any more."""
+        await self._request(broker_address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
     async def delete_expired_commit_log(self, broker_address: str) -> None:
         """Remove log files that are past their retention now instead of at the set hour."""
         await self._request(broker_address, RequestCode.DELETE_EXPIRED_COMMITLOG)

@@ -49,6 +49,7 @@ class RetentionLoop:
         self._cleans_queues = False
         self._followed_offset = 0
         self._is_full = False
+        self._is_full_for_archive = False
         self._deleted_files = 0
         self._dropped_bytes = 0
         self._gate_report = ""
@@ -96,9 +97,7 @@ class RetentionLoop:
         seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
         facts = replace(seen, archived_offset=self._broker.archived_offset.physical_offset)
         plan = decide(rules, facts, was_full=self._is_full, is_ordered=self._ordered_passes > 0, now_ms=now_ms)
-        self._is_full = plan.is_full
-        # Why is told by whoever tells the store's other faults.
-        self._store.refuse_writes(full_remark(rules, facts, plan) if plan.is_full else "")
+        self._refuse_or_take(plan, rules, facts)
         self._tell_gate(plan, facts)
         if deletes:
             self._ordered_passes = max(self._ordered_passes - 1, 0)
@@ -108,6 +107,14 @@ class RetentionLoop:
             except StoreError as error:
                 self._warn(f"old files were not deleted: {error}")
         self._report()
+
+    def _refuse_or_take(self, plan: RetentionPlan, rules: RetentionRules, facts: RetentionFacts) -> None:
+        """Whoever tells the store's other faults tells this one, too; so the text stays while nothing but its numbers
+        changes."""
+        reason = (plan.is_full, plan.waits_for_archive)
+        if reason != (self._is_full, self._is_full_for_archive):
+            self._store.refuse_writes(full_remark(rules, facts, plan) if plan.is_full else "")
+        self._is_full, self._is_full_for_archive = reason
 
     async def _delete(self, plan: RetentionPlan, rules: RetentionRules, now_ms: int) -> None:
         old_files = self._store.old_files

@@ -1,6 +1,7 @@
 """Whole servers over raw connections: route, send, pull, hold, offsets, registration, restart."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from regulus.errors import ConfigError, StoreLocked
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.store import disk
 from regulus.store.config import FlushDiskType, MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
-from regulus.wire.bodies import TopicRouteData
+from regulus.wire.bodies import KVTable, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -195,3 +197,65 @@ async def test_a_taken_port_is_refused_before_the_store_is_touched(regulus: Regu
     with pytest.raises(OSError, match=r"127\.0\.0\.1:\d+: Address already in use"):
         await broker.start()
     assert not path.exists()
+
+
+# --- old files -------------------------------------------------------------------------------------------------------
+
+
+async def fill_files(connection: Connection, count: int) -> list[bytes]:
+    """Messages for a few files of the log."""
+    sent = [b"%d" % number + bytes(100_000) for number in range(count)]
+    for body in sent:
+        assert (await send(connection, body)).code == ResponseCode.SUCCESS
+    return sent
+
+
+def log_files(server: Regulus) -> list[Path]:
+    return sorted(server.broker_server.store.config.commit_log_directory.iterdir())
+
+
+async def test_an_operator_lets_old_files_go(regulus: Regulus) -> None:
+    connection = await broker_connection(regulus)
+    sent = await fill_files(connection, 45)
+    before = log_files(regulus)
+    for file in before[:3]:
+        os.utime(file, (0, 0))
+    while (await ask(connection, RequestCode.GET_LOG_STATE)).ext["flushedPhysicalOffset"] < str(3 << 20):
+        await asyncio.sleep(0.01)
+    assert (await ask(connection, RequestCode.DELETE_EXPIRED_COMMITLOG)).code == ResponseCode.SUCCESS
+    first = 0
+    while first == 0 or log_files(regulus)[0] != before[3]:
+        await asyncio.sleep(0.01)
+        answer = await ask(connection, RequestCode.GET_MIN_OFFSET, {"topic": "Orders", "queueId": "0"})
+        first = int(answer.ext["offset"])
+    answer = await pull(connection, 0)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, str(first))
+    assert bodies(await pull(connection, first))[0] == sent[first]
+    info = KVTable.decode((await ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    assert (info["commitLogMinOffset"], info["deletedCommitLogFiles"]) == (str(3 << 20), "3")
+
+
+async def test_a_full_disk_refuses_sends_and_nothing_else(regulus: Regulus, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = await broker_connection(regulus)
+    await send(connection, b"before")
+    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.97)
+    await regulus.broker_server._retention.run_pass(0)
+    refused = await send(connection, b"refused")
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert refused.remark is not None
+    assert "97 %" in refused.remark
+    assert bodies(await pull(connection, 0)) == [b"before"]
+    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.5)
+    await regulus.broker_server._retention.run_pass(0)
+    assert (await send(connection, b"after")).code == ResponseCode.SUCCESS
+
+
+async def test_retention_is_shown_and_changed_while_the_broker_runs(regulus: Regulus) -> None:
+    connection = await broker_connection(regulus)
+    text = (await ask(connection, RequestCode.GET_BROKER_CONFIG)).body.decode()
+    assert {"fileReservedTime=72", "deleteWhen=04", "archiveGate=off"} <= set(text.splitlines())
+    answer = await ask(connection, RequestCode.UPDATE_BROKER_CONFIG, None, b"fileReservedTime=48\narchiveGate=on\n")
+    assert answer.code == ResponseCode.SUCCESS
+    assert (await ask(connection, RequestCode.GET_LOG_STATE)).ext["archiveGate"] == "on"
+    info = KVTable.decode((await ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    assert (info["fileReservedTime"], info["archiveGate"], info["diskFull"]) == ("48", "on", "false")

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+import socket
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
@@ -13,14 +15,22 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
+from regulus.client.config import ProducerConfig
+from regulus.client.sync import Admin, Producer
 from regulus.errors import StoreNotWritable
-from regulus.model.message import MessageExt
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_queue import MessageQueue
 from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy
 from regulus.model.store_result import PutStatus
 from regulus.model.topics import TopicConfig
+from regulus.record.message_record import decode_all
 from regulus.server.retention_loop import ORDERED_PASSES, RetentionLoop
 from regulus.store import disk
 from regulus.store.file_message_store import FileMessageStore
+from regulus.testing.running_server import HOST, ServerThread, small_store
+from regulus.wire.codes import RequestCode
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.remoting_command import RemotingCommand
 from tests.stores import a_message, bodies, fill, small_config
 
 NOON = int(datetime(2026, 11, 21, 12).timestamp() * 1000)
@@ -296,3 +306,49 @@ async def test_it_runs_by_itself_and_stops(rig: Rig, ratio: dict[str, float]) ->
     while len(rig.files()) > 90 or not rig.store.min_offset("TopicA", 0):
         await asyncio.sleep(0.001)
     assert not rig.store.fault
+
+
+def test_a_slow_reader_gets_what_it_asked_for(tmp_path: Path) -> None:
+    """Its answers wait in the connection as slices of a file; the file goes only when they have left."""
+    store_config = replace(small_store(tmp_path), mapped_file_size_commit_log=1 << 20)
+    config = BrokerConfig(listen_port=0, file_reserved_time=0, delete_commit_log_files_interval=0)
+    first = store_config.commit_log_directory / f"{0:020d}"
+    sent = [b"%d" % number + bytes(100_000) for number in range(45)]
+    with ServerThread(tmp_path, config, store_config) as server, Admin(server.name_server_address) as admin:
+        plain = ProducerConfig(compress_msg_body_over_howmuch=1 << 30)
+        with Producer(server.name_server_address, "PG", plain) as producer:
+            queue = MessageQueue("T", "broker-a", 0)
+            for body in sent:
+                producer.send(Message("T", body), queue=queue)
+        while admin.log_state(server.address).flushed_physical_offset < 4 << 20:
+            time.sleep(0.01)
+        with socket.create_connection((HOST, server.port)) as slow:
+            for opaque in range(200):
+                slow.sendall(a_pull(opaque).encode())
+            while not (hanging := admin.broker_runtime_info(server.address)["hangingCommitLogFile"]):
+                admin.delete_expired_commit_log(server.address)
+            assert hanging == str(first)
+            assert admin.log_state(server.address).min_physical_offset == 1 << 20
+            assert first.exists()
+            answers = read_answers(slow, 200)
+        found = [[message.body for message in decode_all(answer.body)] for answer in answers if answer.body]
+        assert len(found) > 20
+        assert all(each == sent[:len(each)] for each in found)
+        while first.exists():
+            admin.delete_expired_commit_log(server.address)
+
+
+def a_pull(opaque: int) -> RemotingCommand:
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, {
+        "consumerGroup": "readers", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32",
+        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        "expressionType": "TAG"}, opaque=opaque)
+
+
+def read_answers(connection: socket.socket, count: int) -> list[RemotingCommand]:
+    frames = FrameReader()
+    answers: list[RemotingCommand] = []
+    while len(answers) < count:
+        frames.feed(connection.recv(1 << 20))
+        answers += frames.frames()
+    return answers
