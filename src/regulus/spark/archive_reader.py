@@ -22,7 +22,7 @@ class ArchivePartition(InputPartition):
 
 
 class ArchiveReader(BatchReader):
-    """Reads the columns of `schema`, as a BatchReader does."""
+    """Reads `columns` of the messages in an archive."""
 
     def partitions(self) -> list[InputPartition]:
         parts = plan(self._options, os.cpu_count() or 1)

@@ -6,14 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from regulus.errors import OptionError
 from regulus.spark.options import ReadOptions
 from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.read_plan import ReadRange
-from regulus.spark.table_schema import ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,14 +25,11 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads the columns of `schema`. Raises OptionError when the table has no such column or it has another type."""
+    """Reads `columns` of the messages in a store's files or at running brokers."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
-        self._columns = tuple(schema.fieldNames())
-        for field, wanted in zip(schema.fields, ddl(self._columns).split(", "), strict=True):
-            if f"{field.name} {field.dataType.simpleString()}" != wanted:
-                raise OptionError(f"the schema has {field.name} {field.dataType.simpleString()}, not {wanted}")
+        self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
         with closing(open_place(self._options)) as place:

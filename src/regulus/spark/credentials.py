@@ -10,7 +10,7 @@ found there gives both keys, one in a line or with `;` between, as RocketMQ's to
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from regulus.errors import OptionError
 
@@ -27,6 +27,26 @@ class Credentials(NamedTuple):
     def __repr__(self) -> str:
         """Without the secret, for whatever prints it."""
         return f"Credentials({self.access_key!r}, ***)"
+
+
+class Keyed(Protocol):
+    """Options that may name keys, or the place of keys."""
+
+    @property
+    def access_key(self) -> str: ...
+
+    @property
+    def secret_key(self) -> str: ...
+
+    @property
+    def credentials(self) -> str: ...
+
+
+def credentials_of(options: Keyed, environment: Mapping[str, str]) -> Credentials:
+    """The keys of a read or a write, empty where it has none. Raises OptionError as `resolve`."""
+    if options.access_key:
+        return Credentials(options.access_key, options.secret_key)
+    return resolve(options.credentials, environment)
 
 
 def resolve(place: str, environment: Mapping[str, str]) -> Credentials:

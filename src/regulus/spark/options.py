@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from regulus.errors import OptionError
+from regulus.model.topics import TRACE_TOPIC
 from regulus.spark import option_values
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, parse_offsets, parse_times
 from regulus.spark.option_values import Values
-from regulus.spark.selection import SELECTIONS, TopicSelection, parse_selection
+from regulus.spark.selection import EVERYTHING, SELECTIONS, TopicSelection, parse_selection
+from regulus.spark.table_schema import TABLES
 
 KNOWN_OPTIONS = (
     "nameServer", "storePath", "path", "archivePath", "table", "topic", "subscribe", "subscribePattern", "assign",
@@ -44,7 +46,7 @@ _OWNED_OPTIONS: Mapping[str, str] = {
 }
 """What users of Kafka or RocketMQ may bring along, and what to do instead; a name that ends with a dot is a prefix."""
 
-TABLES = ("messages", "queues", "offsets", "topics", "groups", "consume_queue", "index", "trace")
+_TABLES_OF_MESSAGES = ("messages", "trace")
 DEFAULT_BROKER_NAME = "broker-a"
 """The log does not hold the broker's name; this is the name that brokers have by default."""
 
@@ -130,6 +132,11 @@ class ReadOptions:
         return Origin.ARCHIVE
 
     @property
+    def is_of_messages(self) -> bool:
+        """Whether the table's rows are messages, so that it can be read from anywhere, and as a stream."""
+        return self.table in _TABLES_OF_MESSAGES
+
+    @property
     def fail_on_data_loss(self) -> bool:
         return self.on_data_loss is OnDataLoss.FAIL
 
@@ -137,7 +144,7 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
     """Raises OptionError that names the option, its value and what is allowed."""
     values = option_values.known_values(options, KNOWN_OPTIONS, _OWNED_OPTIONS)
-    table = option_values.word(values, "table", "messages", TABLES)
+    table = option_values.word(values, "table", "messages", tuple(TABLES))
     read = ReadOptions(
         store_path=_store_path(values),
         name_server=values.get("nameServer", "").strip(),
@@ -186,9 +193,16 @@ def _store_path(values: Values) -> str:
 
 
 def _selection(values: Values, table: str) -> TopicSelection:
-    """The tables about topics and groups list all of them when nothing is chosen."""
-    if table != "messages" and not any(name in values for name in SELECTIONS):
-        return TopicSelection(pattern=".*")
+    """The tables about topics and groups list all of them when nothing is chosen, the trace table its topic."""
+    if any(name in values for name in SELECTIONS):
+        if table == "trace" and "topic" not in values:
+            raise OptionError("table 'trace' is one topic: give option 'topic' where it has another name than "
+                              f"{TRACE_TOPIC}")
+        return parse_selection(values)
+    if table == "trace":
+        return TopicSelection(topics=(TRACE_TOPIC,))
+    if table != "messages":
+        return EVERYTHING
     return parse_selection(values)
 
 
@@ -258,6 +272,11 @@ def _check_together(read: ReadOptions, values: Values) -> None:
                           "missing: let 'message_type' be one of the columns, to tell them from messages")
     if read.kafka_schema and read.columns is not None:
         raise OptionError("options 'kafkaSchema' and 'columns' say two sets of columns: leave one out")
+    if (read.kafka_schema or read.push_filters) and not read.is_of_messages:
+        raise OptionError(f"option {'kafkaSchema' if read.kafka_schema else 'pushFilters'!r} is of the tables of "
+                          f"messages: leave it out for table {read.table!r}")
+    if read.kafka_schema and read.push_filters:
+        raise OptionError("option 'pushFilters' knows the columns of the plain table: leave out 'kafkaSchema'")
     if read.origin in (Origin.STORE, Origin.ARCHIVE):
         _check_without_broker(read, values)
 

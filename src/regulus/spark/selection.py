@@ -28,6 +28,8 @@ class TopicSelection:
 
     def topics_of(self, known: set[str], place: str = "the store") -> list[str]:
         """The topics to read of `known`, sorted. Raises OptionError when one that is named is not there."""
+        if self == EVERYTHING:
+            return sorted(known)
         if self.pattern is not None:
             return sorted(topic for topic in known if self._matches(topic))
         named = set(self.topics) | {queue.topic for queue in self.queues}
@@ -53,6 +55,10 @@ class TopicSelection:
         if self.pattern is None or not re.fullmatch(self.pattern, topic):
             return False
         return not is_special(topic) or self.pattern.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
+EVERYTHING = TopicSelection(pattern="")
+"""All topics, the retry, dead-letter and system topics too: of the tables that list what there is."""
 
 
 def parse_selection(values: Values) -> TopicSelection:

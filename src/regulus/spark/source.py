@@ -4,6 +4,8 @@ Spark imports this module, through pyspark_regulus, in every session that uses a
 nothing heavy: numpy and pyarrow come in when something is read.
 """
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -11,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
 from regulus.spark.options import Origin, ReadOptions, parse_options
-from regulus.spark.table_schema import COLUMNS, ddl
+from regulus.spark.table_schema import KAFKA_COLUMNS, TABLES, check_schema, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,25 +50,48 @@ class RocketMQSource(DataSource):
 
 def table_ddl(options: ReadOptions) -> str:
     """The schema of the table that the options name, in Spark's words."""
-    return ddl(options.columns or tuple(COLUMNS))
+    table = table_columns(options)
+    return ddl(options.columns or tuple(table), table)
+
+
+def table_columns(options: ReadOptions) -> Mapping[str, str]:
+    """Names and types of all columns of the table that the options name."""
+    return KAFKA_COLUMNS if options.kafka_schema else TABLES[options.table]
 
 
 def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader":
-    """The reader for a table and the place where it is. Raises OptionError for what nothing reads."""
-    if options.table != "messages":
-        raise OptionError(f"option 'table' is {options.table!r}, which is not served yet: 'messages' is")
-    if options.kafka_schema or options.push_filters:
-        name = "kafkaSchema" if options.kafka_schema else "pushFilters"
-        raise OptionError(f"option {name!r} is not served yet: leave it out")
+    """The reader for a table and the place where it is.
+
+    Raises OptionError for what nothing reads, and for a schema that is not the table's.
+    """
+    columns = check_schema(((field.name, field.dataType.simpleString()) for field in schema.fields),
+                           table_columns(options))
+    if not options.is_of_messages:
+        from regulus.spark.table_reader import TableReader
+
+        return TableReader(options, schema)
+    if options.kafka_schema:
+        from regulus.spark.kafka_reader import KafkaReader
+
+        return KafkaReader(columns, partial(messages_reader, options))
+    if options.push_filters:
+        from regulus.spark.push_down import PushDownReader
+
+        return PushDownReader(options, partial(messages_reader, columns=columns))
+    return messages_reader(options, columns)
+
+
+def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSourceReader":
+    """The reader of `columns` of the messages."""
     match options.origin:
         case Origin.STORE | Origin.LIVE:
             from regulus.spark.batch_reader import BatchReader
 
-            return BatchReader(options, schema)
+            return BatchReader(options, columns)
         case Origin.ARCHIVE:
             from regulus.spark.archive_reader import ArchiveReader
 
-            return ArchiveReader(options, schema)
+            return ArchiveReader(options, columns)
         case Origin.HISTORY:
             raise OptionError(f"reading by {options.origin} is not served yet: give one of the two")
 

@@ -1,6 +1,6 @@
-"""The columns of the table. Spark asks for them in a process of its own, so this imports nothing heavy."""
+"""The columns of the tables. Spark asks for them in a process of its own, so this imports nothing heavy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from regulus.errors import OptionError
 
@@ -32,12 +32,59 @@ COLUMNS: dict[str, str] = {
     "origin_topic": "string",
     "origin_message_id": "string",
 }
-"""The table: column names in order, with their types in Spark's words."""
+"""The messages: column names in order, with their types in Spark's words."""
 
 
-def ddl(columns: Sequence[str]) -> str:
+KAFKA_COLUMNS: dict[str, str] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""The messages under the names of Spark's Kafka source."""
+
+_QUEUE = {"topic": "string", "broker_name": "string", "queue_id": "int"}
+
+TABLES: dict[str, dict[str, str]] = {
+    "messages": COLUMNS,
+    "queues": {**_QUEUE, "min_offset": "bigint", "max_offset": "bigint", "message_count": "bigint",
+               "first_store_time": "timestamp", "last_store_time": "timestamp", "bytes": "bigint"},
+    "offsets": {"consumer_group": "string", **_QUEUE, "consumer_offset": "bigint", "max_offset": "bigint",
+                "lag": "bigint", "last_consumed_store_time": "timestamp"},
+    "topics": {"topic": "string", "broker_name": "string", "read_queue_nums": "int", "write_queue_nums": "int",
+               "perm": "int", "is_order": "boolean", "topic_sys_flag": "int", "attributes": "map<string,string>"},
+    "groups": {"consumer_group": "string", "broker_name": "string", "consume_enable": "boolean",
+               "consume_broadcast_enable": "boolean", "consume_message_orderly": "boolean", "retry_queue_nums": "int",
+               "retry_max_times": "int", "consume_timeout_minute": "int", "attributes": "map<string,string>"},
+    "consume_queue": {**_QUEUE, "queue_offset": "bigint", "physical_offset": "bigint", "size": "int",
+                      "tags_code": "bigint"},
+    "index": {"file": "string", "entry": "int", "key_hash": "int", "physical_offset": "bigint",
+              "store_time": "timestamp", "previous": "int"},
+    "trace": COLUMNS,
+}
+"""What the option `table` names. `trace` holds the messages of the trace topic."""
+
+
+def ddl(columns: Sequence[str], table: Mapping[str, str] = COLUMNS) -> str:
     """The columns' schema in Spark's words. Raises OptionError for a column that the table does not have."""
-    unknown = [name for name in columns if name not in COLUMNS]
+    unknown = [name for name in columns if name not in table]
     if unknown:
-        raise OptionError(f"the table has no column {unknown[0]!r}; it has {', '.join(COLUMNS)}")
-    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+        raise OptionError(f"the table has no column {unknown[0]!r}; it has {', '.join(table)}")
+    return ", ".join(f"{name} {table[name]}" for name in columns)
+
+
+def check_schema(schema: Iterable[tuple[str, str]], table: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the columns that a user's schema chooses, given as names and types in Spark's words.
+
+    Raises OptionError for one that the table does not have, or has with another type.
+    """
+    chosen = dict(schema)
+    ddl(tuple(chosen), table)
+    for name, kind in chosen.items():
+        if kind != table[name]:
+            raise OptionError(f"the schema has {name} {kind}, not {name} {table[name]}")
+    return tuple(chosen)

@@ -1,0 +1,64 @@
+"""The messages under the names of Spark's Kafka source, so that a job moves by changing one word.
+
+`key` is the property KEYS, `value` the body, `timestamp` the time at which the broker stored the message (Kafka's
+timestamp type 1, log append time), `headers` all properties by name. `partition` is the queue id: the same one at two
+brokers is two partitions of Kafka, so a job that keys by (topic, partition, offset) over several brokers needs the
+column broker_name of the plain table.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOG_APPEND_TIME = 1
+_SOURCES = {"key": "keys", "value": "body", "topic": "topic", "partition": "queue_id", "offset": "queue_offset",
+            "timestamp": "store_time", "headers": "properties"}
+"""The column of the plain table that each is made of; the timestamp's type is a constant."""
+
+_LEAST_COLUMN = "queue_offset"      # of a read that asks for no column of the plain table
+
+
+def plain_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of the plain table that `columns` are made of."""
+    return tuple(_SOURCES[name] for name in columns if name in _SOURCES) or (_LEAST_COLUMN,)
+
+
+def converted(columns: tuple[str, ...], batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """A batch of the plain table as one with `columns` of Kafka's."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([_column(name, batch) for name in columns], list(columns))
+
+
+def _column(name: str, batch: "pa.RecordBatch") -> Any:
+    import pyarrow as pa
+
+    if name not in _SOURCES:
+        return pa.array([LOG_APPEND_TIME] * batch.num_rows, pa.int32())
+    source = batch.column(_SOURCES[name])
+    if name == "key":
+        return source.cast(pa.binary())
+    if name != "headers":
+        return source
+    fields = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+    pairs = pa.StructArray.from_arrays([source.keys, source.items.cast(pa.binary())], fields=fields)
+    return pa.ListArray.from_arrays(source.offsets, pairs, type=pa.list_(pa.field("element", pairs.type)))
+
+
+class KafkaReader(DataSourceReader):
+    """Reads `columns` of Kafka's from what `make_inner` reads of the plain table."""
+
+    def __init__(self, columns: tuple[str, ...],
+                 make_inner: Callable[[tuple[str, ...]], DataSourceReader]) -> None:
+        self._columns = columns
+        self._inner = make_inner(plain_columns(columns))
+
+    def partitions(self) -> Any:
+        return self._inner.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        return (converted(self._columns, batch) for batch in self._inner.read(partition))
