@@ -19,7 +19,7 @@ from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
-from regulus.spark.credentials import resolve
+from regulus.spark.credentials import credentials_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange, partition_count, sample_offsets, split_evenly
@@ -51,10 +51,9 @@ class LiveBrokers:
     def __init__(self, options: ReadOptions) -> None:
         """Raises OptionError for credentials that are not where the option says."""
         self._options = options
-        keys = resolve(options.credentials, os.environ)
+        keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
-            instance_name=f"spark-{os.getpid()}", access_key=options.access_key or keys.access_key,
-            secret_key=options.secret_key or keys.secret_key))
+            instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key))
         sync.run(self._admin.start())
 
     def close(self) -> None:

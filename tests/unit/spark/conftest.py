@@ -34,7 +34,7 @@ def make_store(tmp_path: Path) -> StoreMaker:
     """Stores messages one second after another, in small files; the directory of the closed store."""
 
     def make(messages: Sequence[MessageExt]) -> Path:
-        root = tmp_path / "store"
+        root = tmp_path / "made-store"
         store = FileMessageStore(MessageStoreConfig(
             store_path_root_dir=str(root), mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=100,
             message_index_enable=False))
