@@ -6,23 +6,25 @@ from typing import Any
 
 from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
+from regulus.model.store_rules import StoreRules
 from regulus.record import message_record
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 NOW = 1_700_000_000_000
+SMALL_RULES = StoreRules(max_message_size=65_536)
 
 
 def small_config(root: Path, **settings: Any) -> MessageStoreConfig:
     """Files small enough that a test fills several."""
     values: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200,
-                              "max_hash_slot_num": 16, "max_index_num": 32, "max_message_size": 65_536}
+                              "max_hash_slot_num": 16, "max_index_num": 32}
     return MessageStoreConfig(store_path_root_dir=str(root), **{**values, **settings})
 
 
-def open_store(root: Path, **settings: Any) -> FileMessageStore:
-    store = FileMessageStore(small_config(root, **settings))
+def open_store(root: Path, rules: StoreRules = SMALL_RULES, **settings: Any) -> FileMessageStore:
+    store = FileMessageStore(small_config(root, **settings), rules)
     store.open()
     return store
 

@@ -9,6 +9,7 @@ from tests.stores import NOW, a_message, small_config
 from regulus.broker.message_store import MessageStore
 from regulus.model.message import MessageExt
 from regulus.model.store_result import GetStatus, PutStatus
+from regulus.model.store_rules import StoreRules
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
 from regulus.store.file_message_store import FileMessageStore
@@ -24,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield MemoryStore()
         return
     file_store = FileMessageStore(small_config(tmp_path, mapped_file_size_commit_log=8 << 20,
-                                               mapped_file_size_consume_queue=20_000, max_message_size=4 << 20))
+                                               mapped_file_size_consume_queue=20_000))
     file_store.open()
     yield file_store
     file_store.close()
@@ -51,6 +52,13 @@ def read(store: Store, offset: int, count_max: int = 32, bytes_max: int = 1 << 2
 def test_it_is_a_message_store(store: Store) -> None:
     promised: MessageStore = store
     assert promised.queues() == []
+
+
+def test_rules_change_while_it_is_open(store: Store) -> None:
+    store.set_rules(StoreRules(max_message_size=10))
+    assert store.append(a_message(body=b"x" * 11), NOW).status is PutStatus.MESSAGE_ILLEGAL
+    store.set_rules(StoreRules(max_message_size=5 << 20))
+    assert store.append(a_message(body=b"x" * (4 << 20) + b"x"), NOW).status is PutStatus.PUT_OK
 
 
 def test_an_append_fills_in_what_only_the_store_knows(store: Store) -> None:

@@ -3,16 +3,20 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from tests.stores import NOW, a_message, bodies, crashed_copy, open_store
 
 from regulus.model.store_result import PutStatus
+from regulus.model.store_rules import FlushDiskType, StoreRules
+
+SYNC_FLUSH = StoreRules(flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 
-@pytest.mark.parametrize("settings", [{}, {"mapped_files_max": 16}, {"flush_disk_type": "SYNC_FLUSH"}],
+@pytest.mark.parametrize("settings", [{}, {"mapped_files_max": 16}, {"rules": SYNC_FLUSH}],
                          ids=["plain", "few mapped files", "sync flush"])
-def test_flushes_and_allocation_run_beside_the_writer(tmp_path: Path, settings: dict[str, object]) -> None:
+def test_flushes_and_allocation_run_beside_the_writer(tmp_path: Path, settings: dict[str, Any]) -> None:
     store = open_store(tmp_path / "store", mapped_file_size_commit_log=65_536, **settings)
     done = Event()
 

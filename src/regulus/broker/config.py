@@ -3,19 +3,16 @@
 Source: BrokerConfig, MessageStoreConfig.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from regulus.errors import ConfigError
 from regulus.model import permission
-from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
-from regulus.model.retention_rules import RetentionRules
+from regulus.model.store_rules import StoreRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
-
-_FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(RetentionRules):
+class BrokerConfig(StoreRules):
     broker_name: str = "broker-a"
     broker_cluster_name: str = "DefaultCluster"
     broker_id: int = 0
@@ -40,9 +37,6 @@ class BrokerConfig(RetentionRules):
     start_accept_send_request_time_stamp: int = 0
     """Sends before this time are refused; 0 accepts at once."""
     reject_transaction_message: bool = False
-    max_message_size: int = 4 * 1024 * 1024
-    flush_disk_type: str = "ASYNC_FLUSH"
-    message_delay_level: str = DEFAULT_LADDER
     flush_delay_offset_interval: int = 10_000
     sink_marks_max: int = 10_000
     """Writers of sinks whose last message is remembered, so that repeated sends append nothing."""
@@ -73,23 +67,17 @@ class BrokerConfig(RetentionRules):
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
 
-    delay_ladder_ms: tuple[int, ...] = field(init=False, repr=False)
-    """The delay of each level, from `message_delay_level`."""
-
     def __post_init__(self) -> None:
-        RetentionRules.__post_init__(self)   # with slots, super() would look for a class that is gone
+        StoreRules.__post_init__(self)   # with slots, super() would look for a class that is gone
         for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name)):
             fault = name_fault(name)
             if fault is not None:
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
-        if self.flush_disk_type not in _FLUSH_DISK_TYPES:
-            raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(_FLUSH_DISK_TYPES)}")
         if self.enable_property_filter:
             raise ConfigError("enablePropertyFilter is true, but this broker filters by tag only: set it to false")
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
-                            ("maxMessageSize", self.max_message_size),
                             ("transactionCheckInterval", self.transaction_check_interval),
                             ("transactionCheckMax", self.transaction_check_max),
                             ("sinkMarksMax", self.sink_marks_max),
@@ -97,8 +85,3 @@ class BrokerConfig(RetentionRules):
                             ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):
             if number < 1:
                 raise ConfigError(f"{key} is {number}: write 1 or more")
-        object.__setattr__(self, "delay_ladder_ms", parse_ladder(self.message_delay_level))
-
-    @property
-    def sync_flush(self) -> bool:
-        return self.flush_disk_type == "SYNC_FLUSH"

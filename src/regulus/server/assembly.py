@@ -151,7 +151,7 @@ class BrokerServer:
         self._name_servers = _name_servers(config.namesrv_addr)
         self._registered_changes = -1
         self._group_changes = -1
-        self.store = FileMessageStore(store_config)
+        self.store = FileMessageStore(store_config, config)
 
     @property
     def port(self) -> int:

@@ -50,6 +50,7 @@ from regulus.model.store_result import (
     QueryResult,
     QueueUnit,
 )
+from regulus.model.store_rules import StoreRules
 from regulus.record import message_record
 from regulus.store import disk
 from regulus.store.checkpoint_file import CheckpointFile
@@ -75,10 +76,11 @@ SYNCED_DIRECTORIES_MAX = 64
 OTHER_OPEN_FILES = 4096
 """Descriptors left to connections and the rest of the process beside mapped files."""
 
+_DEFAULT_RULES = StoreRules()
 
 
 class FileMessageStore:
-    def __init__(self, config: MessageStoreConfig) -> None:
+    def __init__(self, config: MessageStoreConfig, rules: StoreRules = _DEFAULT_RULES) -> None:
         self.config = config
         self.configs = JsonFiles(config.root / "config")
         pool = MappedFilePool(config.mapped_files_max)
@@ -86,16 +88,20 @@ class FileMessageStore:
         self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
         log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
                                     "mappedFileSizeCommitLog", is_sequential=True)
-        self._log = CommitLog(log_files, self._queues, config.max_message_size, not config.is_sync_flush)
+        self._log = CommitLog(log_files, self._queues, rules.max_message_size, not rules.sync_flush)
         self._index = (Index(config.index_directory, config.max_hash_slot_num, config.max_index_num, pool)
                        if config.message_index_enable else None)
-        self._dispatcher = Dispatcher(self._log, self._queues, self._index, config.delays_ms)
+        self._dispatcher = Dispatcher(self._log, self._queues, self._index, rules.delay_ladder_ms)
         self._checkpoint = CheckpointFile(config.root / "checkpoint")
         self._lock: disk.FileLock | None = None
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher)
         self._stopped = ""
         self._refusal = ""
         """Why no message is taken whatever the disk says: `_stopped`, or what `refuse_writes` was told."""
+
+    def set_rules(self, rules: StoreRules) -> None:
+        """Take over rules that may change while the store is open: how large a message may be."""
+        self._log.message_size_max = rules.max_message_size
 
     # --- life --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
 
 from regulus.errors import MessageIllegal, RecordError
-from regulus.model import delay_level
 from regulus.model.message import MessageExt
 from regulus.model.store_result import (
     Appended,
@@ -20,24 +19,28 @@ from regulus.model.store_result import (
     QueryResult,
     QueueUnit,
 )
+from regulus.model.store_rules import StoreRules
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
 
-_MESSAGE_SIZE_MAX = 4 << 20
+_DEFAULT_RULES = StoreRules()
 
 
 class MemoryStore:
-    def __init__(self, message_delay_level: str = delay_level.DEFAULT_LADDER) -> None:
+    def __init__(self, rules: StoreRules = _DEFAULT_RULES) -> None:
         self.refusal = ""
         """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
-        self._delays_ms = delay_level.parse_ladder(message_delay_level)
+        self._rules = rules
         self._log = bytearray()
         self._queues: dict[tuple[str, int], list[QueueUnit]] = {}
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._keys: dict[tuple[str, str], list[int]] = {}
         self._dispatched = 0
         self._last_indexed = (0, 0)
+
+    def set_rules(self, rules: StoreRules) -> None:
+        self._rules = rules
 
     # --- appending ---------------------------------------------------------------------------------------------------
 
@@ -59,8 +62,9 @@ class MemoryStore:
     def _append(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
         if self.refusal:
             return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.refusal)
-        if sum(len(message.body) for message in messages) > _MESSAGE_SIZE_MAX:
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"body has more than {_MESSAGE_SIZE_MAX} bytes")
+        size_max = self._rules.max_message_size
+        if sum(len(message.body) for message in messages) > size_max:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"body has more than {size_max} bytes")
         try:
             for message in messages:
                 message_record.record_size(message)
@@ -92,8 +96,8 @@ class MemoryStore:
             if transaction not in (TRANSACTION_NOT, TRANSACTION_COMMIT):
                 continue
             if request.topic == SCHEDULE_TOPIC and request.delay_level > 0:
-                level = min(request.delay_level, len(self._delays_ms))
-                request.tags_code = request.store_timestamp + self._delays_ms[level - 1]
+                level = min(request.delay_level, len(self._rules.delay_ladder_ms))
+                request.tags_code = request.store_timestamp + self._rules.delay_ladder_ms[level - 1]
             queue = self._queues.setdefault((request.topic, request.queue_id), [])
             queue.append(QueueUnit(request.queue_offset, request.physical_offset, request.size, request.tags_code))
             if wanted is None or (request.topic, request.queue_id) in wanted:

@@ -145,7 +145,7 @@ class Rig:
 
 
 def make_rig(**settings: object) -> Rig:
-    store = MemoryStore(BrokerConfig(**settings).message_delay_level)
+    store = MemoryStore(BrokerConfig(**settings))
     return Rig(BrokerState(BrokerConfig(**settings), store, now_ms=START_MS, seed=1), store)
 
 

@@ -13,7 +13,7 @@ LADDER = "50ms 1s 10s"
 
 class Clockwork:
     def __init__(self) -> None:
-        self.store = MemoryStore(LADDER)
+        self.store = MemoryStore(BrokerConfig(message_delay_level=LADDER))
         self.topics = Topics(BrokerConfig(message_delay_level=LADDER))
         self.schedule = DelaySchedule(self.store, BrokerConfig(message_delay_level=LADDER).delay_ladder_ms, self.topics)
 

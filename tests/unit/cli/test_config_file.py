@@ -7,7 +7,8 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.cli.config_file import LoadedConfigs, apply, load
 from regulus.errors import ConfigError
-from regulus.store.config import FlushDiskType, MessageStoreConfig
+from regulus.model.store_rules import FlushDiskType
+from regulus.store.config import MessageStoreConfig
 
 BROKER_CONF = """
 # a broker.conf as it ships with RocketMQ
@@ -37,8 +38,8 @@ def test_a_conf_of_rocketmq_is_taken_as_it_is(tmp_path: Path) -> None:
     broker, store = result.configs
     assert (broker.broker_name, broker.listen_port, broker.broker_ip1) == ("broker-b", 11911, "127.0.0.1")
     assert broker.namesrv_addr == "127.0.0.1:9876;127.0.0.1:9877"
-    assert broker.sync_flush
-    assert store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert broker.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert broker.file_reserved_time == 48
     assert store.store_path_root_dir == "/tmp/store"
     assert "sendMessageThreadPoolNums" in result.ignored
     assert result.warning is not None
@@ -55,7 +56,7 @@ def test_toml_takes_both_spellings_and_tables(tmp_path: Path) -> None:
         mapped_file_size_commit_log = 1048576
     """).configs
     assert (broker.broker_name, broker.auto_create_topic_enable, broker.namesrv_addr) == ("broker-t", False, "a:1;b:2")
-    assert (store.flush_disk_type, store.mapped_file_size_commit_log) == (FlushDiskType.SYNC_FLUSH, 1 << 20)
+    assert (broker.flush_disk_type, store.mapped_file_size_commit_log) == (FlushDiskType.SYNC_FLUSH, 1 << 20)
 
 
 def test_nothing_ignored_is_nothing_said() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.errors import ConfigError, StoreLocked
+from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
 from regulus.store import disk
-from regulus.store.config import FlushDiskType, MessageStoreConfig
+from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
@@ -27,14 +28,13 @@ SEND = {"a": "producers", "c": "TBW102", "d": "4", "f": "0", "g": "1700000000000
         "i": "TAGS\x01red\x02", "j": "0", "k": "false", "m": "false"}
 
 
-def store_config(path: Path, flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH) -> MessageStoreConfig:
+def store_config(path: Path) -> MessageStoreConfig:
     return MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=1 << 20,
-                              mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000,
-                              flush_disk_type=flush)
+                              mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000)
 
 
 def make_regulus(path: Path, flush: str = "ASYNC_FLUSH") -> Regulus:
-    return Regulus(BrokerConfig(listen_port=0, flush_disk_type=flush), store_config(path, FlushDiskType(flush)),
+    return Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType(flush)), store_config(path),
                    NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK)
 
 

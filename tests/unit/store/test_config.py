@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import ConfigError
-from regulus.store.config import FlushDiskType, MessageStoreConfig
+from regulus.store.config import MessageStoreConfig
 
 
 def test_paths_follow_the_root() -> None:
@@ -28,21 +28,12 @@ def test_consume_queue_files_hold_whole_units() -> None:
 
 
 def test_defaults_are_those_of_rocketmq() -> None:
-    config = MessageStoreConfig()
-    assert (config.mapped_file_size_commit_log, config.max_message_size) == (1 << 30, 4 << 20)
-    assert config.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-    assert not config.is_sync_flush
-    assert config.delays_ms[2] == 10_000
-
-
-def test_the_flush_type_may_be_given_by_its_name() -> None:
-    assert MessageStoreConfig(flush_disk_type="SYNC_FLUSH").is_sync_flush  # type: ignore[arg-type]
+    assert MessageStoreConfig().mapped_file_size_commit_log == 1 << 30
 
 
 @pytest.mark.parametrize("settings", [
     {"mapped_file_size_commit_log": 100}, {"mapped_file_size_consume_queue": 10}, {"max_hash_slot_num": 0},
-    {"max_index_num": 1}, {"max_message_size": 0}, {"message_delay_level": "1 parsec"}, {"mapped_files_max": 0},
-    {"flush_disk_type": "NO_FLUSH"}, {"store_path_commit_log": "/a,/b"}])
+    {"max_index_num": 1}, {"mapped_files_max": 0}, {"store_path_commit_log": "/a,/b"}])
 def test_impossible_values_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         MessageStoreConfig(**settings)  # type: ignore[arg-type]

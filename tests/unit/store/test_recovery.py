@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged, StoreNewer
+from regulus.model.store_rules import StoreRules
 from regulus.record.message_record import MAGIC_V2
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
@@ -234,8 +235,8 @@ def test_a_record_of_a_later_format_is_not_thrown_away(tmp_path: Path) -> None:
 
 
 def test_records_longer_than_the_window_are_read(tmp_path: Path) -> None:
-    settings = {"mapped_file_size_commit_log": 64 << 20, "max_message_size": 32 << 20}
-    store = open_store(tmp_path / "store", **settings)
+    settings = {"mapped_file_size_commit_log": 64 << 20}
+    store = open_store(tmp_path / "store", StoreRules(max_message_size=32 << 20), **settings)
     for size in (10, 9 << 20, 20 << 20, 5):
         store.append(a_message(body=b"x" * size), NOW)
     dispatch(store)
