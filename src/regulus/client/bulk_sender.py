@@ -78,12 +78,16 @@ class BulkSend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkConfig:
-    """`reroutes`: whether another try may go to another broker, where the queue does not matter."""
+    """`reroutes`: whether another try may go to another broker, where the queue does not matter.
+
+    `repeats`: whether a message may be stored twice; if not, a send whose answer is lost is not tried again and fails.
+    """
 
     send_timeout_ms: int = 3_000            # of one attempt
     retry_budget_ms: int = 30_000           # of all attempts of one send
     in_flight_max: int = 1024               # messages sent and not yet answered; one send may be larger
     reroutes: bool = False
+    repeats: bool = True
     client: ClientConfig = field(default_factory=ClientConfig)
 
 
@@ -190,6 +194,8 @@ class BulkSender:
             try:
                 answer = await self._attempt(send, queue)
             except (ConnectFailed, ConnectionLost, RequestTimeout, NoRoute, NoNameServer) as error:
+                if not self.config.repeats and isinstance(error, ConnectionLost | RequestTimeout):
+                    raise
                 failure: ClientError = error
                 self._running().doubt_route(queue.topic)
             else:
@@ -197,7 +203,7 @@ class BulkSender:
                     self._note_stored(send, queue, answer)
                     return
                 failure = BrokerRefused(answer.code, answer.remark, queue.broker_name)
-                if answer.code not in _RETRIED:
+                if answer.code not in _RETRIED or not (self.config.repeats or answer.code in RETRY_CODES):
                     raise failure
             if before is not None:
                 await before.done()

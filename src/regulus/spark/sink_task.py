@@ -1,25 +1,31 @@
 """One task of a sink: rows in, requests out, and back only when every row is stored."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from regulus.client import sync
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
+from regulus.client.transaction_producer import HalfMessage
 from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model import message_properties as names
+from regulus.model import sys_flag
+from regulus.model.message_id import parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.credentials import resolve
+from regulus.spark.sink_commits import Attempt
 from regulus.spark.sink_lanes import Lane, Lanes, Run
 from regulus.spark.sink_options import SinkOptions
 from regulus.spark.sink_order import in_key_order, with_key
 from regulus.spark.sink_routes import SinkRoutes, grew
-from regulus.spark.sink_rows import Rows, record_data, record_ends, records_of, rows_of
+from regulus.spark.sink_rows import TRANSACTION_OF_SINK, Rows, record_data, record_ends, records_of, rows_of
+from regulus.spark.sink_transactions import answer_brokers, commit_batch, roll_back
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import GetSinkMarksRequest
+from regulus.wire.headers import GetSinkMarksRequest, SendMessageResponse
 from regulus.wire.remoting_command import RemotingCommand
 
 SLICE_ROWS = 4096
@@ -54,6 +60,9 @@ class TaskReport:
     stored: int
     duplicates: int
     grown_topics: tuple[str, ...] = ()
+    partition: int = 0
+    attempt: str = ""                           # of a transactional sink, with what waits for the commit
+    halves: tuple[HalfMessage, ...] = ()
 
 
 def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
@@ -65,29 +74,50 @@ def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
     with ExitStack() as stack:
         client = client_config(options, environment)
         config = BulkConfig(send_timeout_ms=options.send_timeout_ms, retry_budget_ms=options.retry_budget_ms,
-                            in_flight_max=options.in_flight_max, reroutes=not options.is_exactly_once, client=client)
+                            in_flight_max=options.in_flight_max, reroutes=not options.is_exactly_once,
+                            repeats=not options.is_transactional, client=client)
         sender = stack.enter_context(_Blocking(options, config))
         routes = None
         if options.is_exactly_once:
             admin = stack.enter_context(sync.Admin(options.name_server, client))
             routes = SinkRoutes(admin, place.sink_id)
-        task = _Task(sender, options, place, routes)
+        halves = stack.enter_context(_Halves(options, place, client)) if options.is_transactional else None
+        task = _Task(sender, options, place, routes, halves)
         for batch in _ordered(batches, options, place):
             task.send(batch)
         sender.flush()
-        return TaskReport(stored=sender.stored, duplicates=sender.duplicates, grown_topics=tuple(task.grown_topics))
+        report = TaskReport(stored=sender.stored, duplicates=sender.duplicates, partition=place.partition,
+                            grown_topics=tuple(task.grown_topics))
+        return report if halves is None else halves.handed_over(report)
 
 
-def renew_routes(reports: Iterable[TaskReport], options: SinkOptions, sink_id: str, batch: int,
-                 environment: Mapping[str, str]) -> None:
-    """All tasks of the batch are done: let the next one use the queues that its topics have got meanwhile."""
-    topics = sorted({topic for report in reports for topic in report.grown_topics})
-    if not topics:
-        return
+def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, batch: int,
+           environment: Mapping[str, str]) -> None:
+    """All tasks of the batch are done: make its messages visible, if they wait for that.
+
+    It may be called again for the same batch. Raises ClientError, SinkRefused, OptionError.
+    """
     client = client_config(options, environment)
-    with sync.Admin(options.name_server, client) as admin, _Blocking(options, BulkConfig(client=client)) as sender:
-        for topic in topics:
-            SinkRoutes(admin, sink_id).renew(topic, batch + 1, sender.publish_queues(topic))
+    if options.is_transactional:
+        commit_batch(options, sink_id, batch, {str(report.partition): report.attempt for report in reports},
+                     [half for report in reports for half in report.halves], client)
+    topics = sorted({topic for report in reports for topic in report.grown_topics})
+    if topics:
+        with sync.Admin(options.name_server, client) as admin, _Blocking(options, BulkConfig(client=client)) as sender:
+            for topic in topics:
+                SinkRoutes(admin, sink_id).renew(topic, batch + 1, sender.publish_queues(topic))
+
+
+def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: str,
+          environment: Mapping[str, str]) -> None:
+    """Not all tasks were done: give up what waits for a commit.
+
+    When all were, it is the commit that failed, and what it has decided holds: the next commit of the batch goes on.
+    """
+    done = [report for report in reports if report is not None]
+    if options.is_transactional and len(done) < len(reports):
+        halves = [half for report in done for half in report.halves]
+        roll_back(options, sink_id, halves, client_config(options, environment))
 
 
 def client_config(options: SinkOptions, environment: Mapping[str, str]) -> ClientConfig:
@@ -103,6 +133,43 @@ def _ordered(batches: Iterable[Any], options: SinkOptions, place: TaskPlace) -> 
     if options.is_exactly_once:
         return in_key_order(batches, options.dedup_key, SLICE_ROWS, str(place))
     return (with_key(batch, options.dedup_key, str(place)) for batch in batches)
+
+
+class _Halves:
+    """The half messages of one attempt of a transactional task. They are given up when it ends without a report."""
+
+    def __init__(self, options: SinkOptions, place: TaskPlace, client: ClientConfig) -> None:
+        self._options = options
+        self._client = client
+        self._attempt = Attempt(place.sink_id, place.batch, place.partition, uuid.uuid4().hex[:16])
+        self._halves: list[HalfMessage] = []
+
+    def __enter__(self) -> "_Halves":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        roll_back(self._options, self._attempt.sink_id, self._halves, self._client)
+
+    def handed_over(self, report: TaskReport) -> TaskReport:
+        halves, self._halves = self._halves, []
+        return replace(report, attempt=self._attempt.attempt, halves=tuple(halves))
+
+    def answer_brokers(self, topic: str) -> None:
+        answer_brokers(self._options, self._client, (topic,))
+
+    def send(self, queue: MessageQueue, body: bytes, flag: int, properties: dict[str, str]) -> BulkSend:
+        key = properties[names.UNIQUE_KEY]
+
+        def stored(at: MessageQueue, answer: SendMessageResponse) -> None:
+            _, physical_offset = parse_offset_message_id(answer.msg_id)
+            self._halves.append(HalfMessage(self._options.producer_group, at.topic, at.broker_name,
+                                            answer.queue_offset, physical_offset, key, answer.msg_id))
+
+        return BulkSend(queue=queue, body=body, flag=flag, sys_flag=sys_flag.TRANSACTION_PREPARED, lane=queue,
+                        on_stored=stored, properties={
+                            **properties, names.TRANSACTION_PREPARED: "true",
+                            names.PRODUCER_GROUP: self._options.producer_group,
+                            TRANSACTION_OF_SINK: str(self._attempt)})
 
 
 class _Blocking:
@@ -143,10 +210,12 @@ class _Blocking:
 
 
 class _Task:
-    """`routes` is given when a row must come back to its broker."""
+    """`routes` is given when a row must come back to its broker, `halves` when messages wait for a commit."""
 
-    def __init__(self, sender: _Blocking, options: SinkOptions, place: TaskPlace, routes: SinkRoutes | None) -> None:
+    def __init__(self, sender: _Blocking, options: SinkOptions, place: TaskPlace, routes: SinkRoutes | None,
+                 halves: _Halves | None) -> None:
         self.grown_topics: list[str] = []
+        self._halves = halves
         self._routes = routes
         self._sender = sender
         self._options = options
@@ -171,6 +240,10 @@ class _Task:
 
     def _sends(self, rows: Rows) -> Iterator[BulkSend]:
         rows, runs = self._lanes.runs(rows)
+        if self._halves is not None:
+            for run in runs:
+                yield from self._half_messages(rows, run, self._halves)
+            return
         records = records_of(rows)
         ends, data = record_ends(records), record_data(records)
         for run in runs:
@@ -204,6 +277,11 @@ class _Task:
             yield BulkSend(queue=run.lane.queue, body=rows.bodies[row].as_py(), flag=int(rows.flags[row]),
                            lane=run.lane.queue, alone=self._routes is not None, properties=properties)
 
+    def _half_messages(self, rows: Rows, run: Run, halves: _Halves) -> Iterator[BulkSend]:
+        for row in range(run.start, run.end):
+            properties = names.parse(rows.properties[row].as_py().decode())
+            yield halves.send(run.lane.queue, rows.bodies[row].as_py(), int(rows.flags[row]), properties)
+
     def _marks(self, lane: Lane) -> dict[str, str]:
         """The name of what this task sends to the lane's queue, and the number that comes next there."""
         if self._routes is None:
@@ -216,6 +294,8 @@ class _Task:
         queues = self._queues.get(topic)
         if queues is None:
             current = queues = self._sender.publish_queues(topic)
+            if self._halves is not None:
+                self._halves.answer_brokers(topic)
             if self._routes is not None:
                 queues = self._routes.queues(topic, self._place.batch, current)
                 if grew(queues, current):

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
 from regulus.spark.sink_options import SinkOptions, check_columns
-from regulus.spark.sink_task import TaskPlace, TaskReport, renew_routes, run_task
+from regulus.spark.sink_task import TaskPlace, TaskReport, abort, commit, run_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +33,23 @@ def _write(iterator: "Iterator[pa.RecordBatch]", options: SinkOptions) -> Sent:
     return Sent(place.sink_id, run_task(iterator, options, place, os.environ))
 
 
-def _committed(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: int) -> None:
+def _commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: int) -> None:
     """All tasks of a batch are done."""
-    sent = [message for message in messages if isinstance(message, Sent)]
+    sent = _sent(messages)
     if sent:
-        renew_routes([message.report for message in sent], options, sent[0].sink_id, batch, os.environ)
+        commit([message.report for message in sent], options, sent[0].sink_id, batch, os.environ)
+
+
+def _abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """A batch failed. What was sent without a transaction stays; the batch comes again."""
+    sent = _sent(messages)
+    if sent:
+        reports = [message.report if isinstance(message, Sent) else None for message in messages]
+        abort(reports, options, sent[0].sink_id, os.environ)
+
+
+def _sent(messages: Sequence[WriterCommitMessage | None]) -> list[Sent]:
+    return [message for message in messages if isinstance(message, Sent)]
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -51,7 +63,10 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(iterator, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _committed(messages, self._options, self._options.job_id)
+        _commit(messages, self._options, self._options.job_id)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _abort(messages, self._options)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -65,18 +80,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(iterator, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        _committed(messages, self._options, batchId)
+        _commit(messages, self._options, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: what was sent is stored, and the batch comes again."""
+        _abort(messages, self._options)
 
 
 def check(options: SinkOptions, schema: StructType, overwrite: bool) -> None:
     """Raises OptionError when the write cannot be done as asked."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode('append'), or outputMode('append') or 'update'")
-    if options.is_transactional:
-        raise OptionError("deliveryGuarantee=transactional is not served yet: use exactlyOnce or atLeastOnce")
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
 

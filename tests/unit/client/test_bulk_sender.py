@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
-from regulus.errors import BrokerRefused, ClientClosed, NoRoute, SendFailed
+from regulus.errors import BrokerRefused, ClientClosed, NoRoute, RequestTimeout, SendFailed
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import message_batch
@@ -153,6 +153,19 @@ async def test_a_lost_answer_is_asked_for_again():
             await sender.submit(batch(b"1"))
             await sender.flush()
             assert (sender.stored, sender.retries) == (1, 1)
+
+
+@pytest.mark.parametrize(("script", "error"), [
+    (lambda command: None, RequestTimeout),
+    (lambda command: refused(command, ResponseCode.FLUSH_DISK_TIMEOUT), BrokerRefused)])
+async def test_what_may_be_stored_already_is_not_sent_again_where_once_matters(script, error):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", script)
+        async with sender_of(cluster, repeats=False, send_timeout_ms=30) as sender:
+            await sender.submit(BulkSend(queue=QUEUE, body=b"1"))
+            with pytest.raises(error):
+                await sender.flush()
+    assert len(broker.sends()) == 1
 
 
 @pytest.mark.parametrize("reroutes", [True, False])

@@ -10,7 +10,7 @@ from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink_options import SinkOptions, parse_sink_options
-from regulus.spark.sink_task import TaskPlace, renew_routes, run_task
+from regulus.spark.sink_task import TaskPlace, commit, run_task
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import scripted_cluster
 
@@ -202,7 +202,7 @@ def test_a_queue_that_comes_in_is_used_from_the_next_batch_on(regulus_server):
     report = run_task([bodies(2000)], choices, PLACE, {})
     assert report.grown_topics == ("orders",)
     assert {message.queue_id for message in messages_of(regulus_server, "orders")} == {0}
-    renew_routes([report], choices, "sink", 0, {})
+    commit([report], choices, "sink", 0, {})
     assert run_task([bodies(2000)], choices, PLACE, {}).duplicates == 2000
     later = run_task([bodies(1, 2000)], choices, TaskPlace(sink_id="sink", batch=1, partition=0), {})
     assert later.grown_topics == ()

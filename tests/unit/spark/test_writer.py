@@ -84,15 +84,16 @@ def test_a_job_that_is_run_again_completes_what_is_missing(spark, regulus_server
     assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == sorted([*range(3000)] * 2)
 
 
-def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus_server, tmp_path):
+@pytest.mark.parametrize("guarantee", ["exactlyOnce", "transactional"])
+def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus_server, tmp_path, guarantee):
     """The checkpoint forgets that the last batch was done, as when the driver dies before it says so."""
     (tmp_path / "in").mkdir()
     frame = spark.readStream.option("maxFilesPerTrigger", 1).text(lines(tmp_path / "in", 2, 500))
 
     def run() -> None:
         (frame.writeStream.format("rocketmq").queryName("again")
-         .options(nameServer=regulus_server.name_server_address, topic="orders",
-                  checkpointLocation=str(tmp_path / "checkpoint"))
+         .options(nameServer=regulus_server.name_server_address, topic="orders", producerGroup="again-sink",
+                  deliveryGuarantee=guarantee, checkpointLocation=str(tmp_path / "checkpoint"))
          .trigger(availableNow=True).start().awaitTermination())
 
     run()
@@ -102,4 +103,6 @@ def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus
     run()
     messages = messages_of(regulus_server, "orders")
     assert sorted(int(message.body) for message in messages) == list(range(1000))
-    assert {message.properties["SEQ"].split("/")[0] for message in messages} == {"0", "1"}
+    name = "SEQ" if guarantee == "exactlyOnce" else "SINK_TRANSACTION"
+    place = 0 if guarantee == "exactlyOnce" else 1
+    assert {message.properties[name].split("/")[place] for message in messages} == {"0", "1"}

@@ -1,0 +1,78 @@
+import pytest
+
+from regulus.client.admin import Admin
+from regulus.client.producer import Producer
+from regulus.client.transaction_producer import HalfMessage, TransactionState
+from regulus.errors import SinkRefused
+from regulus.model.message import Message
+from regulus.model.topics import TopicConfig
+from regulus.spark import sink_commits
+from regulus.spark.sink_commits import STUCK_MS, Attempt, CommitTopic, Decision, verdict
+
+MINE = Attempt("S", 7, 0, "a")
+
+
+@pytest.mark.parametrize(("decision", "state"), [
+    (Decision(-1), TransactionState.UNKNOWN),
+    (Decision(6), TransactionState.UNKNOWN),
+    (Decision(8), TransactionState.ROLLBACK),
+    (Decision(7, {"0": "another"}), TransactionState.ROLLBACK),
+    (Decision(7, {"1": "a"}), TransactionState.ROLLBACK),
+    (Decision(7, {"0": "a"}, committed_ms=1000), TransactionState.UNKNOWN),
+    (Decision(7, {"0": "a"}, committed_ms=1000 - STUCK_MS), TransactionState.COMMIT),
+    (Decision(7, {"0": "a"}, committed_ms=1000 - STUCK_MS, is_done=True), TransactionState.UNKNOWN),
+])
+def test_a_broker_is_told_what_was_decided(decision, state):
+    assert verdict(MINE, decision, 1001) is state
+
+
+def test_an_attempt_is_known_by_its_text():
+    assert Attempt.parse(str(MINE)) == MINE
+    for text in ("", "S/7/0", "S/x/0/a", "S/7/x/a", "S/7/0/a/b"):
+        assert Attempt.parse(text) is None
+
+
+def half(number: int) -> HalfMessage:
+    return HalfMessage("G", "T", "broker-a", number, 100 * number, f"{number:032X}", f"7F00000100002A9F{number:016X}")
+
+
+async def test_the_first_decision_of_a_batch_holds(regulus_server, monkeypatch):
+    monkeypatch.setattr(sink_commits, "HALVES_PER_RECORD", 2)
+    address = regulus_server.name_server_address
+    async with Admin(address) as admin, Producer(address, "G") as producer:
+        topic = CommitTopic(admin, "commits", "S")
+        assert await topic.decision(7) == Decision(-1)
+        await topic.create()
+        await topic.create()
+        assert await topic.decision(7) == Decision(-1)
+        await topic.append_commit(producer, 7, {"0": "a"}, [half(number) for number in range(5)])
+        await topic.append_commit(producer, 7, {"0": "b"}, [half(9)])
+        await producer.send(Message("commits", b"nonsense"))
+        other = CommitTopic(admin, "commits", "other")
+        await other.append_commit(producer, 9, {"0": "x"}, [])
+        decision = await topic.decision(7)
+        assert (decision.latest, decision.attempts, decision.is_done) == (7, {"0": "a"}, False)
+        assert await topic.halves(decision, "G") == [half(number) for number in range(5)]
+        await topic.append_done(producer, 7)
+        await topic.append_commit(producer, 8, {"0": "c"}, [])
+        assert (await topic.decision(7)).is_done
+        decisions = [await topic.decision(batch) for batch in (6, 7, 8, 9)]
+        assert [each.attempts for each in decisions] == [None, {"0": "a"}, {"0": "c"}, None]
+        assert [each.latest for each in decisions] == [8, 8, 8, 8]
+
+
+async def test_a_decision_is_found_behind_many_others(regulus_server):
+    address = regulus_server.name_server_address
+    async with Admin(address) as admin, Producer(address, "G") as producer:
+        topic = CommitTopic(admin, "commits", "S")
+        await topic.create()
+        for batch in range(100):
+            await topic.append_commit(producer, batch, {"0": str(batch)}, [])
+        assert (await topic.decision(3)).attempts == {"0": "3"}
+
+
+async def test_a_topic_with_several_queues_keeps_no_order(regulus_server):
+    async with Admin(regulus_server.name_server_address) as admin:
+        await admin.create_topic(TopicConfig(topic_name="commits"))
+        with pytest.raises(SinkRefused, match="4 queues"):
+            await CommitTopic(admin, "commits", "S").decision(7)

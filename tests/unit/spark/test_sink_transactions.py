@@ -1,0 +1,134 @@
+"""Transactional tasks and commits without Spark, against a real broker."""
+
+import pyarrow as pa
+import pytest
+
+from regulus.client import sync
+from regulus.client.admin import Admin
+from regulus.errors import ClientError
+from regulus.spark import sink_commits, sink_transactions
+from regulus.spark.sink_commits import CommitTopic
+from regulus.spark.sink_options import SinkOptions, parse_sink_options
+from regulus.spark.sink_task import TaskPlace, TaskReport, abort, commit, run_task
+from regulus.spark.sink_transactions import Transactions
+
+from .sink_support import messages_of
+
+
+def options(server) -> SinkOptions:
+    return parse_sink_options({
+        "nameServer": server.name_server_address, "topic": "orders", "producerGroup": "orders-sink",
+        "deliveryGuarantee": "transactional", "sinkId": "sink"}, is_stream=False)
+
+
+def write(server, batch: int, partition: int = 0, count: int = 20) -> TaskReport:
+    first = 1000 * batch + 100 * partition
+    rows = pa.RecordBatch.from_pydict({"body": [b"%d" % number for number in range(first, first + count)],
+                                       "keys": [f"k{number}" for number in range(first, first + count)]})
+    return run_task([rows], options(server), TaskPlace(sink_id="sink", batch=batch, partition=partition), {})
+
+
+def visible(server) -> list[int]:
+    return sorted(int(message.body) for message in messages_of(server, "orders"))
+
+
+def is_done(server, batch: int) -> bool:
+    async def ask() -> bool:
+        async with Admin(server.name_server_address) as admin:
+            return (await CommitTopic(admin, "orders-sink-commits", "sink").decision(batch)).is_done
+    return sync.run(ask())
+
+
+def test_nothing_is_visible_before_the_commit_and_all_after_it(regulus_server):
+    reports = [write(regulus_server, 0, partition) for partition in range(2)]
+    assert [len(report.halves) for report in reports] == [20, 20]
+    assert visible(regulus_server) == []
+    commit(reports, options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == [*range(20), *range(100, 120)]
+    message = messages_of(regulus_server, "orders")[0]
+    assert message.keys == f"k{int(message.body)}"
+    assert is_done(regulus_server, 0)
+
+
+def test_a_commit_that_comes_again_changes_nothing(regulus_server):
+    reports = [write(regulus_server, 0)]
+    for _ in range(2):
+        commit(reports, options(regulus_server), "sink", 0, {})
+    # The batch comes again after a restart: its rows wait anew, and are given up.
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    commit([write(regulus_server, 1)], options(regulus_server), "sink", 1, {})
+    assert visible(regulus_server) == [*range(20), *range(1000, 1020)]
+
+
+def test_a_commit_that_died_in_the_middle_is_completed(regulus_server, monkeypatch):
+    ended = 0
+    end = Transactions._end
+
+    async def dies(self, half, state):
+        nonlocal ended
+        ended += 1
+        if ended > 7:
+            raise ClientError("the driver is gone")
+        await end(self, half, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transactions, "_end", dies)
+        patch.setattr(sink_transactions, "ENDS_AT_ONCE", 1)
+        with pytest.raises(ClientError, match="the driver is gone"):
+            commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert len(visible(regulus_server)) == 7
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    assert is_done(regulus_server, 0)
+
+
+def test_brokers_that_ask_are_answered_from_the_commit_topic(make_broker_process, tmp_path, monkeypatch):
+    """A driver decides and dies; what it decided becomes visible, and what it did not decide does not."""
+    settings = tmp_path / "broker.conf"
+    settings.write_text("transactionTimeOut=100\ntransactionCheckInterval=200\n")
+    server = make_broker_process("-c", str(settings))
+    write(server, 0, 0)
+
+    async def dies(self, half, state):
+        raise ClientError("the driver is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transactions, "_end", dies)
+        with pytest.raises(ClientError, match="the driver is gone"):
+            commit([write(server, 0, 1)], options(server), "sink", 0, {})
+    assert visible(server) == []
+    monkeypatch.setattr(sink_commits, "STUCK_MS", 0)
+    assert sorted(int(message.body) for message in messages_of(server, "orders", wait_for=20)) == list(range(100, 120))
+
+
+def test_a_decision_outlives_its_failed_commit(regulus_server):
+    """Spark calls abort after a commit that failed; what was decided must not be given up."""
+    reports = [write(regulus_server, 0)]
+    abort(reports, options(regulus_server), "sink", {})
+    commit(reports, options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+
+
+def test_a_batch_of_which_a_task_failed_is_given_up(regulus_server):
+    done = write(regulus_server, 0)
+    abort([done, None], options(regulus_server), "sink", {})
+    again = [write(regulus_server, 0, partition) for partition in range(2)]
+    commit(again, options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == [*range(20), *range(100, 120)]
+
+
+def test_a_task_that_fails_gives_up_what_it_sent(regulus_server):
+    def batches():
+        yield pa.RecordBatch.from_pydict({"body": [b"1"]})
+        raise ConnectionError("the worker is gone")
+
+    with pytest.raises(ConnectionError):
+        run_task(batches(), options(regulus_server), TaskPlace(sink_id="sink", batch=0, partition=0), {})
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+
+
+def test_without_rows_there_is_nothing_to_decide(regulus_server):
+    commit([TaskReport(stored=0, duplicates=0)], options(regulus_server), "sink", 0, {})
+    assert not is_done(regulus_server, 0)
