@@ -103,7 +103,7 @@ class RetentionLoop:
             self._ordered_passes = max(self._ordered_passes - 1, 0)
             try:
                 await self._delete(plan, rules, now_ms)
-                self._warn(_lack_of_room(plan, rules))
+                self._warn(_lack_of_room(plan, facts, rules))
             except StoreError as error:
                 self._warn(f"old files were not deleted: {error}")
         self._report()
@@ -227,8 +227,10 @@ class RetentionLoop:
         return await self._loop.run_in_executor(self._worker, lambda: deed(*args, **kwargs))
 
 
-def _lack_of_room(plan: RetentionPlan, rules: RetentionRules) -> str:
-    """Said when the disk wants files gone and none may go."""
+def _lack_of_room(plan: RetentionPlan, facts: RetentionFacts, rules: RetentionRules) -> str:
+    """Said when the disk wants files gone and none may go, or when it does not say what it wants."""
+    if min(facts.log_ratio, facts.queue_ratio) < 0:
+        return "how full the disk of the store is cannot be told; expired files are deleted at any hour"
     if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive:
         return ""
     return ("the disk of the store is running full and no file of the log may be deleted: the only one left is being "

@@ -8,7 +8,8 @@ Life
 
 One thread, the event loop's, calls the MessageStore protocol and `dispatch`. Worker threads may call these while the
 loop's thread goes on, each function in one thread at a time; none of them takes a lock:
-    flush_commit_log, flush_consume_queues, flush_checkpoint, allocate_ahead, save_config, disk_ratio
+    flush_commit_log, flush_consume_queues, flush_checkpoint, allocate_ahead, save_config,
+    old_files.look, .queue_starts, .delete_hanging, .delete_all
 Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
 
 What the server does, and when
@@ -413,11 +414,6 @@ class FileMessageStore:
     def is_writable(self) -> bool:
         """Whether appends find room; tries anew after a fault."""
         return self._lock is not None and not self._refusal and not self._dispatcher.fault and self._log.probe()
-
-    def disk_ratio(self) -> float:
-        """Used part of the commit log's disk, 0 to 1."""
-        directory = self.config.commit_log_directory
-        return disk.used_ratio(directory if disk.exists(directory) else self.config.root)
 
     # --- documents ---------------------------------------------------------------------------------------------------
 

@@ -68,3 +68,11 @@ def test_a_narrowed_table_leaves_the_kept_one_alone():
     table = topics.wrapper(perm_mask=4 | 1).topic_config_table
     assert (table["TBW102"].perm, table["BenchmarkTest"].perm) == (5, 4)
     assert topics.get("TBW102").perm == 7
+
+
+def test_which_queues_a_topic_has():
+    topics = Topics(BrokerConfig())
+    topics.put(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=1), 5)
+    assert [topics.has_queue("T", queue_id) for queue_id in range(4)] == [True, True, True, False]
+    assert not topics.has_queue("Unknown", 0)
+    assert topics.has_queue("SCHEDULE_TOPIC_XXXX", 99)

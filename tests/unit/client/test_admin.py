@@ -144,3 +144,11 @@ async def test_who_sends_is_shown(admin, producer, regulus_server):
             await asyncio.sleep(0.005)
     (connection,) = (await admin.producer_connection("PG", "T")).connection_set
     assert (connection.client_id, connection.language) == (producer.client_id, "PYTHON")
+
+
+async def test_old_files_are_ordered_to_go(admin, regulus_server):
+    await admin.delete_expired_commit_log(regulus_server.address)
+    await admin.clean_expired_consume_queues(regulus_server.address)
+    await admin.update_broker_config(regulus_server.address, {"fileReservedTime": "24"})
+    assert (await admin.broker_config(regulus_server.address))["fileReservedTime"] == "24"
+    assert (await admin.broker_runtime_info(regulus_server.address))["fileReservedTime"] == "24"

@@ -293,6 +293,14 @@ async def test_a_directory_that_cannot_be_changed_is_told_once(rig: Rig, ratio: 
     assert rig.files()[0] != f"{0:020d}"
 
 
+async def test_a_disk_that_does_not_answer_is_told_once(rig: Rig, ratio: dict[str, float],
+                                                        caplog: pytest.LogCaptureFixture) -> None:
+    ratio["used"] = -1.0
+    assert await rig.passes(2) == 20
+    assert len([record for record in caplog.records if "cannot be told" in record.message]) == 1
+    assert not rig.store.fault
+
+
 async def test_it_runs_by_itself_and_stops(rig: Rig, ratio: dict[str, float]) -> None:
     """The disk is looked at when it starts; an order does not wait for the first minute to be over."""
     ratio["used"] = 0.95

@@ -138,3 +138,12 @@ def _raise(number: int) -> object:
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
     return fail
+
+
+def test_when_a_file_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    os.utime(path, ns=(0, 1_700_000_000_123_456_789))
+    assert disk.modified_ms(path) == 1_700_000_000_123
+    with pytest.raises(StoreError, match="cannot be read"):
+        disk.modified_ms(tmp_path / "none")

@@ -225,5 +225,21 @@ def test_documents(tmp_path: Path) -> None:
     assert (tmp_path / "config/topics.json").exists()
 
 
-def test_disk_ratio(tmp_path: Path) -> None:
-    assert 0 < open_store(tmp_path).disk_ratio() <= 1
+def test_messages_are_refused_while_somebody_says_so(tmp_path: Path) -> None:
+    """Reads and dispatch go on; a disk that failed outlasts it."""
+    store = open_store(tmp_path)
+    fill(store, 3)
+    assert store.append(a_message(), NOW).status is PutStatus.PUT_OK
+    store.refuse_writes("the disk is too full")
+    for appended in (store.append(a_message(), NOW), store.append_batch([a_message()], NOW)):
+        assert (appended.status, appended.remark) == (PutStatus.SERVICE_NOT_AVAILABLE, "the disk is too full")
+    assert store.fault == "the disk is too full"
+    assert not store.is_writable
+    assert len(store.dispatch(10)) == 1
+    assert len(bodies(store)) == 4
+    store.refuse_writes("")
+    assert store.is_writable
+    assert store.append(a_message(), NOW).status is PutStatus.PUT_OK
+    store.stop_writes("the disk failed")
+    store.refuse_writes("")
+    assert store.append(a_message(), NOW).remark == "the disk failed"

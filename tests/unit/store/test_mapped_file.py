@@ -26,6 +26,22 @@ def test_written_bytes_are_in_the_file_and_in_slices(tmp_path: Path) -> None:
     assert file.flushed_position == 105
 
 
+def test_an_unmapped_file_knows_whether_slices_are_held(tmp_path: Path) -> None:
+    file = make(tmp_path, MappedFilePool(10))
+    assert not file.is_held
+    first = file.slice(0, 10)
+    file.unmap()
+    second = file.slice(0, 10)[3:5]
+    file.unmap()
+    assert file.is_held
+    del first
+    assert file.is_held
+    del second
+    assert not file.is_held
+    file.unmap()
+    assert not file.is_held
+
+
 def test_nothing_is_written_beyond_what_is_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make(tmp_path, MappedFilePool(10))
     file.write(0, b"fits")
