@@ -300,7 +300,7 @@ class ConsumeQueues:
             queue.correct_start(physical_offset_min)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Forget one queue and remove its files. Raises StoreNotWritable."""
+        """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable."""
         queues = self.table.get(topic, {})
         queue = queues.pop(queue_id, None)
         if queue is None:
@@ -310,7 +310,6 @@ class ConsumeQueues:
         queue.is_deleted = True
         queue.files.remove_all()
         disk.remove_tree(self.directory / topic / str(queue_id))
-        disk.sync_directory(self.directory / topic)
 
     def delete(self, topic: str) -> None:
         """Forget the queues of a topic and remove their files. Raises StoreNotWritable."""
