@@ -381,7 +381,7 @@ def _send_run(request: RemotingCommand, header: SendMessageRequest, messages: li
         appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
         if appended.status is not _PUT_OK:
             return _refuse_put(request, broker, appended)
-        marks.stored(messages[-1])
+        marks.stored(messages[len(messages) - 1])
         _count_put(facts, header.topic, len(messages) - known, appended)
         mark = None
     return _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
