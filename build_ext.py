@@ -27,6 +27,7 @@ COMPILED_MODULES = (
     "regulus.broker.send_facts",
     "regulus.model.message",
     "regulus.model.message_properties",
+    "regulus.model.peer",
     "regulus.model.store_result",
     "regulus.record.consume_queue_unit",
     "regulus.record.index_entry",

@@ -58,6 +58,29 @@ def test_commands_survive_the_way_in_any_pieces(sent: list[RemotingCommand], siz
     assert b"".join([command.encode() for command in received]) == stream
 
 
+@settings(deadline=None)
+@given(st.lists(commands() | st.builds(RemotingCommand, st.just(310), body=st.binary(max_size=50)), max_size=5),
+       st.lists(st.integers(1, 64), min_size=1), st.integers(0, 80))
+def test_commands_survive_the_way_through_lent_memory(sent: list[RemotingCommand], sizes: list[int],
+                                                      front: int) -> None:
+    stream = b"".join([command.encode() for command in sent])
+    reader = FrameReader()
+    received = []
+    buffer = bytearray(front + 64)
+    position = turn = 0
+    while position < len(stream):
+        piece = stream[position:position + sizes[turn % len(sizes)]]
+        buffer[front:front + len(piece)] = piece
+        reader.lend(buffer, front, front + len(piece))
+        received += [facts(command) for command in reader.frames()]
+        reader.give_back()
+        buffer[:] = b"\xff" * len(buffer)
+        position += len(piece)
+        turn += 1
+    assert received == [facts(command) for command in sent]
+    assert reader.buffered == 0
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)

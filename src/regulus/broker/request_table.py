@@ -68,11 +68,12 @@ _HANDLERS: dict[RequestCode, Handler] = {
 HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS
 
 _ONEWAY = ONEWAY_FLAG
+_TABLE = HANDLERS
 
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Decide what to do with one request. A one-way request gets no answer, not even a refusal."""
-    handler = HANDLERS.get(request.code)
+    handler = _TABLE.get(request.code)
     if handler is None:
         outcome: Outcome = refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal_remark(request.code))
     else:

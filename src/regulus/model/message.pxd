@@ -21,7 +21,8 @@ cdef class MessageExt(Message):
 
 
 cdef class PlainMessage(MessageExt):
-    cdef public bytes data
+    cdef public object data
+    cdef public object view
     cdef public Py_ssize_t body_start
     cdef public Py_ssize_t body_end
     cdef public bytes topic_text
@@ -34,3 +35,5 @@ cdef class PlainMessage(MessageExt):
     cdef public Py_ssize_t keys_start
     cdef public Py_ssize_t keys_end
     cdef public bint waits
+
+    cpdef take_data(self, object data)

@@ -74,16 +74,18 @@ class MessageExt(Message):
 class PlainMessage(MessageExt):
     """A message on its way into a store, whose body and properties are still bytes: no object is made of them.
 
-    The body is data[body_start:body_end], `topic_text` the topic in ASCII, text[:text_size] the property string. In it
-    the values of UNIQ_KEY, TAGS and KEYS lie between their starts and ends, equal where there is none. `waits` says
-    whether the client wants to hear of the disk. `body` and `properties` stay empty.
+    The body is data[body_start:body_end], and `view` is the same data. `topic_text` is the topic in ASCII, and
+    text[:text_size] the property string. In it the values of UNIQ_KEY, TAGS and KEYS lie between their starts and ends,
+    equal where there is none. `waits` says whether the client wants to hear of the disk. `body` and `properties` stay
+    empty.
 
     Filled anew for each send: a store encodes it at once and keeps nothing of it.
     """
 
     def __init__(self) -> None:
         super().__init__("", b"", {})
-        self.data = b""
+        self.data: bytes | bytearray = b""
+        self.view = memoryview(self.data)
         self.body_start = 0
         self.body_end = 0
         self.topic_text = b""
@@ -96,3 +98,9 @@ class PlainMessage(MessageExt):
         self.keys_start = 0
         self.keys_end = 0
         self.waits = True
+
+    def take_data(self, data: bytes | bytearray) -> None:
+        """Messages that were read together have their bodies in the same bytes, whose view need not be made anew."""
+        if self.data is not data:
+            self.data = data
+            self.view = memoryview(data)

@@ -25,6 +25,9 @@ class GetStatus(IntEnum):
     NO_MESSAGE_IN_QUEUE = 8
 
 
+_PUT_OK = PutStatus.PUT_OK
+
+
 class Appended:
     """Physical offsets: `start` of the (first) record, `end` behind the (last) one. `starts` only for a batch."""
 
@@ -36,6 +39,18 @@ class Appended:
         self.queue_offset = queue_offset
         self.remark = remark
         self.starts = starts
+
+
+def appended_one(start: int, end: int, queue_offset: int) -> Appended:
+    """That one record was appended; field by field, because the constructor is slow to call where it is compiled."""
+    appended = Appended.__new__(Appended)
+    appended.status = _PUT_OK
+    appended.start = start
+    appended.end = end
+    appended.queue_offset = queue_offset
+    appended.remark = ""
+    appended.starts = ()
+    return appended
 
 
 class GetResult(NamedTuple):

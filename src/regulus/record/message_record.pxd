@@ -54,7 +54,7 @@ cpdef Py_ssize_t encode_into(object buffer, Py_ssize_t position, MessageExt mess
 cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                              Py_ssize_t room) except -1
 
-@cython.locals(size=Py_ssize_t, end=Py_ssize_t)
+@cython.locals(size=Py_ssize_t, end=Py_ssize_t, checksum=cython.uint)
 cdef Py_ssize_t _encode_plain(object buffer, unsigned char[::1] cells, Py_ssize_t position, PlainMessage message,
                               Py_ssize_t room) except -1
 

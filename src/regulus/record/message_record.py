@@ -171,7 +171,8 @@ def _encode_plain(buffer: WritableBuffer, cells: WritableBuffer, position: int, 
     if room >= 0 and size > room:
         return size
     message.store_size = size
-    message.body_crc = crc32(memoryview(message.data)[message.body_start:message.body_end]) & 0x7FFFFFFF
+    checksum = crc32(message.view[message.body_start:message.body_end])
+    message.body_crc = checksum & 0x7FFFFFFF
     end = _put_head(buffer, cells, position, message, message.body_end - message.body_start, len(message.topic_text))
     end = _copy_part(buffer, cells, end, message.data, message.body_start, message.body_end)
     end = _put_topic(buffer, cells, end, message.topic_text)

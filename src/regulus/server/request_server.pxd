@@ -5,4 +5,4 @@ from regulus.wire.remoting_command cimport RemotingCommand
 
 
 @cython.locals(request=RemotingCommand, response=RemotingCommand, reply_frame=ReplyFrame)
-cpdef decide(list requests, object handle, object peer, object state, long long now_ms, list parts, list others)
+cpdef decide(list requests, object handle, object peer, object state, object now_ms, list parts, list others)

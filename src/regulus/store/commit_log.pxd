@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport MessageExt
-from regulus.model.store_result cimport Appended
+from regulus.model.store_result cimport Appended, appended_one
 from regulus.record.message_record cimport (
     DispatchRequest, body_size, encode_view, record_size, request_of,
 )

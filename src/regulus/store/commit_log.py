@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from regulus.errors import MessageIllegal, StoreNotWritable
 from regulus.model.message import MessageExt
-from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
+from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.record.message_record import DispatchRequest, blank, body_size, encode_view, record_size, request_of
@@ -89,7 +89,7 @@ class CommitLog:
             queue.next_offset += 1
         if self.fault:
             self.fault = ""
-        return Appended(_PUT_OK, self.end - size, self.end, message.queue_offset)
+        return appended_one(self.end - size, self.end, message.queue_offset)
 
     def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
         """All records in one file, or none."""

@@ -1,0 +1,24 @@
+from regulus.model.message cimport MessageExt
+from regulus.model.store_result cimport Appended
+from regulus.store.commit_log cimport CommitLog
+from regulus.store.consume_queue cimport ConsumeQueues
+from regulus.store.dispatch cimport Dispatcher
+from regulus.store.index cimport Index
+from regulus.store.mapped_file cimport MappedFilePool
+
+
+cdef class FileMessageStore:
+    cdef public object config
+    cdef public object configs
+    cdef public object old_files
+    cdef MappedFilePool _pool
+    cdef ConsumeQueues _queues
+    cdef public CommitLog _log
+    cdef Index _index
+    cdef Dispatcher _dispatcher
+    cdef object _checkpoint
+    cdef object _lock
+    cdef str _stopped
+    cdef str _refusal
+
+    cpdef Appended append(self, MessageExt message, long long now_ms)

@@ -1,7 +1,8 @@
 """One TCP connection that carries frames both ways.
 
 Requests of the peer reach `on_requests`, all of one read in one call; answers of the peer meet the `request` that waits
-for their opaque. The two directions number their requests independently.
+for their opaque. The two directions number their requests independently. During the call the bodies of sends are still
+where they were read, so whoever wants to keep one must ask for it then.
 
 A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
 socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
@@ -18,6 +19,7 @@ from regulus.errors import ConnectionLost, FrameError, RequestTimeout
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
+from regulus.transport.read_buffer import ReadBuffer
 from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
 
@@ -44,11 +46,12 @@ class _Deadline:
         self.requests: list[tuple[int, int]] = []
 
 
-class Connection(asyncio.Protocol):
-    """Made by `listener.listen` and `connector.connect`."""
+class Connection(asyncio.BufferedProtocol):
+    """Made by `listener.listen` and `connector.connect`. `buffer` may serve other connections of the same loop too."""
 
     def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
-                 config: TransportConfig, loop: asyncio.AbstractEventLoop, reads_always: bool = False) -> None:
+                 config: TransportConfig, loop: asyncio.AbstractEventLoop, buffer: ReadBuffer,
+                 reads_always: bool = False) -> None:
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
@@ -59,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._reads_always = reads_always
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._buffer = buffer
         self._reader = FrameReader()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._deadlines: dict[int, _Deadline] = {}
@@ -81,21 +85,28 @@ class Connection(asyncio.Protocol):
         self.active_time = self._loop.time()
         self._on_opened(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.room
+
+    def buffer_updated(self, size: int) -> None:
         if not self.is_open:
             return
         self.active_time = self._loop.time()
-        if not self._has_read and not self._first_byte_fits(data):
+        buffer = self._buffer
+        if not self._has_read and not self._first_byte_fits(buffer.room[0]):
             return
-        self._reader.feed(data)
+        reader = self._reader
+        reader.lend(buffer.data, buffer.front, buffer.front + size)
         try:
             # The reader returns the good frames before a bad one first and raises at the next call.
-            while commands := self._reader.frames():
+            while commands := reader.frames():
                 self._deliver(commands)
         except FrameError as error:
             self.refuse(str(error))
             return
-        if len(data) >= _FULL_READ and self.is_open:
+        finally:
+            reader.give_back()
+        if size >= _FULL_READ and self.is_open:
             self._end_turn()
 
     def pause_writing(self) -> None:
@@ -214,9 +225,9 @@ class Connection(asyncio.Protocol):
             self._drained.set_result(None)
             self._drained = None
 
-    def _first_byte_fits(self, data: bytes) -> bool:
+    def _first_byte_fits(self, first: int) -> bool:
         self._has_read = True
-        if data[0] != _TLS_HANDSHAKE:
+        if first != _TLS_HANDSHAKE:
             return True
         self.refuse("it began a TLS handshake, and this port speaks plain text only; switch TLS off in the client")
         return False

@@ -5,6 +5,7 @@ import asyncio
 from regulus.errors import ConnectFailed
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
+from regulus.transport.read_buffer import ReadBuffer
 from regulus.wire.remoting_command import RemotingCommand
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -34,7 +35,7 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
     loop = asyncio.get_running_loop()
 
     def make_connection() -> Connection:
-        return Connection(on_requests, on_opened, on_closed, config, loop, reads_always=True)
+        return Connection(on_requests, on_opened, on_closed, config, loop, ReadBuffer(), reads_always=True)
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -6,6 +6,7 @@ import socket
 
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
+from regulus.transport.read_buffer import ReadBuffer
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ class Listener:
         self._on_closed = on_closed
         self._config = config
         self._loop = loop
+        self._buffer = ReadBuffer()
         self._bound: socket.socket | None = bound
         self._server: asyncio.Server | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -60,7 +62,8 @@ class Listener:
             connection.abort()
 
     def _make_connection(self) -> Connection:
-        return Connection(self._on_requests, self._opened, self._closed, self._config, self._loop)
+        return Connection(self._on_requests, self._opened, self._closed, self._config, self._loop,
+                          self._buffer)
 
     def _opened(self, connection: Connection) -> None:
         if len(self.connections) < self._config.connections_max:

@@ -12,8 +12,9 @@ cdef int _SEND_MESSAGE_V2
 
 cdef class FrameReader:
     cdef public Py_ssize_t frame_size_max
-    cdef bytes _data
+    cdef object _data
     cdef Py_ssize_t _position
+    cdef Py_ssize_t _end
     cdef list _waiting
     cdef Py_ssize_t _waiting_size
     cdef Py_ssize_t _wanted
@@ -21,16 +22,21 @@ cdef class FrameReader:
 
     cpdef feed(self, data)
 
+    @cython.locals(rest=Py_ssize_t)
+    cpdef lend(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
+
+    cpdef give_back(self)
+
     @cython.locals(commands=list)
     cpdef list frames(self)
 
-    @cython.locals(data=bytes, start=Py_ssize_t, room=Py_ssize_t, total=Py_ssize_t)
+    @cython.locals(start=Py_ssize_t, room=Py_ssize_t, total=Py_ssize_t)
     cdef bint _next(self, list commands) except -1
 
 
 @cython.locals(word=Py_ssize_t, header_start=Py_ssize_t, header_end=Py_ssize_t, header_size=Py_ssize_t,
                command=RemotingCommand, text="const unsigned char*")
-cpdef RemotingCommand decode_frame(bytes data, Py_ssize_t start, Py_ssize_t end)
+cpdef RemotingCommand decode_frame(object data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(value=Py_ssize_t)
 cdef Py_ssize_t _word(const unsigned char* data, Py_ssize_t position) noexcept

@@ -3,6 +3,13 @@
     reader.feed(data)
     for command in reader.frames():     # raises FrameError on bytes that no peer may send
 
+Bytes in memory that will be used again are lent, and given back once the commands are done with:
+
+    reader.lend(buffer, start, end)
+    for command in reader.frames():
+        ...                             # the body of a send is still in the buffer
+    reader.give_back()
+
 Source: NettyDecoder, RemotingCommand.decode.
 """
 
@@ -33,8 +40,9 @@ class FrameReader:
 
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
-        self._data = b""
+        self._data: bytes | bytearray = b""
         self._position = 0
+        self._end = 0
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self._wanted = 8
@@ -44,17 +52,37 @@ class FrameReader:
         """Bytes are kept as they are and read in place; other buffers are copied."""
         if not isinstance(data, bytes):
             data = bytes(data)
-        if self._position == len(self._data):
+        if self._position == self._end:
             self._data = data
             self._position = 0
+            self._end = len(data)
         else:
             self._waiting.append(data)
             self._waiting_size += len(data)
 
+    def lend(self, buffer: bytearray, start: int, end: int) -> None:
+        """Read on in buffer[start:end]. What is left of the bytes before is put in front of it, if it fits there."""
+        rest = self._end - self._position
+        if self._waiting or rest > start:
+            self.feed(bytes(memoryview(buffer)[start:end]))
+            return
+        if rest:
+            buffer[start - rest:start] = memoryview(self._data)[self._position:self._end]
+        self._data = buffer
+        self._position = start - rest
+        self._end = end
+
+    def give_back(self) -> None:
+        """Keep the beginning of a frame, and nothing else, of what was lent."""
+        if isinstance(self._data, bytearray):
+            self._data = bytes(memoryview(self._data)[self._position:self._end])
+            self._position = 0
+            self._end = len(self._data)
+
     @property
     def buffered(self) -> int:
         """Bytes that are fed and not yet returned in a frame."""
-        return len(self._data) - self._position + self._waiting_size
+        return self._end - self._position + self._waiting_size
 
     def frames(self) -> list[RemotingCommand]:
         """All whole frames so far. Raises FrameError; the good frames before a bad one are returned first."""
@@ -64,8 +92,9 @@ class FrameReader:
         if self._waiting:
             if self.buffered < self._wanted:
                 return commands
-            self._data = b"".join([self._data[self._position:], *self._waiting])
+            self._data = b"".join([memoryview(self._data)[self._position:self._end], *self._waiting])
             self._position = 0
+            self._end = len(self._data)
             self._waiting = []
             self._waiting_size = 0
         try:
@@ -80,7 +109,7 @@ class FrameReader:
     def _next(self, commands: list[RemotingCommand]) -> bool:
         data = self._data
         start = self._position
-        room = len(data) - start
+        room = self._end - start
         if room < 4:
             self._wanted = 4
             return False
@@ -95,7 +124,7 @@ class FrameReader:
         return True
 
 
-def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
+def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingCommand:
     """The command of data[start:end], which begins behind the total size. Raises FrameError."""
     text = data
     word = _word(text, start)
@@ -122,11 +151,11 @@ def decode_frame(data: bytes, start: int, end: int) -> RemotingCommand:
         command._body_end = end
     else:
         # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
-        command._body = text[header_end:end]
+        command._body = bytes(text[header_end:end])
     return command
 
 
-def _word(data: bytes, position: int) -> int:
+def _word(data: bytes | bytearray, position: int) -> int:
     value = data[position]
     value = value << 8 | data[position + 1]
     value = value << 8 | data[position + 2]

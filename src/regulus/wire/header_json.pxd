@@ -13,14 +13,14 @@ cdef int _JAVA
 cdef int _OTHER
 
 
-cpdef int decode(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+cpdef int decode(CommandHeader header, object data, Py_ssize_t start, Py_ssize_t end) except -1
 
 @cython.locals(ext=dict, scanner=ExtScanner)
 cpdef dict parse_ext(bytes ext_json)
 
 @cython.locals(text="const unsigned char*", position=Py_ssize_t, key=Py_ssize_t, key_end=Py_ssize_t,
                value_end=Py_ssize_t, surprises=cython.int)
-cpdef bint scan(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+cpdef bint scan(CommandHeader header, object data, Py_ssize_t start, Py_ssize_t end) except -1
 
 cdef bint _take_text(CommandHeader header, const unsigned char* text, Py_ssize_t key, Py_ssize_t key_end,
                      Py_ssize_t start, Py_ssize_t end) except -1

@@ -36,10 +36,10 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def decode(header: CommandHeader, data: bytes, start: int, end: int) -> None:
+def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -> None:
     """Fill `header` from data[start:end]. Raises FrameError."""
     if not _COMPILED or not scan(header, data, start, end):
-        load(header, data[start:end])
+        load(header, bytes(data[start:end]))
 
 
 def parse_ext(ext_json: bytes) -> dict[str, str]:
@@ -56,7 +56,7 @@ def parse_ext(ext_json: bytes) -> dict[str, str]:
 # --- scanning --------------------------------------------------------------------------------------------------------
 
 
-def scan(header: CommandHeader, data: bytes, start: int, end: int) -> bool:
+def scan(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -> bool:
     """Fill `header` from a compact, flat JSON header; False when there is anything else in it. Raises FrameError."""
     text = data
     header.code = header.flag = header.opaque = header.version = 0
@@ -85,7 +85,7 @@ def scan(header: CommandHeader, data: bytes, start: int, end: int) -> bool:
             value_end = _object_end(text, position, end)
             if value_end < 0:
                 return False
-            header._ext_json = text[position:value_end]
+            header._ext_json = bytes(text[position:value_end])
         elif text[position] == ord('"'):
             value_end = _string_end(text, position + 1, end)
             if value_end < 0 or not _take_text(header, text, key, key_end, position + 1, value_end - 1):
@@ -102,7 +102,7 @@ def scan(header: CommandHeader, data: bytes, start: int, end: int) -> bool:
     return position + 1 == end
 
 
-def _take_text(header: CommandHeader, text: bytes, key: int, key_end: int, start: int, end: int) -> bool:
+def _take_text(header: CommandHeader, text: bytes | bytearray, key: int, key_end: int, start: int, end: int) -> bool:
     if matches(text, key, key_end, b"language", 8):
         if matches(text, start, end, b"JAVA", 4):
             header.language = _JAVA
@@ -117,7 +117,7 @@ def _take_text(header: CommandHeader, text: bytes, key: int, key_end: int, start
     return matches(text, key, key_end, b"serializeTypeCurrentRPC", 23)
 
 
-def _take_integer(header: CommandHeader, text: bytes, key: int, key_end: int, value: int) -> bool:
+def _take_integer(header: CommandHeader, text: bytes | bytearray, key: int, key_end: int, value: int) -> bool:
     if value > _INT_MAX or value < -_INT_MAX - 1:
         return False
     if matches(text, key, key_end, b"opaque", 6):
@@ -199,25 +199,25 @@ def scanner_of(text: bytes) -> ExtScanner:
     return scanner
 
 
-def _string(text: bytes, start: int, end: int) -> str:
+def _string(text: bytes | bytearray, start: int, end: int) -> str:
     if _has_escape(text, start, end):
         return str(_LOADS('"' + utf8(text, start, end) + '"'))
     return utf8(text, start, end)
 
 
-def utf8(text: bytes, start: int, end: int) -> str:
+def utf8(text: bytes | bytearray, start: int, end: int) -> str:
     """Text of bytes that `scan` has looked through already."""
     return text[start:end].decode("utf-8")
 
 
-def _checked_utf8(text: bytes, start: int, end: int) -> str:
+def _checked_utf8(text: bytes | bytearray, start: int, end: int) -> str:
     try:
         return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
         raise FrameError(f"header is no UTF-8: {cause.reason}") from cause
 
 
-def _surprises(text: bytes, start: int, end: int) -> int:
+def _surprises(text: bytes | bytearray, start: int, end: int) -> int:
     """_CONTROL and _NOT_ASCII, if such characters are there.
 
     Without a branch in the loop, so that a C compiler takes 16 bytes at a time: `c - 0x20 & ~c` has bit 0x80 when c is
@@ -232,7 +232,7 @@ def _surprises(text: bytes, start: int, end: int) -> int:
     return (_CONTROL if control & 0x80 else 0) | (_NOT_ASCII if bits & 0x80 else 0)
 
 
-def _has_escape(text: bytes, start: int, end: int) -> bool:
+def _has_escape(text: bytes | bytearray, start: int, end: int) -> bool:
     for position in range(start, end):  # noqa: SIM110 - a plain loop becomes C
         if text[position] == ord("\\"):
             return True
@@ -248,7 +248,7 @@ def matches(text: bytes | bytearray, start: int, end: int, name: bytes, size: in
     return True
 
 
-def _string_end(text: bytes, position: int, end: int) -> int:
+def _string_end(text: bytes | bytearray, position: int, end: int) -> int:
     """Behind the quote that closes the string whose first character is at `position`; -1 when it is unusual."""
     while position < end:
         character = text[position]
@@ -262,7 +262,7 @@ def _string_end(text: bytes, position: int, end: int) -> int:
     return -1
 
 
-def _escape_end(text: bytes, position: int, end: int) -> int:
+def _escape_end(text: bytes | bytearray, position: int, end: int) -> int:
     """Behind the escape whose letter is at `position`; -1 when it is not known or half of a UTF-16 pair."""
     if position + 4 >= end:
         return -1
@@ -282,7 +282,7 @@ def _escape_end(text: bytes, position: int, end: int) -> int:
     return -1
 
 
-def _object_end(text: bytes, position: int, end: int) -> int:
+def _object_end(text: bytes | bytearray, position: int, end: int) -> int:
     """Behind the flat object whose brace is at `position`; -1 when it is unusual."""
     if position + 1 < end and text[position + 1] == ord("}"):
         return position + 2
@@ -305,12 +305,12 @@ def _object_end(text: bytes, position: int, end: int) -> int:
             return -1
 
 
-def _is_letter(text: bytes, key: int) -> bool:
+def _is_letter(text: bytes | bytearray, key: int) -> bool:
     """Whether the name at `key` has one character: most names of a send do, which spares a loop."""
     return text[key + 1] == ord('"') and text[key] != ord('"') and text[key] != ord("\\")
 
 
-def _token_end(text: bytes, position: int, end: int) -> int:
+def _token_end(text: bytes | bytearray, position: int, end: int) -> int:
     """Behind true, false, null or a whole number; -1 when it is none of them."""
     if position + 4 < end and text[position] == ord("t"):
         return position + 4 if matches(text, position, position + 4, b"true", 4) else -1
@@ -321,7 +321,7 @@ def _token_end(text: bytes, position: int, end: int) -> int:
     return integer_end(text, position, end)
 
 
-def integer_end(text: bytes, position: int, end: int) -> int:
+def integer_end(text: bytes | bytearray, position: int, end: int) -> int:
     if position < end and text[position] == ord("-"):
         position += 1
     first = position
@@ -333,7 +333,7 @@ def integer_end(text: bytes, position: int, end: int) -> int:
     return position
 
 
-def integer(text: bytes, position: int, end: int) -> int:
+def integer(text: bytes | bytearray, position: int, end: int) -> int:
     """The number that `integer_end` accepted."""
     value = 0
     first = position + 1 if text[position] == ord("-") else position

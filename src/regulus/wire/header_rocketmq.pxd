@@ -7,7 +7,7 @@ cdef int _NAME_SIZE_MAX
 
 
 @cython.locals(text="const unsigned char*", position=Py_ssize_t, remark_size=Py_ssize_t, ext_size=Py_ssize_t)
-cpdef int decode(CommandHeader header, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+cpdef int decode(CommandHeader header, object data, Py_ssize_t start, Py_ssize_t end) except -1
 
 @cython.locals(name_size=Py_ssize_t, value_size=Py_ssize_t, name_end=Py_ssize_t, value_start=Py_ssize_t, ext=dict)
 cdef dict _decode_ext(const unsigned char* text, Py_ssize_t position, Py_ssize_t end)

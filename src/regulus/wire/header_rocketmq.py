@@ -26,7 +26,7 @@ _SIZE_MIN = 21
 _NAME_SIZE_MAX = 32767
 
 
-def decode(header: CommandHeader, data: bytes, start: int, end: int) -> None:
+def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -> None:
     """Fill `header` from data[start:end]. Raises FrameError."""
     text = data
     if end - start < _SIZE_MIN:
@@ -50,7 +50,7 @@ def decode(header: CommandHeader, data: bytes, start: int, end: int) -> None:
     header._ext_json = None
 
 
-def _decode_ext(text: bytes, position: int, end: int) -> dict[str, str]:
+def _decode_ext(text: bytes | bytearray, position: int, end: int) -> dict[str, str]:
     ext = {}
     while position < end:
         if position + 2 > end:
@@ -70,19 +70,19 @@ def _decode_ext(text: bytes, position: int, end: int) -> dict[str, str]:
     return ext
 
 
-def _text(text: bytes, start: int, end: int) -> str:
+def _text(text: bytes | bytearray, start: int, end: int) -> str:
     try:
         return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
         raise FrameError(f"binary header has text that is no UTF-8: {cause.reason}") from cause
 
 
-def _short(text: bytes, position: int) -> int:
+def _short(text: bytes | bytearray, position: int) -> int:
     value = text[position] << 8 | text[position + 1]
     return value - 0x10000 if value & 0x8000 else value
 
 
-def _int(text: bytes, position: int) -> int:
+def _int(text: bytes | bytearray, position: int) -> int:
     value = text[position]
     value = value << 8 | text[position + 1]
     value = value << 8 | text[position + 2]

@@ -17,7 +17,7 @@ cdef int _WORD_MAX
 cdef class RemotingCommand(CommandHeader):
     cdef public int serialize_type
     cdef bytes _body
-    cdef bytes _source
+    cdef object _source
     cdef Py_ssize_t _body_start
     cdef Py_ssize_t _body_end
     cdef list _body_parts

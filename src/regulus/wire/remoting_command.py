@@ -42,7 +42,7 @@ class RemotingCommand(CommandHeader):
     """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two.
 
     While `_body` is None and there are no `_body_parts`, the body is _source[_body_start:_body_end], the bytes as they
-    were read: sends are decided at once, and not each needs its body as an object.
+    were read: not each send needs its body as an object. These bytes may be there only until the send is decided.
     """
 
     def __init__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", flag: int = 0,
@@ -58,7 +58,7 @@ class RemotingCommand(CommandHeader):
         self._ext = ext
         self._ext_json = None
         self._body: bytes | None = body
-        self._source = b""
+        self._source: bytes | bytearray = b""
         self._body_start = 0
         self._body_end = 0
         self._body_parts: list[Buffer] | None = None
@@ -116,7 +116,7 @@ class RemotingCommand(CommandHeader):
             self._body = b"".join(self._body_parts)
             self._body_parts = None
         if self._body is None:
-            self._body = self._source[self._body_start:self._body_end]
+            self._body = bytes(memoryview(self._source)[self._body_start:self._body_end])
             self._source = b""
         return self._body
 

@@ -30,7 +30,8 @@ def known_plain_message() -> PlainMessage:
                  "store_timestamp", "store_host"):
         setattr(message, name, getattr(known_message(), name))
     message.topic_text = b"TopicA"
-    message.data, message.body_start, message.body_end = b"<<hello>>", 2, 7
+    message.take_data(b"<<hello>>")
+    message.body_start, message.body_end = 2, 7
     text = b"TAGS\x01TagA\x02KEYS\x01k1\x02UNIQ_KEY\x01C0\x02"
     message.text[:len(text)] = text
     message.text_size = len(text)

@@ -108,3 +108,28 @@ def test_a_body_does_not_keep_the_chunk_alive() -> None:
     reader = FrameReader()
     reader.feed(STREAM)
     assert type(reader.frames()[0].body) is bytes
+
+
+def test_what_is_kept_of_lent_memory_is_a_copy() -> None:
+    reader = FrameReader()
+    frame = RemotingCommand.request(11, {"a": "b"}, b"body").encode()
+    buffer = bytearray(10) + frame + frame[:9]
+    reader.lend(buffer, 10, len(buffer))
+    (command,) = reader.frames()
+    reader.give_back()
+    buffer[:] = bytes(len(buffer))
+    assert (command.ext, command.body, reader.buffered) == ({"a": "b"}, b"body", 9)
+    buffer[10:10 + len(frame) - 9] = frame[9:]
+    reader.lend(buffer, 10, 10 + len(frame) - 9)
+    assert [each.body for each in reader.frames()] == [b"body"]
+
+
+def test_the_body_of_a_send_is_read_where_it_lies_until_it_is_asked_for() -> None:
+    reader = FrameReader()
+    frame = RemotingCommand.request(310, {"a": "b"}, b"body").encode()
+    buffer = bytearray(frame + frame)
+    reader.lend(buffer, 0, len(buffer))
+    first, second = reader.frames()
+    assert first.body == b"body"
+    buffer[:] = b"x" * len(buffer)
+    assert (first.body, second.body) == (b"body", b"xxxx")

@@ -4,6 +4,7 @@ from regulus.broker.outcome cimport NoReply, Reply, ReplyFrame, ReplyWhenDurable
 from regulus.broker.placement cimport delay_level, place, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.model.message cimport MessageExt, PlainMessage
+from regulus.model.peer cimport Peer
 from regulus.model.store_result cimport Appended
 from regulus.wire.headers.plain_send cimport PlainAnswers
 from regulus.wire.headers.send_message cimport (
@@ -21,20 +22,20 @@ cdef frozenset _UNUSUAL_PROPERTIES
 
 
 @cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
-cpdef handle_send_message(RemotingCommand request, object peer, object broker, long long now_ms)
+cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, long long now_ms)
 
 @cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, unique_key=str, message_id=str)
-cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, object peer, object broker,
+cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,
                  long long now_ms)
 
 @cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
                message=MessageExt, is_dead_letter=cython.bint, appended=Appended)
 cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
-           object peer, object broker, long long now_ms)
+           Peer peer, object broker, long long now_ms)
 
 @cython.locals(properties=dict, store_host=bytes, message=MessageExt, appended=Appended)
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
-                 object peer, object broker, long long now_ms)
+                 Peer peer, object broker, long long now_ms)
 
 @cython.locals(message=MessageExt)
 cdef MessageExt _message(SendMessageRequest header, TopicFacts topic, bytes body, dict properties, int queue_id,

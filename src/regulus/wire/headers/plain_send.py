@@ -55,7 +55,7 @@ class PlainSendReader:
         if not self._read_fields():
             return False
         message = self.message
-        message.data = command._source if command._body is None else command._body
+        message.take_data(command._source if command._body is None else command._body)
         message.body_start = command._body_start if command._body is None else 0
         message.body_end = command._body_end if command._body is None else len(command._body)
         return True
