@@ -27,6 +27,8 @@ _COMMANDS = {
     "message": _Entry("regulus.cli.message", "message", "Send messages and find them."),
     "cluster": _Entry("regulus.cli.cluster", "cluster", "Look at brokers."),
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
+    "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),
+    "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 

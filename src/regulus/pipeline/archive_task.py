@@ -27,11 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from regulus.errors import ArchiveFailed, RecordError
+from regulus.errors import ArchiveFailed
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.pipeline import log_ranges
 from regulus.record.log_units import FLAWS, LogWalk
-from regulus.record.message_record import dispatch_request
 from regulus.spark.archive_manifest import (
     ArchivedFile,
     QueueFacts,
@@ -126,7 +125,7 @@ def archive_range(task: RangeTask, attempt: str) -> RangeFacts:
 
 
 def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
-    walk = LogWalk(task.delays_ms, True, False)
+    walk = LogWalk(task.delays_ms, True, False, False)
     position, limit = task.range.start - base, task.range.end - base
     tables, rejects = [], []
     rows = 0
@@ -142,7 +141,7 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
         if walk.is_blank:
             position += int.from_bytes(data[position:position + 4], "big")
         elif walk.fault is not None:
-            behind = _end_of_record(data, position)
+            behind = log_ranges.end_of_record(data, position)
             if behind <= limit:
                 behind = log_ranges.next_record(data, position + 1, limit, base)
                 rejects.append(Reject(position, behind - position, str(walk.fault).rpartition(" at ")[0], -1))
@@ -150,14 +149,6 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
     table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
     topics = [name.decode("utf-8", "replace") for name in walk.topics]
     return _Walked(table, topics, rejects, base + position)
-
-
-def _end_of_record(data: Any, position: int) -> int:
-    """Where the record there ends, if it is one when looked at beyond the range; else 0."""
-    try:
-        return position + int(dispatch_request(data, position, len(data), True).size)
-    except RecordError:
-        return 0
 
 
 class _RangeWriter:

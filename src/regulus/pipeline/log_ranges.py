@@ -114,6 +114,14 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
     return limit
 
 
+def end_of_record(data: Any, position: int) -> int:
+    """Where the record there ends, if it is a good one of the file; else 0."""
+    try:
+        return position + int(dispatch_request(data, position, len(data), True).size)
+    except RecordError:
+        return 0
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -124,7 +132,7 @@ def recovered_end(store_path: str, log: CommitLogFiles) -> LogEnd:
         return LogEnd(0, "")
     first = _first_after_crash(store_path, log) if (Path(store_path) / "abort").exists() else _first_clean(
         store_path, log)
-    walk = LogWalk((), True, False)
+    walk = LogWalk((), True, False, False)
     for piece in pieces[first:]:
         end = _end_in_file(walk, log.map(piece), piece)
         if end.offset < piece.start + piece.size:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_CORES_UNKNOWN = 8
+"""Taken for the cluster's size where a Spark Connect client cannot see it."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,8 +49,7 @@ class SparkTasks:
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
-        # A Spark Connect client has no context, and does not know the cluster's cores.
-        self.parallelism = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", "0") or 0) or _cores(spark)
+        self.parallelism = _cores(spark)
 
     def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
         if not tasks:
@@ -88,6 +90,6 @@ def _cores(spark: "SparkSession") -> int:
     from pyspark.errors import PySparkException
 
     try:
-        return spark.sparkContext.defaultParallelism
+        return int(spark.sparkContext.defaultParallelism)
     except PySparkException:
-        return 8
+        return _CORES_UNKNOWN

@@ -20,6 +20,7 @@ cdef class LogWalk:
     cdef public object fault
     cdef tuple _delays_ms
     cdef bint _check_crc
+    cdef bint _with_tags
     cdef bint _with_index
     cdef list _seeds
     cdef Py_ssize_t _schedule_number

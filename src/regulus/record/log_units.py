@@ -19,12 +19,11 @@ What is read of a record, and what counts as damaged, is as in message_record.di
 Source: see message_record, consume_queue_unit and index_entry.
 """
 
-from zlib import crc32
-
 from regulus.errors import CorruptRecord, RecordError
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
 from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.record.checksum import crc32
 from regulus.record.java_hash import java_hash
 from regulus.record.message_record import (
     MAGIC_BLANK,
@@ -53,8 +52,11 @@ _HASH_MASK = 0xFFFFFFFF
 class LogWalk:
     """Where a walk stands, and the topics that it met."""
 
-    def __init__(self, delays_ms: tuple[int, ...], check_crc: bool, with_index: bool) -> None:
-        """`delays_ms`: the delay of each level, as the broker has them. `with_index`: whether keys are hashed."""
+    def __init__(self, delays_ms: tuple[int, ...], check_crc: bool, with_tags: bool, with_index: bool) -> None:
+        """`delays_ms`: the delay of each level, as the broker has them. `with_index`: whether keys are hashed.
+
+        `with_tags`: whether tags are; without, `tags_code` is told in the schedule topic alone.
+        """
         self.topics: dict[bytes, int] = {}
         """Topic to number; numbers are in the order in which topics were met."""
         self.position = 0
@@ -67,6 +69,7 @@ class LogWalk:
         """Why there is no record at `position`; None when the walk ended at its limit, a blank or for want of room."""
         self._delays_ms = delays_ms
         self._check_crc = check_crc
+        self._with_tags = with_tags
         self._with_index = with_index
         self._seeds: list[int] = []
         self._schedule_number = -1
@@ -121,8 +124,10 @@ class LogWalk:
         topic = self._topic(bytes(data[topic_at + (2 if magic == _V2 else 1):topic_end]))
         used = self.hashes_used
         store_timestamp = _int8(view, born_end)
-        tags_code = self._read_properties(data, view, topic_end + 2, end, topic, flags, store_timestamp, hashes,
-                                          hashes_max)
+        tags_code = 0
+        if self._with_tags or self._with_index or topic == self._schedule_number:
+            tags_code = self._read_properties(data, view, topic_end + 2, end, topic, flags, store_timestamp, hashes,
+                                              hashes_max)
         if self.hashes_used < used:
             self.hashes_used = used
             return -1

@@ -6,7 +6,6 @@ not rule out every wanted row.
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 
 from regulus.errors import DataLoss
 from regulus.model import sys_flag
+from regulus.record.checksum import crc32
 from regulus.spark import arrow_arrays
 from regulus.spark.archive_plan import ArchiveRange, FilePart, Wanted
 from regulus.spark.columns import arrow_schema

@@ -37,10 +37,10 @@ def a_message(topic: str = "TopicA", body: bytes = b"hello", flags: int = 0, que
     return MessageExt(topic, body, dict(properties), queue_id, 0, flags, NOW - 5, HOST, HOST)
 
 
-def walk(log: bytes, *, check_crc: bool = True, with_index: bool = True, limit: int | None = None, room: int = 100,
-         hashes_max: int = 1000, start: int = 0):
+def walk(log: bytes, *, check_crc: bool = True, with_tags: bool = True, with_index: bool = True,
+         limit: int | None = None, room: int = 100, hashes_max: int = 1000, start: int = 0):
     """The walk, its rows as dicts, and the hashes."""
-    walked = LogWalk(DELAYS, check_crc, with_index)
+    walked = LogWalk(DELAYS, check_crc, with_tags, with_index)
     table = np.zeros((len(FIELDS), room), dtype=np.int64)
     hashes = np.zeros(hashes_max, dtype=np.int64)
     rows = walked.walk(log, memoryview(log), start, len(log) if limit is None else limit, BASE,
@@ -96,6 +96,12 @@ def test_a_later_property_wins():
     assert walk(bytes(log))[1][0]["tags_code"] == tags_code("AAAA")
     two = a_log([a_message(TAGS="A", TAGX="B")]).replace(b"TAGX", b"TAGS")
     assert walk(two)[1][0]["tags_code"] == tags_code("B")
+
+
+def test_what_is_not_asked_for_is_not_read():
+    messages = [a_message(SCHEDULE_TOPIC, DELAY="1", TAGS="a", KEYS="k"), a_message(TAGS="a", KEYS="k")]
+    rows = walk(a_log(messages), with_tags=False, with_index=False)[1]
+    assert [(row["tags_code"], row["entries"]) for row in rows] == [(NOW + 1000, 0), (0, 0)]
 
 
 def test_damage_is_marked_and_passed():

@@ -1,0 +1,160 @@
+"""`regulus archive`: keep a broker's log as Parquet files, put small ranges together, say what is there."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from regulus.cli.connection import as_json, print_json, print_table, time_text
+from regulus.cli.spark import java_places
+from regulus.errors import OptionError
+from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, Tasks
+from regulus.spark.options import DEFAULT_BROKER_NAME
+
+if TYPE_CHECKING:
+    from regulus.pipeline.archive_iceberg import IcebergCatalog
+
+_ARCHIVE = click.option("--archive", "archive_path", required=True, type=click.Path(file_okay=False, path_type=Path),
+                        help="Directory of the archive.")
+_CORES = click.option("--cores", default=os.cpu_count() or 1, show_default=True,
+                      help="Tasks at a time; 0 works in this process, without Spark.")
+_RANGE = click.option("--range-size", default="256m", show_default=True, help="Bytes of log a task and a manifest.")
+_ICEBERG = click.option("--iceberg-table", help="Show the files as this Iceberg table, namespace.name.")
+_CATALOG = click.option("--iceberg-catalog", default="default", show_default=True,
+                        help="A catalog of pyiceberg's configuration.")
+_PROPERTY = click.option("--iceberg-property", "properties", multiple=True, metavar="KEY=VALUE",
+                         help="A property of the catalog, such as uri or warehouse.")
+
+
+@click.group()
+def archive() -> None:
+    """Keep a broker's log as Parquet files."""
+
+
+@archive.command()
+@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Directory of a broker's store: ours, Apache RocketMQ's, or a backup.")
+@_ARCHIVE
+@click.option("--broker-name", default=DEFAULT_BROKER_NAME, show_default=True, help="Under which name it is kept.")
+@click.option("-n", "--namesrv", "name_server", default="", help="Name servers of the running broker.")
+@click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
+@click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
+@click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True,
+              help="messageDelayLevel of a stopped broker.")
+@click.option("--accept-gaps", is_flag=True, help="Archive what is there although messages are missing.")
+@_RANGE
+@_CORES
+@_ICEBERG
+@_CATALOG
+@_PROPERTY
+def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str, access_key: str, secret_key: str,
+        delay_levels: str, accept_gaps: bool, range_size: str, cores: int, iceberg_table: str | None,
+        iceberg_catalog: str, properties: tuple[str, ...]) -> None:
+    """Archive what the log has and the archive has not."""
+    from regulus.pipeline.archive import run_archive
+    from regulus.pipeline.archive_config import ArchiveConfig
+    from regulus.pipeline.archive_gate import BrokerGate
+
+    config = ArchiveConfig(
+        store_path=str(store_path.resolve()), archive_path=str(archive_path.resolve()), broker_name=broker_name,
+        name_server=name_server, access_key=access_key, secret_key=secret_key, message_delay_level=delay_levels,
+        range_size=size_of(range_size), accept_gaps=accept_gaps)
+    gate = BrokerGate(config) if name_server else None
+    catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
+    with tasks_of(cores) as tasks:
+        click.echo(run_archive(tasks, config, uuid.uuid4().hex, gate, catalog, _silent))
+
+
+@archive.command()
+@_ARCHIVE
+@click.option("--keep-superseded", default=60, show_default=True, help="Minutes that replaced files stay for queries.")
+@click.option("--expire-after", default=0, help="Days to keep; 0 keeps everything.")
+@_RANGE
+@_CORES
+@_ICEBERG
+@_CATALOG
+@_PROPERTY
+def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_size: str, cores: int,
+            iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
+    """Put small ranges of past days together, and let old ones expire."""
+    from regulus.pipeline.archive_compact import CompactConfig
+    from regulus.pipeline.archive_compact import compact as compact_archive
+
+    config = CompactConfig(archive_path=str(archive_path.resolve()), range_size=size_of(range_size),
+                           keep_superseded_ms=keep_superseded * 60_000, expire_after_days=expire_after)
+    catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
+    with tasks_of(cores) as tasks:
+        click.echo(compact_archive(tasks, config, uuid.uuid4().hex, time.time_ns() // 1_000_000, catalog, _silent))
+
+
+@archive.command()
+@_ARCHIVE
+@click.option("--verify", "is_verified", is_flag=True, help="Read each file and compare its SHA-256.")
+@as_json
+def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
+    """Say from where to where each broker's log is archived."""
+    from regulus.pipeline.archive_files import verify
+    from regulus.pipeline.archive_status import broker_states
+    from regulus.spark import archive_manifest
+
+    manifests = archive_manifest.load(archive_path)
+    states = broker_states(manifests)
+    if json_output:
+        print_json([state.as_dict() for state in states])
+    else:
+        print_table(("broker", "from", "to", "gaps", "ranges", "files", "rows", "rejected", "bytes", "newest message"),
+                    [(state.broker_name, state.start, state.end, state.gaps, state.ranges, state.files, state.rows,
+                      state.rejected, state.size, time_text(state.newest_ms)) for state in states])
+    faults = verify(archive_path, manifests) if is_verified else []
+    for fault in faults:
+        click.echo(fault)
+    if faults:
+        raise SystemExit(1)
+
+
+@contextmanager
+def tasks_of(cores: int) -> Iterator[Tasks]:
+    """Where a job's tasks run."""
+    if not cores:
+        yield LocalTasks()
+        return
+    from regulus.spark.java import find_java
+    from regulus.spark.session import local_session
+
+    session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
+    try:
+        yield SparkTasks(session)
+    finally:
+        session.stop()
+
+
+def size_of(text: str) -> int:
+    """Raises OptionError."""
+    from regulus.spark.option_values import size
+
+    return size({"range-size": text}, "range-size", 0)
+
+
+def _catalog(table: str | None, name: str, properties: tuple[str, ...],
+             archive_path: Path) -> "IcebergCatalog | None":
+    if table is None:
+        return None
+    pairs = [tuple(text.split("=", 1)) for text in properties]
+    wrong = next((text for text, pair in zip(properties, pairs, strict=True) if len(pair) != 2), None)
+    if wrong is not None:
+        raise OptionError(f"--iceberg-property is {wrong!r}: write KEY=VALUE")
+    from regulus.pipeline.archive_config import IcebergTable
+    from regulus.pipeline.archive_iceberg import IcebergCatalog
+
+    target = IcebergTable(table=table, catalog=name, properties=tuple((pair[0], pair[1]) for pair in pairs))
+    return IcebergCatalog(target, archive_path)
+
+
+def _silent(step: str) -> None:
+    """Steps are of interest to nobody at the command line."""

@@ -1,0 +1,40 @@
+"""`regulus index`: consume queues and index files from a commit log alone."""
+
+from pathlib import Path
+
+import click
+
+from regulus.cli.archive import size_of, tasks_of
+from regulus.model.delay_level import DEFAULT_LADDER
+
+
+@click.group()
+def index() -> None:
+    """Build consume queues and index from a log."""
+
+
+@index.command()
+@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Directory of a stopped broker's store, or a copy.")
+@click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path),
+              help="A new directory for `consumequeue` and `index`.")
+@click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True, help="messageDelayLevel of the broker.")
+@click.option("--queue-file-size", default=6_000_000, show_default=True,
+              help="mappedFileSizeConsumeQueue of the broker.")
+@click.option("--hash-slots", default=5_000_000, show_default=True, help="maxHashSlotNum of the broker.")
+@click.option("--index-entries", default=20_000_000, show_default=True, help="maxIndexNum of the broker.")
+@click.option("--no-index", is_flag=True, help="Consume queues alone.")
+@click.option("--deleted-topics", is_flag=True, help="Topics too that config/topics.json does not have any more.")
+@click.option("--range-size", default="64m", show_default=True, help="Bytes of log a task.")
+@click.option("--cores", default=2, show_default=True, help="Tasks at a time; 0 works in this process, without Spark.")
+def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
+            index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
+    """Build them anew, as the broker would have; then stop it and put them in the place of its own."""
+    from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
+
+    config = RebuildConfig(
+        store_path=str(store_path.resolve()), output=str(output.resolve()), message_delay_level=delay_levels,
+        mapped_file_size_consume_queue=queue_file_size, max_hash_slot_num=hash_slots, max_index_num=index_entries,
+        message_index_enable=not no_index, range_size=size_of(range_size), with_deleted_topics=deleted_topics)
+    with tasks_of(cores) as tasks:
+        click.echo(rebuild_index(tasks, config))

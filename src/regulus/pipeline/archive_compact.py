@@ -1,0 +1,281 @@
+"""Compaction and expiry: whole manifests are replaced or removed, never parts of one.
+
+Neighbouring small ranges of a broker become one: its files hold the rows of theirs, and have the names and bytes that
+archiving that range at once would have given. From the moment the new manifest is there it supersedes the small ones; a
+reader sees the one or the others, never both. What is superseded stays for a while, for queries that planned with it,
+and is removed by a later run.
+
+Only days that are over are compacted, so that what is being written is not written again and again.
+
+Expiry removes the oldest manifests of a broker whose days are all past the kept ones.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from regulus.errors import ArchiveFailed
+from regulus.pipeline import archive_files
+from regulus.pipeline.archive_files import ArchiveLock, Step
+from regulus.pipeline.archive_task import BATCH_ROWS, HashedFile, day_text, disk_errors, row_groups, write_row_groups
+from regulus.pipeline.range_tasks import Tasks
+from regulus.spark import archive_manifest
+from regulus.spark.archive_manifest import (
+    ArchivedFile,
+    Manifest,
+    QueueFacts,
+    Range,
+    RejectFile,
+    TopicQueue,
+    data_path,
+    effective,
+    manifest_path,
+    ranges,
+    rejects_path,
+)
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactConfig:
+    """Times in ms."""
+
+    archive_path: str
+    range_size: int = 256 << 20         # bytes of log that a compacted range has at most
+    keep_superseded_ms: int = 3_600_000
+    expire_after_days: int = 0          # 0 keeps everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTask:
+    archive: str
+    staging: str
+    range: Range
+    manifests: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactFacts:
+    manifest: Manifest
+    moves: tuple[tuple[str, str], ...]
+
+
+class ReplacingCatalog(Protocol):
+    """A table format that shows the files."""
+
+    def replace(self, new: Manifest | None, old: Sequence[Manifest]) -> None:
+        """Show the files of `new` instead of those of `old`, in one step."""
+
+
+@dataclass(slots=True)
+class CompactReport:
+    compacted: list[Range] = field(default_factory=list)
+    replaced: int = 0
+    """Manifests that were put together."""
+    removed: list[str] = field(default_factory=list)
+    """Files of superseded and expired ranges that are gone now."""
+    expired: list[Range] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (f"{self.replaced} ranges became {len(self.compacted)}, {len(self.expired)} expired, "
+                f"{len(self.removed)} files removed")
+
+
+def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: ReplacingCatalog | None,
+            step: Step) -> CompactReport:
+    """Raises ArchiveLocked, ArchiveFailed, OptionError."""
+    archive = Path(config.archive_path)
+    archive_manifest.load(archive)
+    report = CompactReport()
+    with ArchiveLock(archive, archive_files.owner_text("archive compact")):
+        archive_files.sweep(archive)
+        try:
+            _remove_superseded(archive, config, now_ms, catalog, report, step)
+            _expire(archive, config, now_ms, catalog, report, step)
+            groups = plan_groups(archive_manifest.load(archive), config.range_size, day_text(now_ms))
+            staging = str(archive_files.staging_of(archive, run))
+            wanted = [CompactTask(archive=str(archive), staging=staging, manifests=tuple(group),
+                                  range=_spanned(group)) for group in groups]
+            for number in range(0, len(wanted), 8 * tasks.parallelism):
+                step("tasks")
+                for facts, task in zip(tasks.run(compact_range, wanted[number:number + 8 * tasks.parallelism]),
+                                       wanted[number:], strict=False):
+                    archive_files.commit(archive, facts.manifest, facts.moves, run, step)
+                    if catalog is not None:
+                        catalog.replace(facts.manifest, task.manifests)
+                    report.compacted.append(task.range)
+                    report.replaced += len(task.manifests)
+        finally:
+            archive_files.sweep(archive)
+    return report
+
+
+# --- which -----------------------------------------------------------------------------------------------------------
+
+
+def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> list[list[Manifest]]:
+    """Neighbours that together are at most `range_size` bytes of log, two or more, of days before today."""
+    groups: list[list[Manifest]] = []
+    for _, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
+        group: list[Manifest] = []
+        for manifest in of_broker:
+            joins = bool(group) and group[-1].range.end == manifest.range.start
+            fits = joins and manifest.range.end - group[0].range.start <= range_size
+            if not fits:
+                groups.append(group)
+                group = []
+            if any(file.day >= today for file in manifest.files):
+                groups.append(group)
+                group = []
+                continue
+            group.append(manifest)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def _spanned(group: Sequence[Manifest]) -> Range:
+    return Range(group[0].range.broker_name, group[0].range.start, group[-1].range.end)
+
+
+def _remove_superseded(archive: Path, config: CompactConfig, now_ms: int, catalog: ReplacingCatalog | None,
+                       report: CompactReport, step: Step) -> None:
+    """Those whose successor is old enough that no query still reads them."""
+    present = ranges(archive)
+    kept = effective(present)
+    for part in present:
+        over = next((other for other in kept if other != part and other.contains(part)), None)
+        if over is None:
+            continue
+        if catalog is not None:
+            # A run that was killed between commit and catalog has it still.
+            catalog.replace(_read(archive, over), [_read(archive, part)])
+        made_ms = (archive / manifest_path(over)).stat().st_mtime_ns // 1_000_000
+        if now_ms - made_ms >= config.keep_superseded_ms:
+            report.removed += archive_files.remove(archive, [part], step)
+
+
+def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: ReplacingCatalog | None,
+            report: CompactReport, step: Step) -> None:
+    if not config.expire_after_days:
+        return
+    oldest = day_text(now_ms - config.expire_after_days * DAY_MS)
+    for _, of_broker in groupby(archive_manifest.load(archive), key=lambda manifest: manifest.range.broker_name):
+        # The last one stays, however old: it says where the archive goes on, and where the queues end.
+        for manifest in list(of_broker)[:-1]:
+            if any(file.day >= oldest for file in manifest.files):
+                break
+            if catalog is not None:
+                catalog.replace(None, [manifest])
+            superseded = [part for part in ranges(archive) if manifest.range.contains(part)]
+            report.removed += archive_files.remove(archive, superseded, step)
+            report.expired.append(manifest.range)
+
+
+def _read(archive: Path, part: Range) -> Manifest:
+    path = archive / manifest_path(part)
+    return archive_manifest.decode(path.read_bytes(), str(path))
+
+
+# --- a task ----------------------------------------------------------------------------------------------------------
+
+
+def compact_range(task: CompactTask, attempt: str) -> CompactFacts:
+    """Stage the files of the spanned range. Raises ArchiveFailed when the disk is full or a file is not as it was."""
+    target = Path(task.staging) / task.range.text / attempt
+    moves = []
+    files = []
+    with disk_errors(target), ThreadPoolExecutor(1) as syncer:
+        target.mkdir(parents=True)
+        synced: list[Future[None]] = []
+        parts: dict[tuple[str, str], list[ArchivedFile]] = {}
+        for manifest in task.manifests:
+            for file in manifest.files:
+                parts.setdefault((file.topic, file.day), []).append(file)
+        for number, ((topic, day), sources) in enumerate(sorted(parts.items())):
+            staged = target / f"{number}.parquet"
+            with HashedFile(staged, syncer, synced) as output:
+                write_row_groups(output, _merged(Path(task.archive), sources))
+            path = data_path(task.range, topic, day)
+            moves.append((str(staged), path))
+            files.append(ArchivedFile(
+                path=path, topic=topic, day=day, rows=sum(file.rows for file in sources), size=output.size,
+                sha256=output.sha256, log_bytes=sum(file.log_bytes for file in sources), queues=_joined_facts(sources)))
+        rejects = _join_rejects(task, target, syncer, synced)
+        if rejects is not None:
+            moves.append((str(target / "rejects.jsonl"), rejects.path))
+        for each in synced:
+            each.result()
+    manifests = task.manifests
+    return CompactFacts(moves=tuple(moves), manifest=Manifest(
+        range=task.range, records=sum(manifest.records for manifest in manifests),
+        rows=sum(manifest.rows for manifest in manifests), hidden=sum(manifest.hidden for manifest in manifests),
+        rejected=sum(manifest.rejected for manifest in manifests), queues=joined_stretches(manifests),
+        files=tuple(files), rejects=rejects))
+
+
+def _merged(archive: Path, sources: Sequence[ArchivedFile]) -> Iterator[pa.Table]:
+    """The rows of the files in order, grouped as if they had been archived at once."""
+    tables = []
+    for file in sources:
+        path = archive / file.path
+        if not path.exists() or path.stat().st_size != file.size:
+            raise ArchiveFailed(f"{path} is not the file that its manifest names; nothing was compacted")
+        with pq.ParquetFile(path) as source:
+            tables.append(source.read(use_threads=False))
+    order = np.lexsort((_column(tables, "physical_offset"), _column(tables, "queue_offset"),
+                        _column(tables, "queue_id")))
+    whole = pa.concat_tables(tables)
+    sizes = _column(tables, "store_size").astype(np.int64)[order]
+    for group in row_groups(sizes):
+        rows = order[group]
+        yield pa.Table.from_batches(
+            [whole.take(pa.array(rows[at:at + BATCH_ROWS])).combine_chunks().to_batches()[0]
+             for at in range(0, len(rows), BATCH_ROWS)])
+
+
+def _column(tables: Sequence[pa.Table], name: str) -> Any:
+    return np.concatenate([table.column(name).to_numpy() for table in tables])
+
+
+def _joined_facts(sources: Sequence[ArchivedFile]) -> dict[int, QueueFacts]:
+    facts: dict[int, QueueFacts] = {}
+    for file in sources:
+        for queue_id, more in file.queues.items():
+            known = facts.get(queue_id, more._replace(rows=0))
+            facts[queue_id] = QueueFacts(
+                min(known.first, more.first), max(known.next, more.next), known.rows + more.rows,
+                min(known.time_first, more.time_first), max(known.time_last, more.time_last))
+    return dict(sorted(facts.items()))
+
+
+def joined_stretches(manifests: Iterable[Manifest]) -> dict[TopicQueue, tuple[tuple[int, int], ...]]:
+    """The stretches of neighbours; those that go on become one."""
+    stretches: dict[TopicQueue, list[tuple[int, int]]] = {}
+    for manifest in manifests:
+        for queue, more in manifest.queues.items():
+            known = stretches.setdefault(queue, [])
+            for first, behind in more:
+                if known and known[-1][1] == first:
+                    known[-1] = (known[-1][0], behind)
+                else:
+                    known.append((first, behind))
+    return {queue: tuple(parts) for queue, parts in stretches.items()}
+
+
+def _join_rejects(task: CompactTask, target: Path, syncer: ThreadPoolExecutor,
+                  synced: list[Future[None]]) -> RejectFile | None:
+    sources = [manifest.rejects for manifest in task.manifests if manifest.rejects is not None]
+    if not sources:
+        return None
+    with HashedFile(target / "rejects.jsonl", syncer, synced) as output:
+        for source in sources:
+            output.write((Path(task.archive) / source.path).read_bytes())
+    return RejectFile(path=rejects_path(task.range), size=output.size, sha256=output.sha256)

@@ -1,0 +1,233 @@
+"""The index rebuild: consume queues and index files from a commit log alone, as the broker would have built them.
+
+    units      tasks over ranges of the log write each unit at queue offset * 20 (index_task)
+    anew       queues of a topic that was deleted and made again are written once more, from the last restart on
+    fillers    places of messages that are gone
+    index      one task a file
+
+The result lies in a directory of its own, byte for byte what a broker has that ran from the log's first record on;
+moved into the place of `consumequeue` and `index` of a stopped store, it is taken up at the next start.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
+from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.pipeline import log_ranges
+from regulus.pipeline.index_task import (
+    ENTRIES,
+    IndexTask,
+    Stretch,
+    UnitsFacts,
+    UnitsTask,
+    build_index_file,
+    queue_directory,
+    rebuild_units,
+    staged_entries,
+    write_fillers,
+)
+from regulus.pipeline.range_tasks import Tasks
+from regulus.record.consume_queue_unit import UNIT_SIZE
+from regulus.spark.archive_manifest import TopicQueue
+from regulus.wire import fastjson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildConfig:
+    """File sizes are those of the broker, under its names; `output` is a new or empty directory."""
+
+    store_path: str
+    output: str
+    message_delay_level: str = DEFAULT_LADDER
+    mapped_file_size_consume_queue: int = 6_000_000
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    message_index_enable: bool = True
+    range_size: int = 64 << 20
+    with_deleted_topics: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        if self.mapped_file_size_consume_queue <= 0 or self.mapped_file_size_consume_queue % UNIT_SIZE:
+            raise ConfigError(f"mappedFileSizeConsumeQueue is {self.mapped_file_size_consume_queue}: it must be a "
+                              f"multiple of {UNIT_SIZE}")
+        if self.max_hash_slot_num < 1 or self.max_index_num < 2:
+            raise ConfigError("maxHashSlotNum must be 1 or more, and maxIndexNum 2 or more")
+        parse_ladder(self.message_delay_level)
+
+
+@dataclass(slots=True, kw_only=True)
+class RebuildReport:
+    start: int
+    end: int
+    stop_reason: str = ""
+    records: int = 0
+    units: int = 0
+    queues: int = 0
+    skipped: int = 0
+    made_anew: int = 0
+    """Queues of topics that were deleted and made again."""
+    index_files: int = 0
+    index_entries: int = 0
+    deleted_topics: set[str] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        text = (f"log {self.start} to {self.end}: {self.records} records, {self.units} units in {self.queues} queues, "
+                f"{self.index_entries} entries in {self.index_files} index files")
+        if self.deleted_topics:
+            text += f"; left out, as topics.json has them no more: {', '.join(sorted(self.deleted_topics))}"
+        if self.skipped:
+            text += f"; {self.skipped} bytes were no records"
+        return text + (f"; the log ends there: {self.stop_reason}" if self.stop_reason else "")
+
+
+def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
+    """Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged."""
+    output = Path(config.output)
+    if output.exists() and any(output.iterdir()):
+        raise OptionError(f"{output} is not empty: give a new directory, whose content moves into the store afterwards")
+    if log_ranges.is_in_use(config.store_path):
+        raise OptionError(f"a broker is running on {config.store_path}: stop it first, or rebuild from a copy")
+    log = log_ranges.open_log(config.store_path)
+    end, reason = log_ranges.recovered_end(config.store_path, log)
+    cuts = log_ranges.cut(log, min(log.start, end), end, config.range_size)
+    report = RebuildReport(start=log.start, end=end, stop_reason=reason)
+    facts = _units(tasks, config, cuts)
+    for part in facts:
+        report.records += part.records
+        report.units += part.units
+        report.skipped += part.skipped
+        report.deleted_topics |= part.dropped_topics
+    _settle_queues(tasks, config, cuts, facts, report)
+    if config.message_index_enable:
+        _build_index(tasks, config, facts, report)
+    shutil.rmtree(output / "_entries", ignore_errors=True)
+    return report
+
+
+def _units(tasks: Tasks, config: RebuildConfig, cuts: list[tuple[int, int]]) -> list[UnitsFacts]:
+    """The facts of all ranges. Where a cut went through a record, its two ranges become one and all is done again."""
+    while True:
+        facts = tasks.run(rebuild_units, [_task(config, part) for part in cuts])
+        wrong = next((number for number, part in enumerate(facts) if part.reached > cuts[number][1]), None)
+        if wrong is None:
+            return facts
+        if wrong + 1 == len(cuts):
+            raise ArchiveFailed(f"the record before {cuts[wrong][1]} reaches beyond the end of the log; no index was "
+                                "built")
+        cuts[wrong:wrong + 2] = [(cuts[wrong][0], cuts[wrong + 1][1])]
+        shutil.rmtree(config.output)
+
+
+def _task(config: RebuildConfig, part: tuple[int, int]) -> UnitsTask:
+    return UnitsTask(
+        store_path=config.store_path, output=config.output, start=part[0], end=part[1],
+        delays_ms=parse_ladder(config.message_delay_level), queue_file_size=config.mapped_file_size_consume_queue,
+        with_index=config.message_index_enable,
+        known_topics=None if config.with_deleted_topics else known_topics(config.store_path))
+
+
+def known_topics(store_path: str) -> frozenset[str] | None:
+    """The topics of config/topics.json; None when there is no such file. Raises StoreDamaged."""
+    path = Path(store_path) / "config" / "topics.json"
+    try:
+        return frozenset(fastjson.loads(path.read_text(encoding="utf-8")).get("topicConfigTable") or ())
+    except FileNotFoundError:
+        return None
+    except (ValueError, HeaderError, AttributeError) as error:
+        raise StoreDamaged(f"{path} is no JSON: {error}") from error
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+
+def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int, int]], facts: Sequence[UnitsFacts],
+                   report: RebuildReport) -> None:
+    """Write queues that began anew once more, and all fillers."""
+    queues = _joined(facts)
+    floors = {key: restart for key, stretches in queues.items() if (restart := last_restart(stretches)) is not None}
+    if floors:
+        for key in floors:
+            shutil.rmtree(queue_directory(config.output, *key))
+        again = [replace(_task(config, part), floors=floors, with_index=False) for part in cuts]
+        queues |= _joined(tasks.run(rebuild_units, again))
+    for key, stretches in queues.items():
+        write_fillers(config.output, config.mapped_file_size_consume_queue, key, stretches)
+    report.queues = len(queues)
+    report.made_anew = len(floors)
+
+
+def _joined(facts: Sequence[UnitsFacts]) -> dict[TopicQueue, list[Stretch]]:
+    """The stretches of each queue in the order of the log."""
+    queues: dict[TopicQueue, list[Stretch]] = {}
+    for part in facts:
+        for key, stretches in part.stretches.items():
+            queues.setdefault(key, []).extend(stretches)
+    return queues
+
+
+def last_restart(stretches: Sequence[Stretch]) -> int | None:
+    """Where the record lies with which the queue began anew for the last time; None when it never did."""
+    restart = None
+    end = stretches[0].first
+    for stretch in stretches:
+        if stretch.first < end:
+            restart = stretch.physical_offset
+        end = stretch.next
+    return restart
+
+
+# --- index -----------------------------------------------------------------------------------------------------------
+
+
+def _build_index(tasks: Tasks, config: RebuildConfig, facts: Sequence[UnitsFacts], report: RebuildReport) -> None:
+    files = index_pieces([(str(staged_entries(config.output, part.start)), part.entries) for part in facts],
+                         config.max_index_num - 1)
+    wanted = []
+    name, end_timestamp = "", 0
+    for pieces in files:
+        first_path, first, _ = pieces[0]
+        name = index_name(_staged_time(first_path, first), name)
+        wanted.append(IndexTask(path=str(Path(config.output) / "index" / name), pieces=pieces,
+                                begin_timestamp=end_timestamp, slots=config.max_hash_slot_num,
+                                entries_max=config.max_index_num))
+        last_path, first, count = pieces[-1]
+        end_timestamp = _staged_time(last_path, first + count - 1)
+    headers = tasks.run(build_index_file, wanted)
+    report.index_files = len(headers)
+    report.index_entries = sum(header.index_count - 1 for header in headers)
+
+
+def index_pieces(staged: Sequence[tuple[str, int]], entries_a_file: int) -> list[tuple[tuple[str, int, int], ...]]:
+    """Of staged files and their numbers of entries, which make up which index file: path, first, count."""
+    files: list[list[tuple[str, int, int]]] = []
+    room = 0
+    for path, count in staged:
+        first = 0
+        while first < count:
+            if not room:
+                files.append([])
+                room = entries_a_file
+            taken = min(room, count - first)
+            files[-1].append((path, first, taken))
+            first += taken
+            room -= taken
+    return [tuple(pieces) for pieces in files]
+
+
+def index_name(timestamp: int, before: str) -> str:
+    """The local time of a file's first message, moved on until it sorts behind the file before."""
+    moment = datetime.fromtimestamp(max(timestamp, 0) // 1000)
+    name = f"{moment:%Y%m%d%H%M%S}{max(timestamp, 0) % 1000:03d}"
+    return name if name > before else f"{int(before) + 1:0{len(name)}d}"
+
+
+def _staged_time(path: str, number: int) -> int:
+    entry = np.fromfile(path, dtype=ENTRIES, count=1, offset=number * ENTRIES.itemsize)
+    return int(entry["store_timestamp"][0])

@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import ArchiveLocked
+from regulus.pipeline import archive_files
+from regulus.pipeline.archive_files import ArchiveLock, remove, sweep, verify
+from regulus.spark import archive_manifest
+from tests.archives import archive_store, files_of, nothing
+
+
+@pytest.fixture
+def archive(store: Path, tmp_path: Path) -> Path:
+    archive_store(store, tmp_path / "archive", range_size=4096)
+    return tmp_path / "archive"
+
+
+def test_a_lock_is_free_again_when_its_holder_is_done(tmp_path):
+    with ArchiveLock(tmp_path, "first"):
+        assert (tmp_path / "_lock").read_text() == "first\n"
+        with pytest.raises(ArchiveLocked, match="by first"), ArchiveLock(tmp_path, "second"):
+            pass
+    with ArchiveLock(tmp_path, "second"):
+        pass
+
+
+def test_only_what_no_manifest_names_is_swept(archive):
+    before = files_of(archive)
+    for name in ("data/topic=x/dt=2020-01-01/b-0-1.parquet", "_rejects/b-0-1.jsonl", "_staging/run/0/1/0.parquet"):
+        (archive / name).parent.mkdir(parents=True, exist_ok=True)
+        (archive / name).touch()
+    assert sweep(archive) == ["_staging/run", "_rejects/b-0-1.jsonl", "data/topic=x/dt=2020-01-01/b-0-1.parquet"]
+    assert files_of(archive) == before
+    assert sweep(archive) == []
+
+
+def test_files_that_two_manifests_name_stay_with_the_other(archive):
+    manifests = archive_manifest.load(archive)
+    removed = remove(archive, [manifests[0].range], nothing)
+    assert sorted(removed) == sorted(archive_files.names_of(manifests[0]))
+    assert [manifest.range for manifest in archive_manifest.load(archive)] == [
+        manifest.range for manifest in manifests[1:]]
+
+
+def test_changed_and_missing_files_are_found(archive):
+    manifests = archive_manifest.load(archive)
+    assert verify(archive, manifests) == []
+    first, second = manifests[0].files[0].path, manifests[1].files[0].path
+    data = bytearray((archive / first).read_bytes())
+    data[100] ^= 1
+    (archive / first).write_bytes(data)
+    (archive / second).unlink()
+    assert verify(archive, manifests) == [f"{first} has other bytes than its manifest says", f"{second} is missing"]

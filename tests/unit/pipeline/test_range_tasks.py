@@ -1,0 +1,26 @@
+import pytest
+
+from regulus.errors import DataLoss
+from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
+
+
+def doubled(number: int, attempt: str) -> int:
+    assert attempt
+    if number < 0:
+        raise DataLoss(f"{number} is gone")
+    return 2 * number
+
+
+def test_results_come_in_the_order_of_the_tasks():
+    assert LocalTasks().run(doubled, [3, 1, 2]) == [6, 2, 4]
+    assert LocalTasks().run(doubled, []) == []
+
+
+@pytest.mark.spark
+def test_the_same_with_spark(spark):
+    tasks = SparkTasks(spark)
+    assert tasks.parallelism == 2
+    assert tasks.run(doubled, [3, 1, 2]) == [6, 2, 4]
+    assert tasks.run(doubled, []) == []
+    with pytest.raises(DataLoss, match=r"^-1 is gone$"):
+        tasks.run(doubled, [1, -1])
