@@ -19,7 +19,10 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
@@ -30,8 +33,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
  *
- * <p>The first argument names the deed (produce, fill, consume, lite-pull, pull, survey), pairs of {@code --name value}
- * follow. What consumes goes on until standard input ends.
+ * <p>The first argument names the deed (produce, fill, consume, lite-pull, pull, survey, transact), pairs of
+ * {@code --name value} follow. What consumes or transacts goes on until standard input ends.
  */
 public final class RocketMQDriver {
     private static final PrintStream OUT = new PrintStream(System.out, true);
@@ -63,6 +66,7 @@ public final class RocketMQDriver {
             case "lite-pull": litePull(); break;
             case "pull": pullAll(); break;
             case "survey": survey(); break;
+            case "transact": transact(); break;
             default: throw new IllegalArgumentException("no such deed: " + deed);
         }
     }
@@ -328,6 +332,43 @@ public final class RocketMQDriver {
         } finally {
             consumer.shutdown();
         }
+    }
+
+    /**
+     * Sends messages in transactions, after an ordinary one that makes the producer known to the broker. Of message i
+     * the local transaction says number i of {@code --says}, and a check number i of {@code --checks}.
+     */
+    private void transact() throws Exception {
+        String[] says = option("says", "UNKNOW").split(",");
+        String[] checks = option("checks", "UNKNOW").split(",");
+        TransactionMQProducer producer = new TransactionMQProducer(option("group"));
+        configured(producer);
+        producer.setHeartbeatBrokerInterval(1000);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return state(says, message);
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                emitMessage("check", message);
+                return state(checks, message);
+            }
+        });
+        producer.start();
+        producer.send(new Message(option("topic"), "greeting".getBytes(StandardCharsets.UTF_8)));
+        for (int i = 0; i < count(); i++) {
+            emitSent(producer.sendMessageInTransaction(message(i), null));
+        }
+        emit("started");
+        untilInputEnds();
+        producer.shutdown();
+        emit("stopped");
+    }
+
+    private static LocalTransactionState state(String[] names, Message message) {
+        return LocalTransactionState.valueOf(names[Integer.parseInt(message.getUserProperty("index")) % names.length]);
     }
 
     private static void untilInputEnds() throws Exception {

@@ -1,7 +1,7 @@
 """Drives our own client with the command line of the foreign drivers; each event is one line of JSON.
 
-The first argument names the deed (produce, consume); pairs of --name value follow. consume goes on until standard
-input ends.
+The first argument names the deed (produce, consume, transact); pairs of --name value follow. consume and transact go
+on until standard input ends.
 """
 
 import argparse
@@ -21,6 +21,9 @@ from regulus import (
     PushConsumer,
     PushConsumerConfig,
     SendResult,
+    TransactionProducer,
+    TransactionProducerConfig,
+    TransactionState,
 )
 
 _output = threading.Lock()
@@ -82,9 +85,35 @@ async def consume(options: argparse.Namespace) -> None:
     emit("stopped")
 
 
+STATES = {"COMMIT_MESSAGE": TransactionState.COMMIT, "ROLLBACK_MESSAGE": TransactionState.ROLLBACK,
+          "UNKNOW": TransactionState.UNKNOWN}
+
+
+async def transact(options: argparse.Namespace) -> None:
+    """As the Java driver does it."""
+    def state(names: str, sent: Message) -> TransactionState:
+        all_names = names.split(",")
+        return STATES[all_names[int(sent.properties["index"]) % len(all_names)]]
+
+    def check(asked: MessageExt) -> TransactionState:
+        emit("check", body=asked.body.decode(), topic=asked.topic, msgId=asked.message_id, queueId=asked.queue_id)
+        return state(options.checks, asked)
+
+    config = TransactionProducerConfig(send_msg_timeout=10_000, end_transaction_timeout=10_000)
+    async with TransactionProducer(options.namesrv, options.group, check, config) as producer:
+        await producer.send(Message(options.topic, b"greeting"))
+        for index in range(options.count):
+            result = await producer.send_in_transaction(message(options, index),
+                                                        lambda sent: state(options.says, sent))
+            emit_sent(result.send_result)
+        emit("started")
+        await asyncio.to_thread(sys.stdin.read)
+    emit("stopped")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("deed", choices=["produce", "consume"])
+    parser.add_argument("deed", choices=["produce", "consume", "transact"])
     for name in ("namesrv", "group", "topic"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--mode", default="sync")
@@ -92,10 +121,12 @@ def main() -> None:
     parser.add_argument("--prefix", default="")
     parser.add_argument("--keys", default="")
     parser.add_argument("--fail-prefix", default="")
+    parser.add_argument("--says", default="UNKNOW")
+    parser.add_argument("--checks", default="UNKNOW")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--max-reconsume", type=int, default=-1)
     options = parser.parse_args()
-    asyncio.run({"produce": produce, "consume": consume}[options.deed](options))
+    asyncio.run({"produce": produce, "consume": consume, "transact": transact}[options.deed](options))
 
 
 main()
