@@ -10,14 +10,15 @@ import pytest
 from tests.unit.client.ladder import server_with_ladder
 
 CLIENT_EXAMPLES = ("keep_order", "look_around", "many_sends", "retry_and_dead_letter", "send_and_consume",
-                   "without_asyncio")
+                   "transaction", "without_asyncio")
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 
 @pytest.mark.parametrize("name", CLIENT_EXAMPLES)
 def test_the_example_runs_to_its_end(name, tmp_path, capsys):
     main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
-    with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms 10ms") as server:
+    with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms 10ms", transaction_check_interval=200,
+                            transaction_time_out=200) as server:
         running = main(server.name_server_address)
         if inspect.isawaitable(running):
             async def within_time():

@@ -2,7 +2,7 @@
 
 A half message waits in the half topic, one queue for all topics. Ending it is one or two more appends: a commit writes
 the message to its real topic, with the log offset of its half; commit and rollback both write an op message that names
-the queue offsets of the halves that are done. What is done is never looked at again.
+the queue offset of the half that is done. What is done is never looked at again.
 
 A half whose producer was not heard of is asked for: each `transaction_check_interval` a run walks the half queue from
 the first half that is not passed. A done one is passed; a young one ends the run; of any other a copy is put at the
@@ -16,8 +16,9 @@ one that is open. RocketMQ's own copies mostly lack it; they are told by their u
 nothing the second time.
 
 An op message is written at once, behind the committed one, so that a killed broker asks again for what was committed
-only when it is killed between these two appends. Op messages of RocketMQ 4.9 (one offset) and 5.x (several, each with
-a comma) are read; ours are of the second kind.
+only when it is killed between these two appends. RocketMQ 5.x gathers for seconds and names many offsets in one op
+message, each with a comma behind it; 4.9 names one, and ends its checks at one of 5.x. Both are read here. Ours name
+one, bare, which all of them read.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener.
 """
@@ -46,8 +47,6 @@ from regulus.wire.remoting_command import RemotingCommand
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
-OP_SIZE_MAX = 4096
-"""Bytes of the body of an op message."""
 JUDGED_PER_TICK_MAX = 256
 PASSED_PER_TICK_MAX = 16_384
 LOADED_AT_A_TIME = 1024
@@ -79,7 +78,7 @@ class Transactions:
         self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
         self._ended: dict[int, bool] = {}   # by first offset: whether it was committed
         self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
-        self._unwritten: list[int] = []     # done, without an op message yet
+        self._unwritten: deque[int] = deque()       # done, without an op message yet
         self._store_host = b"\0" * 8        # of the last half ended, for op messages
         self._run_began_ms: int | None = None
         self._last_run_ms = now_ms
@@ -145,21 +144,15 @@ class Transactions:
     def _write_ops(self, now_ms: int) -> None:
         """Name what is done in op messages; what the store refuses is tried again by the next tick."""
         while self._unwritten:
-            body = ""
-            count = 0
-            for queue_offset in self._unwritten:
-                text = f"{queue_offset},"
-                if len(body) + len(text) > OP_SIZE_MAX:
-                    break
-                body += text
-                count += 1
-            op = MessageExt(TRANS_OP_HALF_TOPIC, body.encode(), {names.WAIT_STORE_MSG_OK: "true", names.TAGS: OP_TAG},
-                            _QUEUE_ID, born_timestamp=now_ms, born_host=self._store_host, store_host=self._store_host)
+            queue_offset = self._unwritten[0]
+            op = MessageExt(TRANS_OP_HALF_TOPIC, str(queue_offset).encode(),
+                            {names.WAIT_STORE_MSG_OK: "true", names.TAGS: OP_TAG}, _QUEUE_ID, born_timestamp=now_ms,
+                            born_host=self._store_host, store_host=self._store_host)
             appended = self._append(op, now_ms)
             if appended.status != PutStatus.PUT_OK:
                 return
-            self._ops.append((appended.queue_offset, max(self._unwritten[:count])))
-            del self._unwritten[:count]
+            self._ops.append((appended.queue_offset, queue_offset))
+            self._unwritten.popleft()
 
     def _was_committed(self, half: MessageExt) -> bool:
         """Look for the committed message itself; one that waits for its delay, or has gone, is not found."""

@@ -201,17 +201,21 @@ class TransactionProducer(Producer):
         return True
 
     async def _address(self, half: HalfMessage) -> str:
-        """Of the broker that has the half: by its name, as the route has it now, or where the half was stored."""
-        if half.broker_name:
-            try:
-                address = (await self._route(half.topic)).master(half.broker_name)
-            except ClientError as error:
-                _log.info("no route to %s, trying the address at which the half was stored: %s", half, error)
-                address = None
-            if address is not None:
-                return address
+        """Of the broker that has the half: by its name, as the route has it now, or where the half was stored.
+
+        A broker of RocketMQ 4.9 asks without its name, and may have moved since: the only one there is it is.
+        """
         host, _ = parse_offset_message_id(half.offset_message_id)
-        return host_text(host)
+        stored_at = host_text(host)
+        try:
+            route = await self._route(half.topic)
+        except ClientError as error:
+            _log.info("no route to %s, trying the address at which it was stored: %s", half, error)
+            return stored_at
+        masters = route.masters()
+        if half.broker_name:
+            return route.master(half.broker_name) or stored_at
+        return masters[0] if len(masters) == 1 else stored_at
 
     # --- questions of brokers ----------------------------------------------------------------------------------------
 
