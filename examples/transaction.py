@@ -1,8 +1,8 @@
 """An order and its message, both or none: the message is seen when the order is in the database, however that came.
 
-The third order shows what happens when the process dies in between: the broker asks, here the same process, else another
-member of the group, and the answer is in the database. The first question comes after 6 to 36 s, as RocketMQ has it. To
-see it at once, let the broker ask soon:
+The third order shows what happens when the process dies in between: the broker asks, here the same process, else
+another member of the group, and the answer is in the database. The first question comes after 6 to 36 s, as RocketMQ
+has it. To see it at once, let the broker ask soon:
 transactionCheckInterval=200
 transactionTimeOut=200
 """

@@ -111,10 +111,10 @@ def test_what_one_broker_left_open_is_ended_at_another_on_its_store(first: str, 
     before = make_server(first, run / "first", store=run / "store", transactionCheckInterval="600000")
     before.start()
     try:
-        with start(OURS, run, before, topic, prefix="t", count=3, says="COMMIT_MESSAGE,ROLLBACK_MESSAGE,UNKNOW"):
-            with consumer(before, run, topic) as running:
-                running.wait_for_bodies([GREETING, "t-0"])
-                running.finish()
+        with (start(OURS, run, before, topic, prefix="t", count=3, says="COMMIT_MESSAGE,ROLLBACK_MESSAGE,UNKNOW"),
+              consumer(before, run, topic) as running):
+            running.wait_for_bodies([GREETING, "t-0"])
+            running.finish()
         if first == "java-5.3.3":
             wait_for_ends(before, 2)
         before.stop()
