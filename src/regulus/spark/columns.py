@@ -106,15 +106,18 @@ class Records:
         return f"{self.topics[queue]}/{self.queue_ids[queue]}: message {self.queue_offsets[row]}"
 
 
-def found_records(data: Buffer, topic: str, queue_id: int) -> Records:
-    """The records of one queue that fill `data` one behind the other, as a broker gives them.
-
-    Raises RecordError with the position of what is no record.
+def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max: int) -> Records:
+    """The records of one queue that fill `data` one behind the other, as a broker gives them for messages
+    [start, start + count_max). Raises RecordError with the position of what is no record.
     """
-    room = np.empty(len(data) // FIXED_SIZE_V1 + 1, dtype=np.int64)
-    positions = room[:_READER.find_records(data, room.data)].copy()
+    room = np.empty(min(count_max, len(data) // FIXED_SIZE_V1) + 1, dtype=np.int64)
+    positions = room[:_READER.find_records(data, room.data)]
     sizes = np.diff(positions, append=len(data))
-    offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET_POSITION, 8)
+    if len(positions) == count_max:
+        # None is missing, then; that they are these, the decoder checks, as it does for the log's files.
+        offsets = np.arange(start, start + count_max, dtype=np.int64)
+    else:
+        offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET_POSITION, 8)
     return Records(data=data, base=None, positions=positions, sizes=sizes, queue_offsets=offsets, tags_codes=None,
                    queue_numbers=np.zeros(len(positions), dtype=np.int64), topics=[topic], queue_ids=[queue_id])
 

@@ -83,7 +83,6 @@ class LiveBrokers:
         return self._each(queues, lambda queue: self._admin.group_offset(self._options.consumer_group, queue))
 
     def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
         async def one(queue: MessageQueue) -> int | None:
             read = await self._admin.read_queue(queue, offsets[queue], offsets[queue] + 1, size_max=1)
             return message_record.decode(read.data, 0, False).store_timestamp if read.data else None

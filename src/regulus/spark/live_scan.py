@@ -33,6 +33,9 @@ from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 BATCH_BYTES_MAX = 8 << 20
 """A batch ends here even when it has fewer rows than asked for."""
 
+BATCH_ROWS_GOOD = 1024
+"""From so many rows on, a batch costs Spark no more a row than a greater one."""
+
 BULK_READS_AHEAD = 2
 PULLS_AHEAD = 16
 BULK_RECORDS_FIRST = 1024
@@ -90,10 +93,14 @@ class _Scan:
                     yield from self._flush()
                     yield from self._lose(piece)
                     continue
+                if len(piece.positions) >= BATCH_ROWS_GOOD:
+                    # Joining it with others would copy it for nothing.
+                    yield from self._flush()
                 self._waiting.append(piece)
                 self._waiting_rows += len(piece.positions)
                 self._waiting_bytes += len(piece.data)
-                if self._waiting_rows >= self._options.batch_rows or self._waiting_bytes >= BATCH_BYTES_MAX:
+                if (self._waiting_rows >= min(self._options.batch_rows, BATCH_ROWS_GOOD)
+                        or self._waiting_bytes >= BATCH_BYTES_MAX):
                     yield from self._flush()
         yield from self._flush()
         if looked_at != part.rows:
@@ -227,7 +234,7 @@ def _answer(ask: _Ask, start: int, read: QueueRead) -> _Answer:
     if not read.data:
         return _Answer(unit, start, next_offset, None, cause)
     try:
-        records = found_records(read.data, unit.topic, unit.queue_id)
+        records = found_records(read.data, unit.topic, unit.queue_id, start, read.next_offset - start)
     except RecordError as error:
         raise DataLoss(f"{unit.topic}/{unit.broker_name}/{unit.queue_id}: the answer to a read from {start} has bytes "
                        f"that are no record: {error}") from error

@@ -2,11 +2,11 @@
 
 The canonical form, sorted and without spaces, so that equal offsets are equal texts:
 
-    {"v":1,"topics":{"orders":{"epoch":17,"queues":{"broker-a":{"0":23,"1":190}}}}}
+    {"v":1,"topics":{"orders":{"epoch":{"broker-a":17},"queues":{"broker-a":{"0":23,"1":190}}}}}
 
-`epoch` says which topic of that name is meant, when it was deleted and made again. Users may leave it out, and may also
-write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1 stands for the latest
-and -2 for the earliest offset of the queue, -3 for that of the consumer group.
+`epoch` says which topic of that name a broker has, when it was deleted and made again. Users may leave it out, and may
+also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1 stands for the
+latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
 
 import json
@@ -21,8 +21,8 @@ from regulus.spark.selection import ANY_BROKER, queue_text
 QueueOffsets: TypeAlias = dict[MessageQueue, int]
 """Where the user left out the broker, it is ANY_BROKER until `at_brokers` has put it in."""
 
-Epochs: TypeAlias = Mapping[str, int]
-"""By topic."""
+Epochs: TypeAlias = Mapping[tuple[str, str], int]
+"""By topic and broker name."""
 
 LATEST = -1
 EARLIEST = -2
@@ -31,12 +31,18 @@ GROUP_OFFSET = -3
 _EXAMPLE = 'write {"topic":{"broker-a":{"0":23}}}'
 
 
-def format_offsets(offsets: Mapping[MessageQueue, int], epochs: Epochs) -> str:
+def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs) -> dict[str, Any]:
+    """The canonical form as an object, its keys in order."""
     topics: dict[str, Any] = {}
     for queue, offset in sorted(offsets.items()):
-        entry = topics.setdefault(queue.topic, {"epoch": epochs.get(queue.topic, 0), "queues": {}})
+        entry = topics.setdefault(queue.topic, {"epoch": {}, "queues": {}})
+        entry["epoch"][queue.broker_name] = epochs.get((queue.topic, queue.broker_name), 0)
         entry["queues"].setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-    return json.dumps({"v": 1, "topics": topics}, separators=(",", ":"), ensure_ascii=False)
+    return {"v": 1, "topics": topics}
+
+
+def format_offsets(offsets: Mapping[MessageQueue, int], epochs: Epochs) -> str:
+    return json.dumps(offsets_object(offsets, epochs), separators=(",", ":"), ensure_ascii=False)
 
 
 def parse_offsets(text: str, option: str) -> QueueOffsets:
@@ -49,11 +55,16 @@ def parse_times(text: str, option: str) -> QueueOffsets:
     return _parse(text, option, 0)
 
 
-def parse_epochs(text: str, option: str) -> dict[str, int]:
-    """The epochs of offsets in the canonical form; no entry for a topic that has none."""
+def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:
+    """The epochs of offsets in the canonical form, by topic and broker; none where there is none."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
-    return {topic: value["epoch"] for topic, value in topics.items()
-            if isinstance(value, dict) and type(value.get("epoch")) is int} if isinstance(topics, dict) else {}
+    epochs = {}
+    for topic, value in (topics.items() if isinstance(topics, dict) else ()):
+        of_brokers = value.get("epoch") if isinstance(value, dict) else None
+        for broker_name, epoch in (of_brokers.items() if isinstance(of_brokers, dict) else ()):
+            if type(epoch) is int:
+                epochs[topic, broker_name] = epoch
+    return epochs
 
 
 def _parse(text: str, option: str, lowest: int) -> QueueOffsets:

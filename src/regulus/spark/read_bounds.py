@@ -33,6 +33,9 @@ class Place(Protocol):
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Where the options' consumer group goes on; None where it never was."""
 
+    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
+
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""
 

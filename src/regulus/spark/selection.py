@@ -38,6 +38,12 @@ class TopicSelection:
             raise OptionError(f"{place} has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
         return sorted(named)
 
+    def names(self, topic: str) -> bool:
+        """Whether the topic is one of those to read, be it there or not."""
+        if self.pattern is not None:
+            return self._matches(topic)
+        return topic in self.topics or any(queue.topic == topic for queue in self.queues)
+
     def queues_of(self, there: Iterable[MessageQueue], place: str = "the store") -> list[MessageQueue]:
         """The queues to read of those that are there, sorted. Raises OptionError when one that is named is not."""
         queues = sorted(there)

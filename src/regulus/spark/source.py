@@ -17,7 +17,7 @@ from regulus.spark.table_schema import KAFKA_COLUMNS, TABLES, check_schema, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
     from regulus.spark.writer import BatchWriter, StreamWriter
 
@@ -34,6 +34,9 @@ class RocketMQSource(DataSource):
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         return batch_reader(parse_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":
+        return stream_reader(parse_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
         from regulus.spark.sink_options import parse_sink_options
@@ -64,8 +67,7 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
 
     Raises OptionError for what nothing reads, and for a schema that is not the table's.
     """
-    columns = check_schema(((field.name, field.dataType.simpleString()) for field in schema.fields),
-                           table_columns(options))
+    columns = checked_columns(options, schema)
     if not options.is_of_messages:
         from regulus.spark.table_reader import TableReader
 
@@ -94,6 +96,31 @@ def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSour
             return ArchiveReader(options, columns)
         case Origin.HISTORY:
             raise OptionError(f"reading by {options.origin} is not served yet: give one of the two")
+
+
+def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStreamReader":
+    """The reader of a stream. Raises OptionError for what is no stream, and for a schema that is not the table's."""
+    columns = checked_columns(options, schema)
+    if not options.is_of_messages:
+        raise OptionError(f"option 'table' is {options.table!r}, which is no stream: read it as a batch")
+    if options.push_filters:
+        raise OptionError("option 'pushFilters' is one of batch reads, as Spark pushes nothing to a stream: leave it "
+                          "out, and choose by 'tags' or 'sql'")
+    match options.origin:
+        case Origin.STORE | Origin.LIVE:
+            from regulus.spark.stream_reader import StreamReader
+
+            return StreamReader(options, columns)
+        case Origin.ARCHIVE:
+            raise OptionError("an archive is no stream: give option 'nameServer' as well, to go on where it ends")
+        case Origin.HISTORY:
+            raise OptionError(f"a stream from {options.origin} is not served yet: leave out 'archivePath'")
+
+
+def checked_columns(options: ReadOptions, schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for. Raises OptionError when the table does not have them so."""
+    return check_schema(((field.name, field.dataType.simpleString()) for field in schema.fields),
+                        table_columns(options))
 
 
 def register(spark: "SparkSession") -> None:

@@ -53,6 +53,8 @@ class StorePlace:
                                    for queue in self._store.queues(topic))
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        # A store that is being written has more and other files than it had.
+        self._store = StoreFiles(self._options.store_path)
         epochs = self._topic_epochs()
         return {queue: QueueState(*self._files(queue).bounds(self._store.log), epochs.get(queue.topic, 0))
                 for queue in queues}
@@ -69,7 +71,6 @@ class StorePlace:
         return dict.fromkeys(queues)
 
     def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
         times = {}
         for queue, offset in offsets.items():
             files = self._files(queue)

@@ -17,18 +17,19 @@ QUEUE = MessageQueue("orders", "b", 0)
 OTHER = MessageQueue("orders", "b", 1)
 OFFSETS = {OTHER: 190, QUEUE: 23, MessageQueue("a", "b", 10): 0, MessageQueue("a", "b", 9): 1,
            MessageQueue("orders", "a", 0): 7}
-CANONICAL = ('{"v":1,"topics":{"a":{"epoch":0,"queues":{"b":{"9":1,"10":0}}},'
-             '"orders":{"epoch":17,"queues":{"a":{"0":7},"b":{"0":23,"1":190}}}}}')
+EPOCHS = {("a", "b"): 0, ("orders", "a"): 0, ("orders", "b"): 17}
+CANONICAL = ('{"v":1,"topics":{"a":{"epoch":{"b":0},"queues":{"b":{"9":1,"10":0}}},'
+             '"orders":{"epoch":{"a":0,"b":17},"queues":{"a":{"0":7},"b":{"0":23,"1":190}}}}}')
 
 
 def test_the_text_is_canonical():
-    assert format_offsets(OFFSETS, {"orders": 17}) == CANONICAL
-    assert format_offsets(dict(reversed(OFFSETS.items())), {"orders": 17}) == CANONICAL
+    assert format_offsets(OFFSETS, EPOCHS) == CANONICAL
+    assert format_offsets(dict(reversed(OFFSETS.items())), EPOCHS) == CANONICAL
 
 
 def test_the_canonical_text_is_read():
     assert parse_offsets(CANONICAL, "startingOffsets") == OFFSETS
-    assert parse_epochs(CANONICAL, "startingOffsets") == {"a": 0, "orders": 17}
+    assert parse_epochs(CANONICAL, "startingOffsets") == EPOCHS
 
 
 def test_epochs_may_be_left_out():

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 STORE_IN_PAGE = "/var/lib/regulus/store"
 NAME_SERVER_IN_PAGE = "127.0.0.1:9876"
+DATA_IN_PAGE = "/data"
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_run(spark, make_store, live_server, capfd):
+def test_the_examples_run(spark, make_store, live_server, capfd, tmp_path):
     def message(number: int, topic: str, **properties: str) -> MessageExt:
         return MessageExt(topic, b'{"id":"%d","price":1.5}' % number, {"KEYS": f"order-{number}", **properties})
 
@@ -35,12 +36,14 @@ def test_the_examples_run(spark, make_store, live_server, capfd):
     send_orders(live_server, range(6))
     names = {"spark": spark, "store": store}
     python = blocks("python")
-    assert len(python) == 8
+    assert len(python) == 9
     for block in python:
         block = block.replace(STORE_IN_PAGE, store).replace(NAME_SERVER_IN_PAGE, live_server.name_server_address)
-        exec(block, names)
+        exec(block.replace(DATA_IN_PAGE, str(tmp_path / "data")), names)
     assert names["orders"].first().price == 1.5
     assert (names["live"].count(), names["messages"].count(), names["gaps"].count()) == (6, 6, 0)
+    assert spark.read.parquet(str(tmp_path / "data" / "orders")).count() == 6
+    assert [queue.messages for queue in names["lag"](names["query"].lastProgress)] == [0, 0]
     sql = ";".join(blocks("sql")).replace(STORE_IN_PAGE, store)
     create, *queries = [query.strip() for query in sql.split(";") if query.strip()]
     spark.sql(create.replace("columns 'store_time,tags,body'", "columns 'topic,queue_id,queue_offset,store_time,tags'"))

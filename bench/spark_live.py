@@ -1,0 +1,107 @@
+"""How fast Spark's tasks read a running broker in bulk, beside ordinary pulls of the same messages.
+
+    python bench/spark_live.py [--messages N] [--size BYTES] [--queues N] [--tasks N] [--rounds N] [--spark]
+
+Run with PYTHONPATH=build/compiled for the compiled form. A broker process serves a store that is made first; the tasks
+are processes of their own, as Spark's are. Without --spark they make the Arrow batches and drop them; with it, Spark
+counts the rows. Bytes are bytes of the commit log. CPU seconds are those of broker and tasks together: on a machine
+with other work they say more than the clock.
+"""
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from spark_scan import TOPIC, family_cpu_seconds, fill
+
+from regulus.client.sync import Admin
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import TopicConfig
+from regulus.record import message_columns
+from regulus.spark import live_scan
+from regulus.spark.live_brokers import LiveBrokers
+from regulus.spark.options import ReadOptions, parse_options
+from regulus.spark.read_bounds import batch_bounds
+from regulus.spark.read_plan import ReadRange
+from regulus.spark.table_schema import COLUMNS
+from regulus.testing.running_server import ServerProcess
+
+NARROW = ("queue_id", "queue_offset", "body")
+
+
+def run_task(job: tuple[ReadOptions, tuple[str, ...], ReadRange]) -> int:
+    options, columns, part = job
+    return sum(batch.num_rows for batch in live_scan.scan(options, columns, part))
+
+
+def plan(options: ReadOptions, tasks: int) -> list[ReadRange]:
+    with LiveBrokers(options) as brokers:
+        return brokers.partitions(*batch_bounds(options, brokers), cores=tasks)
+
+
+def measured(name: str, rounds: int, log_bytes: int, rows: int, action: Callable[[], int]) -> None:
+    best, cpu = float("inf"), float("inf")
+    for _ in range(rounds):
+        began, cpu_began = time.perf_counter(), family_cpu_seconds()
+        assert action() == rows
+        best, cpu = min(best, time.perf_counter() - began), min(cpu, family_cpu_seconds() - cpu_began)
+    print(f"  {name:36} {best:6.2f} s {rows / best / 1e6:6.2f} M rows/s {log_bytes / best / 1e9:6.2f} GB/s"
+          f" {cpu:6.2f} s CPU, {cpu / log_bytes * 1e9:5.2f} s CPU a GB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=500_000)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--tasks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--spark", action="store_true")
+    arguments = parser.parse_args()
+    form = "interpreted" if str(message_columns.__file__).endswith(".py") else "compiled"
+    with tempfile.TemporaryDirectory(prefix="regulus-bench-") as directory:
+        root = Path(directory) / "store"
+        log_bytes = fill(root, arguments)
+        print(f"{arguments.messages} messages of {arguments.size} bytes, {arguments.tasks} tasks, {form}, "
+              f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        with ServerProcess(root) as server:
+            with Admin(server.name_server_address) as admin:
+                admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=arguments.queues,
+                                               write_queue_nums=arguments.queues))
+                assert admin.max_offset(MessageQueue(TOPIC, "broker-a", 0)) > 0
+            measure(server, log_bytes, arguments)
+
+
+def measure(server: ServerProcess, log_bytes: int, arguments: argparse.Namespace) -> None:
+    given = {"nameServer": server.name_server_address, "topic": TOPIC}
+    options = parse_options(given)
+    parts = plan(options, arguments.tasks)
+    with multiprocessing.get_context("spawn").Pool(arguments.tasks) as pool:
+        for name, columns in (("all 26 columns", tuple(COLUMNS)), ("queue, offset, body", NARROW)):
+            jobs = [(options, columns, part) for part in parts]
+            measured(name, arguments.rounds, log_bytes, arguments.messages,
+                     lambda jobs=jobs: sum(pool.imap_unordered(run_task, jobs)))
+    if arguments.spark:
+        measure_spark(given, log_bytes, arguments)
+
+
+def measure_spark(given: dict[str, str], log_bytes: int, arguments: argparse.Namespace) -> None:
+    from regulus.spark.java import JavaPlaces, find_java
+    from regulus.spark.session import local_session
+
+    java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                                 cache=Path.home() / ".cache" / "regulus"))
+    spark = local_session(java, os.environ, arguments.tasks, {"spark.driver.memory": "1g", "spark.log.level": "ERROR"})
+    for name, columns in (("Spark count, all 26 columns", ""), ("Spark count, queue, offset, body", ",".join(NARROW))):
+        chosen = {**given, "columns": columns} if columns else given
+        measured(name, arguments.rounds, log_bytes, arguments.messages,
+                 lambda chosen=chosen: spark.read.format("rocketmq").options(**chosen).load().count())
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""What a stream reads next: where it starts, how far each batch goes, what its tasks read, what was lost.
+
+Spark keeps the planner in one process of the driver while a query runs, and hands it the offsets of its checkpoint. The
+checkpoint is the only truth. What is kept here besides, such as a frozen end or since when a queue is away, is lost
+with the process and costs nothing but time.
+
+A batch is a function of its two offsets: its tasks, and the order of their rows, depend on nothing else, so that a sink
+can tell the row of a batch that is done again.
+
+A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
+whose epoch changed enters anew at 0.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from regulus.errors import DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.admission import Waiting, admit
+from regulus.spark.offsets import QueueOffsets, offsets_object, parse_epochs, parse_offsets
+from regulus.spark.options import OnDataLoss, ReadOptions
+from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets
+from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.selection import queue_text
+
+_CHECKPOINT = "the checkpoint's offset"
+_LOOK_SHARE = 10
+"""Queues are looked for anew when the last look is as many times its own length ago."""
+
+_ANEW = "because the topic was deleted and made anew; how many more there were is not known"
+
+
+class StreamOffset:
+    """Where each queue is read next, and which topic of its name each broker had then."""
+
+    def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int]) -> None:
+        self.positions = positions
+        self.epochs = dict(epochs)
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> "StreamOffset":
+        """Raises OptionError for what is no offset of this source."""
+        text = json.dumps(value)
+        if value.get("v") != 1 or "topics" not in value:
+            raise OptionError(f"{_CHECKPOINT} {text[:200]} is none of this source: give the query a checkpointLocation "
+                              "of its own")
+        return cls(parse_offsets(text, _CHECKPOINT), parse_epochs(text, _CHECKPOINT))
+
+    def object(self) -> dict[str, Any]:
+        return offsets_object(self.positions, self.epochs)
+
+    def epoch(self, queue: MessageQueue) -> int:
+        return self.epochs.get((queue.topic, queue.broker_name), 0)
+
+
+class StreamPlanner:
+    """`now` is a clock of ours in seconds, `wall_ms` the time of day in ms."""
+
+    def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float],
+                 wall_ms: Callable[[], int]) -> None:
+        self._options = options
+        self._place = place
+        self._now = now
+        self._wall_ms = wall_ms
+        self._queues: list[MessageQueue] = []
+        self._looked_at: float | None = None
+        self._look_seconds = 0.0
+        self._states: dict[MessageQueue, QueueState] = {}
+        self._target: QueueOffsets | None = None
+        self._wrong_since: dict[MessageQueue, float] = {}
+        self._batch_at = -inf
+        self._planned: QueueOffsets = {}
+        self._record_sizes: dict[MessageQueue, float] = {}
+        self._is_known = False
+
+    # --- what Spark asks ---------------------------------------------------------------------------------------------
+
+    def initial(self) -> dict[str, Any]:
+        """Where a new query starts. Raises OptionError, DataLoss."""
+        states = self._look()
+        starts, gaps = starting_offsets(self._options, self._place, list(states), states, is_stream=True)
+        for gap in gaps:
+            # The first batch meets the gap again, and has a row for it.
+            starts[gap.queue] = min(starts[gap.queue], gap.start)
+        self._is_known = True
+        return StreamOffset(starts, _epochs(states)).object()
+
+    def freeze(self) -> None:
+        """From now on nothing that comes later is read."""
+        self._target = {queue: state.high for queue, state in self._look().items()}
+
+    def latest(self, start: Mapping[str, Any], *, is_limited: bool) -> dict[str, Any]:
+        """How far the next batch reads; `start` again when there is none to be. Raises DataLoss, OptionError."""
+        offset = StreamOffset.parse(start)
+        states = self._look()
+        self._check_checkpoint(offset, states)
+        entered = self._with_new_topics(offset, states)
+        waiting = self._waiting(entered, states)
+        records = sum(each.end - each.start for each in waiting.values())
+        if records and self._is_due(records):
+            ends = {queue: each.end for queue, each in waiting.items()}
+            if is_limited:
+                ends = admit(self._with_sizes(waiting), self._options.trigger_records_max,
+                             self._options.trigger_bytes_max)
+            entered.positions.update(ends)
+            self._batch_at = self._now()
+        self._enter_new_queues(entered, states)
+        self._is_known = True
+        self._planned = dict(entered.positions)
+        return entered.object()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadRange]:
+        """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
+        first, last = StreamOffset.parse(start), StreamOffset.parse(end)
+        ranges, gaps = [], []
+        states = self._states_of(list(last.positions))
+        for queue, stop in sorted(last.positions.items()):
+            at = first.positions.get(queue)
+            if at is None:
+                continue
+            if first.epoch(queue) != last.epoch(queue):
+                gaps.append(Gap(queue, at, at + 1, _ANEW))
+                at = 0
+            elif at > stop:
+                gaps.append(Gap(queue, stop, at, f"the queue ended at {stop}, before {at}, which was to be read next"))
+            state = states.get(queue)
+            if state is not None and at < min(stop, state.low):
+                gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
+                at = min(stop, state.low)
+            if at < stop:
+                ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
+        if gaps and self._options.on_data_loss is OnDataLoss.FAIL:
+            raise data_loss(gaps[0])
+        reported = gaps if self._options.on_data_loss is OnDataLoss.REPORT else []
+        return self._place.partitions(ranges, reported, cores=None) if ranges or reported else []
+
+    def report(self) -> dict[str, Any] | None:
+        """The ends of the queues, for the query's progress, with what tells lag in bytes and seconds: `progress`."""
+        if not self._states:
+            return None
+        ends = {queue: state.high for queue, state in self._states.items()}
+        behind = {queue: self._planned[queue] for queue, end in ends.items() if self._planned.get(queue, end) < end}
+        stored = self._place.store_times(behind) if behind else {}
+        facts: dict[str, Any] = {"asOf": self._wall_ms(), "recordBytes": {}, "waitingSince": {}}
+        for queue in sorted(behind):
+            facts["recordBytes"][queue_text(queue)] = round(self._record_sizes.get(queue, 0))
+            if queue in stored:
+                facts["waitingSince"][queue_text(queue)] = stored[queue]
+        options = self._options
+        facts["read"] = {"nameServer": options.name_server, "consumerGroup": options.consumer_group,
+                         "credentials": options.credentials}
+        return {**StreamOffset(ends, _epochs(self._states)).object(), "lag": facts}
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> dict[MessageQueue, QueueState]:
+        """The state of the selected queues, which are looked for anew now and then."""
+        began = self._now()
+        if self._looked_at is None or began - self._looked_at >= _LOOK_SHARE * self._look_seconds:
+            self._queues = self._found_queues()
+            self._looked_at = self._now()
+            self._look_seconds = self._looked_at - began
+        self._states = self._place.states(self._queues)
+        return self._states
+
+    def _found_queues(self) -> list[MessageQueue]:
+        """A topic that was there, and of which no broker tells any more, is kept: asking for its state waits for it."""
+        try:
+            return self._place.queues()
+        except OptionError:
+            if not self._queues:
+                raise
+            return self._queues
+
+    def _states_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        """Those of the look before, as a batch is planned right behind it; after a restart there was none."""
+        if not self._states:
+            self._look()
+        return {queue: self._states[queue] for queue in queues if queue in self._states}
+
+    def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
+        """That the offset is one of these topics on these brokers. Raises OptionError, DataLoss."""
+        there = set(states)
+        topics = {queue.topic for queue in there}
+        if not self._is_known:
+            # Only the first time: later on a broker may be away for a while.
+            strange = sorted({queue.topic for queue in offset.positions} - topics)
+            strange = [topic for topic in strange if not self._options.selection.names(topic)]
+            if strange:
+                raise OptionError(f"{_CHECKPOINT} is of topic {', '.join(map(repr, strange))}, which this query does "
+                                  f"not read (it reads {', '.join(sorted(topics)) or 'none'}): give the query a "
+                                  "checkpointLocation of its own, or read that topic too")
+            self._check_cluster(offset, there)
+        for queue, at in offset.positions.items():
+            if queue in there:
+                continue
+            if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
+                               "broker, or set failOnDataLoss to false to go on without it")
+
+    def _is_lasting(self, queue: MessageQueue) -> bool:
+        """Whether what is wrong with a queue is no matter of a broker that restarts, or of a replica that is behind."""
+        now = self._now()
+        since = self._wrong_since.setdefault(queue, now)
+        return (not self._is_known or self._target is not None
+                or now - since >= self._options.retry_timeout_ms / 1000)
+
+    def _check_cluster(self, offset: StreamOffset, there: set[MessageQueue]) -> None:
+        for topic in {queue.topic for queue in offset.positions}:
+            mine = sorted({queue.broker_name for queue in offset.positions if queue.topic == topic})
+            found = sorted({queue.broker_name for queue in there if queue.topic == topic})
+            if found and not set(mine) & set(found):
+                raise OptionError(f"{_CHECKPOINT} has topic {topic!r} on broker {', '.join(mine)}, and here it is on "
+                                  f"{', '.join(found)}: it is the checkpoint of another cluster; give the query a "
+                                  "checkpointLocation of its own")
+
+    def _with_new_topics(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> StreamOffset:
+        """The offset, with the beginnings of topics that were made anew. Raises DataLoss when that is to fail."""
+        entered = StreamOffset(dict(offset.positions), offset.epochs)
+        for queue in offset.positions:
+            state = states.get(queue)
+            if state is None or state.topic_epoch in (0, offset.epoch(queue)):
+                continue
+            if self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and made anew (epoch "
+                               f"{offset.epoch(queue)}, now {state.topic_epoch}), or this is the checkpoint of another "
+                               "cluster: what was not read of it is gone; give the query a new checkpointLocation, or "
+                               "set failOnDataLoss to false to read the new topic from its beginning")
+            entered.positions[queue] = 0
+            entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
+        return entered
+
+    def _enter_new_queues(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
+        """Queues that were found since begin at their first message, with the next batch."""
+        for queue, state in states.items():
+            if queue not in offset.positions and (self._target is None or queue in self._target):
+                offset.positions[queue] = state.low
+                offset.epochs.setdefault((queue.topic, queue.broker_name), state.topic_epoch)
+
+    def _waiting(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Waiting]:
+        """What each queue has to read now. Raises DataLoss for a queue that ends before the offset.
+
+        Unless that is to fail, its offset goes back to its end.
+        """
+        waiting = {}
+        for queue, at in offset.positions.items():
+            state = states.get(queue)
+            if state is None:
+                continue
+            if at <= state.high:
+                self._wrong_since.pop(queue, None)
+            elif not self._is_lasting(queue):
+                continue
+            elif self._options.on_data_loss is OnDataLoss.FAIL:
+                raise data_loss(missing_before(queue, at, state)[0])
+            else:
+                offset.positions[queue] = at = state.high
+            high = state.high if self._target is None else min(state.high, self._target.get(queue, at))
+            waiting[queue] = Waiting(at, max(at, high), self._record_sizes.get(queue, 1.0))
+        return waiting
+
+    def _is_due(self, records: int) -> bool:
+        """Whether enough is waiting, or it waited for long enough."""
+        options = self._options
+        if self._target is not None or records >= options.trigger_records_min:
+            return True
+        return self._now() - self._batch_at >= options.trigger_delay_max_ms / 1000
+
+    def _with_sizes(self, waiting: Mapping[MessageQueue, Waiting]) -> dict[MessageQueue, Waiting]:
+        """With the bytes of a message, from samples."""
+        ranges = [UnitRange(queue.topic, queue.queue_id, each.start, each.end, queue.broker_name)
+                  for queue, each in waiting.items() if each.start < each.end]
+        for unit, size in zip(ranges, self._place.record_sizes(ranges), strict=True):
+            self._record_sizes[unit.queue] = size
+        return {queue: each._replace(record_size=self._record_sizes.get(queue, 1.0))
+                for queue, each in waiting.items()}
+
+
+def _epochs(states: Mapping[MessageQueue, QueueState]) -> dict[tuple[str, str], int]:
+    return {(queue.topic, queue.broker_name): state.topic_epoch for queue, state in states.items()}

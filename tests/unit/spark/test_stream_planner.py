@@ -1,0 +1,264 @@
+"""What a stream reads next, of a place whose queues a test moves; no Spark, no clock."""
+
+import json
+
+import pytest
+
+from regulus.errors import DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
+from regulus.spark.options import parse_options
+from regulus.spark.read_bounds import QueueState
+from regulus.spark.read_plan import ReadRange
+from regulus.spark.stream_planner import StreamPlanner
+
+Q0, Q1, Q2 = (MessageQueue("orders", "b", number) for number in range(3))
+
+
+class Queues:
+    """A place as the test says; one task reads all."""
+
+    def __init__(self, **states):
+        self.table = {Q0: QueueState(0, 10, 7), Q1: QueueState(5, 20, 7)}
+        self.groups = {}
+        self.size = 100.0
+
+    def queues(self):
+        return sorted(self.table)
+
+    def states(self, queues):
+        return {queue: self.table[queue] for queue in queues}
+
+    def group_offsets(self, queues):
+        return {queue: self.groups.get(queue) for queue in queues}
+
+    def store_times(self, offsets):
+        return dict.fromkeys(offsets, 5_000)
+
+    def record_sizes(self, ranges):
+        return [self.size] * len(ranges)
+
+    def partitions(self, ranges, gaps, *, cores):
+        assert cores is None
+        return [ReadRange(tuple(ranges), tuple(gaps))]
+
+
+class Rig:
+    """A planner with a place and a clock that stands still."""
+
+    def __init__(self, place=None, **options):
+        self.place = place or Queues()
+        self.seconds = 100.0
+        read = parse_options({"nameServer": "a:1", "topic": "orders", **options}, streaming=True)
+        self.planner = StreamPlanner(read, self.place, lambda: self.seconds, lambda: 65_000)
+
+    def latest(self, start, *, is_limited=True):
+        return self.planner.latest(json.loads(json.dumps(start)), is_limited=is_limited)
+
+    def ranges(self, start, end):
+        return [(unit.queue_id, unit.start, unit.end) for part in self.planner.partitions(start, end)
+                for unit in part.units]
+
+    def gaps(self, start, end):
+        return [(gap.queue.queue_id, gap.start, gap.end) for part in self.planner.partitions(start, end)
+                for gap in part.gaps]
+
+
+def positions(offset):
+    return [number for queues in offset["topics"]["orders"]["queues"].values() for number in queues.values()]
+
+
+def test_a_stream_starts_at_the_end_and_reads_what_comes():
+    rig = Rig()
+    start = rig.planner.initial()
+    assert json.dumps(start, separators=(",", ":")) == (
+        '{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":20}}}}}')
+    assert rig.latest(start) == start
+    rig.place.table[Q1] = QueueState(5, 22, 7)
+    end = rig.latest(start)
+    assert positions(end) == [10, 22]
+    assert rig.ranges(start, end) == [(1, 20, 22)]
+    assert rig.planner.partitions(end, end) == []
+
+
+def test_a_stream_starts_where_the_group_is():
+    place = Queues()
+    place.groups = {Q0: 4}
+    assert positions(Rig(place, consumerGroup="billing").planner.initial()) == [4, 20]
+
+
+def test_both_limits_hold():
+    rig = Rig(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    start = rig.planner.initial()
+    assert sum(positions(rig.latest(start))) - sum(positions(start)) == 10
+    assert positions(rig.latest(start, is_limited=False)) == [10, 20]
+    rig = Rig(startingOffsets="earliest", maxBytesPerTrigger="500")
+    assert sum(positions(rig.latest(start))) - sum(positions(start)) == 5
+
+
+def test_few_messages_wait_but_not_for_ever():
+    rig = Rig(startingOffsets="earliest", minOffsetsPerTrigger="30", maxTriggerDelay="10s")
+    start = rig.planner.initial()
+    first = rig.latest(start)
+    assert positions(first) == [10, 20]
+    rig.place.table[Q0] = QueueState(0, 15, 7)
+    assert rig.latest(first) == first
+    rig.seconds += 10
+    assert positions(rig.latest(first)) == [15, 20]
+
+
+def test_enough_messages_do_not_wait():
+    rig = Rig(minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    start = rig.planner.initial()
+    rig.place.table[Q0] = QueueState(0, 15, 7)
+    assert positions(rig.latest(start)) == [15, 20]
+
+
+def test_what_comes_after_the_freeze_is_not_read():
+    rig = Rig(startingOffsets="earliest", maxOffsetsPerTrigger="20", minOffsetsPerTrigger="1000")
+    start = rig.planner.initial()
+    rig.planner.freeze()
+    rig.place.table[Q0] = QueueState(0, 99, 7)
+    rig.place.table[Q2] = QueueState(0, 5, 7)
+    first = rig.latest(start)
+    second = rig.latest(first)
+    assert positions(second) == [10, 20]
+    assert rig.latest(second) == second
+
+
+def test_a_new_queue_is_read_from_its_beginning():
+    rig = Rig()
+    start = rig.planner.initial()
+    rig.place.table[Q2] = QueueState(3, 8, 7)
+    rig.place.table[Q0] = QueueState(0, 11, 7)
+    entered = rig.latest(start)
+    assert positions(entered) == [11, 20, 3]
+    assert rig.ranges(start, entered) == [(0, 10, 11)]
+    then = rig.latest(entered)
+    assert rig.ranges(entered, then) == [(2, 3, 8)]
+
+
+def test_messages_that_retention_took_are_data_loss():
+    for option, gaps in (("true", None), ("false", []), ("report", [(0, 2, 6)])):
+        rig = Rig(startingOffsets='{"orders":{"0":2,"1":5}}', failOnDataLoss=option)
+        start = rig.planner.initial()
+        rig.place.table[Q0] = QueueState(6, 10, 7)
+        end = rig.latest(start)
+        if gaps is None:
+            with pytest.raises(DataLoss, match="orders/b/0: messages 2 to 5 are gone, no longer kept"):
+                rig.planner.partitions(start, end)
+            continue
+        assert rig.ranges(start, end) == [(0, 6, 10), (1, 5, 20)]
+        assert rig.gaps(start, end) == gaps
+
+
+def test_a_start_before_the_first_message_is_reported_by_the_first_batch():
+    place = Queues()
+    place.table[Q0] = QueueState(6, 10, 7)
+    rig = Rig(place, startingOffsets='{"orders":{"0":2,"1":20}}', failOnDataLoss="report")
+    start = rig.planner.initial()
+    assert positions(start) == [2, 20]
+    assert rig.gaps(start, rig.latest(start)) == [(0, 2, 6)]
+
+
+def test_a_topic_made_anew_is_data_loss_of_its_own_kind():
+    for option, gaps in (("true", None), ("false", []), ("report", [(0, 10, 11)])):
+        rig = Rig(failOnDataLoss=option)
+        start = rig.planner.initial()
+        rig.place.table = {Q0: QueueState(0, 30, 9), Q1: QueueState(0, 2, 9)}
+        if gaps is None:
+            with pytest.raises(DataLoss, match=r"was deleted and made anew .epoch 7, now 9."):
+                rig.latest(start)
+            continue
+        end = rig.latest(start)
+        assert rig.ranges(start, end) == [(0, 0, 30), (1, 0, 2)]
+        assert rig.gaps(start, end)[:1] == gaps
+        assert rig.latest(end) == end
+
+
+def test_a_broker_without_epochs_raises_no_alarm():
+    rig = Rig()
+    start = rig.planner.initial()
+    rig.place.table = {Q0: QueueState(0, 12, 0), Q1: QueueState(0, 20, 0)}
+    end = rig.latest(start)
+    assert positions(end) == [12, 20]
+    assert end["topics"]["orders"]["epoch"] == {"b": 7}
+
+
+def test_a_queue_that_ends_earlier_than_read_is_data_loss_when_it_stays_so():
+    rig = Rig(retryTimeout="5s")
+    start = rig.planner.initial()
+    rig.latest(start)
+    rig.place.table[Q0] = QueueState(0, 8, 7)
+    assert rig.latest(start) == start
+    rig.seconds += 5
+    with pytest.raises(DataLoss, match="orders/b/0: messages 8 to 9 are gone, the queue ends at 8"):
+        rig.latest(start)
+
+
+def test_a_replica_that_is_behind_for_a_moment_is_no_loss():
+    rig = Rig(retryTimeout="5s")
+    start = rig.planner.initial()
+    rig.latest(start)
+    for high in (8, 10, 9):
+        rig.place.table[Q0] = QueueState(0, high, 7)
+        assert rig.latest(start) == start
+        rig.seconds += 4
+
+
+def test_without_failing_a_queue_that_ends_earlier_is_read_on_from_there():
+    rig = Rig(failOnDataLoss="report", retryTimeout="5s")
+    start = rig.planner.initial()
+    rig.planner.freeze()
+    rig.place.table[Q0] = QueueState(0, 8, 7)
+    end = rig.latest(start)
+    assert positions(end) == [8, 20]
+    assert (rig.ranges(start, end), rig.gaps(start, end)) == ([], [(0, 8, 10)])
+
+
+def test_a_queue_that_is_away_is_waited_for():
+    rig = Rig(retryTimeout="5s")
+    start = rig.planner.initial()
+    rig.latest(start)
+    gone = rig.place.table.pop(Q0)
+    assert rig.latest(start) == start
+    rig.seconds += 4
+    rig.place.table[Q0] = gone
+    rig.latest(start)
+    del rig.place.table[Q0]
+    rig.seconds += 4
+    assert rig.latest(start) == start
+    rig.seconds += 5
+    with pytest.raises(DataLoss, match="orders/b/0 is no longer there, where 10 is to be read next"):
+        rig.latest(start)
+
+
+def test_a_query_goes_on_from_its_checkpoint():
+    rig = Rig()
+    start = {"v": 1, "topics": {"orders": {"epoch": {"b": 7}, "queues": {"b": {"0": 3, "1": 20}}}}}
+    end = rig.latest(start)
+    assert rig.ranges(start, end) == [(0, 3, 10)]
+    assert Rig().ranges(start, end) == [(0, 3, 10)]
+
+
+@pytest.mark.parametrize(("checkpoint", "fault"), [
+    ({"orders": {"0": 3}}, "is none of this source"),
+    ({"v": 1, "topics": {"payments": {"queues": {"b": {"0": 3}}}}}, "is of topic 'payments', which this query"),
+    ({"v": 1, "topics": {"orders": {"queues": {"other": {"0": 3}}}}}, "the checkpoint of another cluster"),
+    ({"v": 1, "topics": {"orders": {"queues": {"b": {"0": "3"}}}}}, "checkpoint's offset"),
+])
+def test_a_checkpoint_of_something_else_is_refused(checkpoint, fault):
+    with pytest.raises(OptionError, match=fault):
+        Rig().latest(checkpoint)
+
+
+def test_what_is_waiting_is_reported():
+    rig = Rig(startingOffsets="earliest", maxOffsetsPerTrigger="10", consumerGroup="billing")
+    assert rig.planner.report() is None
+    start = rig.planner.initial()
+    rig.latest(start)
+    report = rig.planner.report()
+    assert positions(report) == [10, 20]
+    assert report["lag"] == {
+        "asOf": 65_000, "recordBytes": {"orders/b/0": 100, "orders/b/1": 100},
+        "waitingSince": {"orders/b/0": 5_000, "orders/b/1": 5_000},
+        "read": {"nameServer": "a:1", "consumerGroup": "billing", "credentials": ""}}
