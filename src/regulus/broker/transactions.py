@@ -6,9 +6,14 @@ the queue offset of the half that is done. What is done is never looked at again
 
 A half whose producer was not heard of is asked for: each `transaction_check_interval` a run walks the half queue from
 the first half that is not passed. A done one is passed; a young one ends the run; of any other a copy is put at the
-end of the queue, the old one is passed, and one producer of the group is asked. So the queue moves on, and the first
-offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is all that a run must know. After `transaction_check_max`
-checks, or when it is older than messages are kept, a half is given up: it goes to a topic of its own.
+end of the queue, the old one is passed, and one producer of the group is asked, each in its turn. So the queue moves
+on, and the first offset not passed, a consumer offset of CID_RMQ_SYS_TRANS, is all that a run must know. After
+`transaction_check_max` checks, or when it is older than messages are kept, a half is given up: it goes to a topic of
+its own, and its producer may still end it. A check counts also when no producer is online.
+
+Producers are not asked faster than they answer, for a question that is dropped counts as well: with ASKED_MAX of them
+unanswered the run waits, and when no answer comes it passes the others of that group by, without a check, until the
+next run.
 
 A message may thus have several copies in the half queue, and its producer may name any of them. The first one's queue
 offset stands in the property TRAN_PREPARED_QUEUE_OFFSET of all later ones and names the chain; its newest copy is the
@@ -25,6 +30,7 @@ Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTran
 
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 
 from regulus.broker import placement
 from regulus.broker.clients import Client, Clients
@@ -38,7 +44,7 @@ from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
-from regulus.model.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from regulus.model.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -49,13 +55,33 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
 JUDGED_PER_TICK_MAX = 256
 PASSED_PER_TICK_MAX = 16_384
+PAUSE_MS = 20
 LOADED_AT_A_TIME = 1024
 ENDED_MAX = 10_000
 """Ended transactions whose outcome is remembered, for those who end one twice."""
-COMMITTED_FOUND_MAX = 32
-"""Messages looked at to find out whether a transaction that ended long ago was committed."""
+FOUND_MAX = 32
+"""Messages looked at to find out how a transaction ended long ago."""
+ASKED_MAX = 2_000
+"""Questions to one producer that wait for an answer; RocketMQ's own producer holds so many and drops the others."""
+ANSWER_WAIT_MS = 1_000
+"""How long a run waits for the next answer of producers that have that many."""
 
 _QUEUE_ID = 0
+
+
+class TransactionOutcome(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    GIVEN_UP = "given up"
+
+
+class _Step(Enum):
+    """What a run does after it has looked at a half."""
+
+    PASS = "pass"
+    PAUSE = "pause"     # come back to this half soon
+    END = "end"         # this one and those behind it are too young, or the store refuses
 
 
 class Transactions:
@@ -76,7 +102,9 @@ class Transactions:
         self._ops: deque[tuple[int, int]] = deque()     # of each op message from there: its offset, the last half named
         self._done: set[int] = set()        # not yet passed
         self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
-        self._ended: dict[int, bool] = {}   # by first offset: whether it was committed
+        self._ended: dict[int, TransactionOutcome] = {}     # by first offset
+        self._asked: dict[str, set[int]] = {}   # by group: what this run asked for and has no answer to, first offsets
+        self._last_talk_ms = 0              # when a producer was asked, or answered
         self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
         self._unwritten: deque[int] = deque()       # done, without an op message yet
         self._store_host = b"\0" * 8        # of the last half ended, for op messages
@@ -103,14 +131,13 @@ class Transactions:
             return None
         return int(text) * 1000 if _is_number(text) else self.config.transaction_time_out
 
-    def outcome(self, half: MessageExt) -> bool | None:
-        """Whether the transaction was committed; None while it is open. A half given up was not."""
+    def outcome(self, half: MessageExt) -> TransactionOutcome:
+        """What became of the transaction. One that was given up may still be ended."""
         first = self._first_offset(half)
         newest = self._newest.get(first, half.queue_offset)
         if newest >= self._half_offset and newest not in self._done:
-            return None
-        known = self._ended.get(first)
-        return self._was_committed(half) if known is None else known
+            return TransactionOutcome.OPEN
+        return self._ended.get(first) or self._outcome_long_ago(half)
 
     def commit(self, half: MessageExt, now_ms: int) -> Appended:
         """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
@@ -118,20 +145,22 @@ class Transactions:
         placement.place(message, len(self.config.delay_ladder_ms))
         appended = self._append(message, now_ms)
         if appended.status == PutStatus.PUT_OK:
-            self._end(half, True, now_ms)
+            self._end(half, TransactionOutcome.COMMITTED, now_ms)
         return appended
 
     def roll_back(self, half: MessageExt, now_ms: int) -> None:
-        self._end(half, False, now_ms)
+        self._end(half, TransactionOutcome.ROLLED_BACK, now_ms)
 
     def resume(self, given_up: MessageExt, now_ms: int) -> Appended:
         """Put a half that was given up back, to be asked for from the beginning."""
         return self._append(placement.half_again(given_up, checks=0, first_offset=None), now_ms)
 
-    def _end(self, half: MessageExt, is_commit: bool, now_ms: int) -> None:
+    def _end(self, half: MessageExt, outcome: TransactionOutcome, now_ms: int) -> None:
         first = self._first_offset(half)
         newest = self._newest.pop(first, half.queue_offset)
-        self._ended[first] = is_commit
+        self._ended[first] = outcome
+        self._asked.get(half.properties.get(names.PRODUCER_GROUP, ""), set()).discard(first)
+        self._last_talk_ms = now_ms
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         for queue_offset in sorted({half.queue_offset, newest}):
@@ -154,33 +183,46 @@ class Transactions:
             self._ops.append((appended.queue_offset, queue_offset))
             self._unwritten.popleft()
 
-    def _was_committed(self, half: MessageExt) -> bool:
-        """Look for the committed message itself; one that waits for its delay, or has gone, is not found."""
-        topic, key = half.properties.get(names.REAL_TOPIC, ""), half.message_id
-        found = self._store.query_message(topic, key, COMMITTED_FOUND_MAX, 0, LONG_MAX).buffers if key else []
-        messages = [message_record.decode(data, 0, False) for data in found]
-        return any(message.message_id == key and message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
-                   for message in messages)
+    def _outcome_long_ago(self, half: MessageExt) -> TransactionOutcome:
+        """Look for the committed message itself, and among those given up.
+
+        A committed one that waits for its delay, or has gone, is not found and counts as rolled back.
+        """
+        committed = self._found(half.properties.get(names.REAL_TOPIC, ""), half.message_id)
+        if any(message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT for message in committed):
+            return TransactionOutcome.COMMITTED
+        is_given_up = self._found(TRANS_CHECK_MAX_TIME_TOPIC, half.message_id)
+        return TransactionOutcome.GIVEN_UP if is_given_up else TransactionOutcome.ROLLED_BACK
+
+    def _found(self, topic: str, unique_key: str) -> list[MessageExt]:
+        if not unique_key:
+            return []
+        found = self._store.query_message(topic, unique_key, FOUND_MAX, 0, LONG_MAX)
+        messages = [message_record.decode(data, 0, False) for data in found.buffers]
+        return [message for message in messages if message.message_id == unique_key and message.topic == topic]
 
     # --- asking for open ones ----------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> int:
-        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on."""
+        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on at once."""
         self._write_ops(now_ms)
         if self._run_began_ms is None:
             wait_ms = min(self._last_run_ms, now_ms) + self.config.transaction_check_interval - now_ms
             if wait_ms > 0:
                 return wait_ms
             self._run_began_ms = self._last_run_ms = now_ms
-        is_over = self._run(self._run_began_ms, now_ms)
+            self._asked.clear()
+        step = self._run(self._run_began_ms, now_ms)
         self._commit_offsets(now_ms)
-        if not is_over:
+        if step is _Step.PASS:
             return 0
+        if step is _Step.PAUSE:
+            return PAUSE_MS
         self._run_began_ms = None
         return self.config.transaction_check_interval
 
-    def _run(self, began_ms: int, now_ms: int) -> bool:
-        """Whether the run came to its end."""
+    def _run(self, began_ms: int, now_ms: int) -> _Step:
+        """A part of a run. PASS: it has done its part of this tick and goes on with the next."""
         end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
         first = self._store.min_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
         if self._half_offset < first:
@@ -191,43 +233,52 @@ class Transactions:
         while self._half_offset < stop:
             if self._half_offset not in self._done:
                 judged += 1
-                if judged > JUDGED_PER_TICK_MAX:
-                    return False
-                if not self._passes(self._half_offset, began_ms, now_ms):
-                    return True
+                step = self._judge(self._half_offset, began_ms, now_ms) if judged <= JUDGED_PER_TICK_MAX else None
+                if step is not _Step.PASS:
+                    return step or _Step.PASS
             self._done.discard(self._half_offset)
             self._half_offset += 1
-        return stop == end
+        return _Step.END if stop == end else _Step.PASS
 
-    def _passes(self, queue_offset: int, began_ms: int, now_ms: int) -> bool:
-        """Deal with one open half. False ends the run: this one and those behind it are too young, or the store
-        refuses."""
+    def _judge(self, queue_offset: int, began_ms: int, now_ms: int) -> _Step:
+        """Deal with one open half."""
         units = self._store.queue_units(TRANS_HALF_TOPIC, _QUEUE_ID, queue_offset, 1)
         half = self._store.look_message(units[0].physical_offset) if units else None
         if half is None:
-            return True     # gone with its file of the log
+            return _Step.PASS       # gone with its file of the log
+        if half.store_timestamp >= began_ms:
+            return _Step.END        # put again by this run, or new; the last question too has until the next run
         checks = _number(half.properties.get(names.TRANSACTION_CHECK_TIMES, ""))
         age_ms = now_ms - half.born_timestamp
         if checks >= self.config.transaction_check_max or (self.kept_ms is not None and age_ms > self.kept_ms):
             return self._give_up(half, now_ms)
-        if half.store_timestamp >= began_ms:
-            return False
         immunity_ms = self.immunity_ms(half)
         if immunity_ms is None and 0 <= age_ms < self.config.transaction_time_out:
-            return False
+            return _Step.END
         if immunity_ms is not None and age_ms < immunity_ms:
-            return self._put_again(half, checks, now_ms) is not None
+            return _Step.END if self._put_again(half, checks, now_ms) is None else _Step.PASS
+        group = half.properties.get(names.PRODUCER_GROUP, "")
+        producers = self._clients.producer_group(group)
+        if producers and len(self._asked.get(group, ())) >= ASKED_MAX * len(producers):
+            if now_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
+                return _Step.PAUSE
+            return _Step.END if self._put_again(half, checks, now_ms) is None else _Step.PASS
         copy = self._put_again(half, checks + 1, now_ms)
-        if copy is not None:
-            self._ask(copy)
-        return copy is not None
+        if copy is None:
+            return _Step.END
+        if producers:
+            self._turn += 1
+            self._asked.setdefault(group, set()).add(self._first_offset(half))
+            self._last_talk_ms = now_ms
+            self._ask(copy, producers[self._turn % len(producers)])
+        return _Step.PASS
 
-    def _give_up(self, half: MessageExt, now_ms: int) -> bool:
+    def _give_up(self, half: MessageExt, now_ms: int) -> _Step:
         appended = self._append(placement.given_up(half), now_ms)
         if appended.status != PutStatus.PUT_OK:
-            return False
+            return _Step.END
         self._newest.pop(self._first_offset(half), None)
-        return True
+        return _Step.PASS
 
     def _put_again(self, half: MessageExt, checks: int, now_ms: int) -> MessageExt | None:
         """The copy at the end of the queue; None when the store refuses it."""
@@ -238,27 +289,17 @@ class Transactions:
         self._newest[first] = copy.queue_offset
         return copy
 
-    def _ask(self, copy: MessageExt) -> None:
-        """Ask one producer of the group, each in its turn. When none is online, the check counts all the same."""
-        producer = self._next_producer(copy.properties.get(names.PRODUCER_GROUP, ""))
-        real_topic = copy.properties.get(names.REAL_TOPIC)
-        if producer is None or real_topic is None:
-            return
+    def _ask(self, copy: MessageExt, producer: Client) -> None:
         key = copy.message_id or None
         ext = CheckTransactionStateRequest(
             tran_state_table_offset=copy.queue_offset, commit_log_offset=copy.physical_offset, msg_id=key,
             transaction_id=key, offset_msg_id=offset_message_id(copy.store_host, copy.physical_offset),
             topic=TRANS_HALF_TOPIC, broker_name=self.config.broker_name).ext()
-        copy.topic = real_topic
+        copy.topic = copy.properties.get(names.REAL_TOPIC, "")
         copy.queue_id = _number(copy.properties.get(names.REAL_QUEUE_ID, ""))
         request = RemotingCommand.request(int(RequestCode.CHECK_TRANSACTION_STATE), ext, message_record.encode(copy),
                                           oneway=True)
         self._notices.append(Notice(producer.channel, request))
-
-    def _next_producer(self, group: str) -> Client | None:
-        producers = self._clients.producer_group(group)
-        self._turn += 1
-        return producers[self._turn % len(producers)] if producers else None
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from regulus.broker import transactions
 from regulus.broker.config import BrokerConfig
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
@@ -225,14 +226,58 @@ def test_the_first_producer_may_end_it_late_and_it_ends_once(make_rig):
 def test_a_half_nobody_answers_for_is_given_up(make_rig):
     rig = make_rig(transaction_check_interval=1_000, transaction_check_max=3)
     rig.heartbeat(None, producer_group="PG")
-    half = send_half(rig)
-    rig.run(20_000)
+    send_half(rig)
+    rig.run(8_500)
     assert len(checks(rig)) == 3
+    assert rig.stored(GIVEN_UP) == []       # the last question has its time too
+    rig.run(1_000)
     (given_up,) = rig.stored(GIVEN_UP)
     assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "3"
     assert (given_up.body, given_up.sys_flag, rig.broker.transactions.open_count) == (b"U1", 0, 0)
-    assert end(rig, half).code == ResponseCode.ILLEGAL_OPERATION
     assert bodies(rig) == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_comes_late_may_still_end_what_was_given_up(make_rig, restarts):
+    settings = {"transaction_check_interval": 1_000, "transaction_check_max": 1}
+    rig = make_rig(**settings)
+    halves = [send_half(rig, f"U{number}") for number in range(3)]
+    end(rig, halves[2], ROLLBACK)
+    rig.run(20_000)
+    assert len(rig.stored(GIVEN_UP)) == 2
+    if restarts:
+        rig = restarted(rig, make_rig, **settings)
+    for _ in range(2):
+        assert end(rig, halves[0]).code == ResponseCode.SUCCESS
+        assert end(rig, halves[1], ROLLBACK).code == ResponseCode.SUCCESS
+        assert end(rig, halves[2]).code == ResponseCode.ILLEGAL_OPERATION
+    assert bodies(rig) == [b"U0"]
+
+
+def test_producers_are_asked_as_fast_as_they_answer(make_rig, monkeypatch):
+    """With a limit of 10 questions: those of another group do not wait behind them."""
+    monkeypatch.setattr(transactions, "ASKED_MAX", 10)
+    rig = make_rig(transaction_check_interval=30_000, transaction_check_max=2)
+    rig.heartbeat(None, producer_group="PG")
+    for number in range(25):
+        send_half(rig, f"U{number}")
+    rig.run(30_000)
+    asked = checks(rig)
+    assert len(asked) == 10
+    for _, header, _ in asked[:4]:
+        copy = rig.store.look_message(header.commit_log_offset)
+        end(rig, copy, is_check=True)
+    rig.run(500)
+    assert len(checks(rig)) == 4
+    rig.run(1_500)      # no more answers: the others are put again, and no check is counted
+    assert checks(rig) == []
+    newest = {half.message_id: half for half in rig.stored(HALF)}
+    counts = [half.properties["TRANSACTION_CHECK_TIMES"] for half in newest.values() if half.message_id in {
+        f"U{number}" for number in range(14, 25)}]
+    assert counts == ["0"] * 11
+    rig.run(30_000)
+    assert len(checks(rig)) == 10
+    assert rig.stored(GIVEN_UP) == []
 
 
 def test_a_half_that_was_given_up_may_be_asked_for_again(make_rig):

@@ -7,6 +7,7 @@ Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, ReplyWhenDurable, refuse
 from regulus.broker.state import BrokerState
+from regulus.broker.transactions import TransactionOutcome
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import parse_offset_message_id
@@ -38,10 +39,10 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
         return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
     is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
     outcome = broker.transactions.outcome(half)
-    if outcome is not None:
-        return succeed(request) if outcome is is_commit else refuse(
-            request, ResponseCode.ILLEGAL_OPERATION,
-            "the transaction was committed before" if outcome else "the transaction was rolled back or given up before")
+    if outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):
+        is_same = (outcome is TransactionOutcome.COMMITTED) is is_commit
+        return succeed(request) if is_same else refuse(request, ResponseCode.ILLEGAL_OPERATION,
+                                                       f"the transaction was {outcome.value} before")
     return _commit(request, half, broker, now_ms) if is_commit else _roll_back(request, half, broker, now_ms)
 
 
