@@ -51,6 +51,7 @@ COMPILED_MODULES = (
     "regulus.wire.headers.plain_send",
     "regulus.wire.headers.pull_message",
     "regulus.wire.headers.send_message",
+    "regulus.wire.message_batch",
     "regulus.wire.remoting_command",
 )
 

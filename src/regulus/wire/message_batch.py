@@ -18,10 +18,13 @@ from typing import NamedTuple
 from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties
 from regulus.model.message import Message
+from regulus.model.message_properties import parse as parse_properties
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">h")
 _RECORD_SIZE_MIN = 22
+# Under a private name this may be a typed constant in the compiled form.
+_SIZE_MIN = _RECORD_SIZE_MIN
 
 
 class BatchedMessage(NamedTuple):
@@ -46,31 +49,47 @@ def encode(messages: Sequence[Message]) -> bytes:
 
 def decode(body: bytes) -> list[BatchedMessage]:
     """Raises HeaderError when the body is not whole records."""
-    messages = []
+    messages: list[BatchedMessage] = []
     position = 0
     while position < len(body):
-        message, position = _decode_one(body, position)
-        messages.append(message)
+        position = _decode_one(body, position, messages)
     return messages
 
 
-def _decode_one(data: bytes, start: int) -> tuple[BatchedMessage, int]:
-    if len(data) - start < _RECORD_SIZE_MIN:
+def _decode_one(data: bytes, start: int, messages: list[BatchedMessage]) -> int:
+    """Add the message whose record begins at `start`; where the next one begins."""
+    if len(data) - start < _SIZE_MIN:
         raise HeaderError(f"batch is cut short at {start}")
-    size, _, _, flag, body_size = _FRONT.unpack_from(data, start)
+    octets = data
+    size = _int(octets, start)
     end = start + size
-    if size < _RECORD_SIZE_MIN or end > len(data):
+    if size < _SIZE_MIN or end > len(data):
         raise HeaderError(f"batch record of {size} bytes at {start} does not fit")
-    body_start = start + _FRONT.size
+    body_size = _int(octets, start + 16)
+    body_start = start + 20
     properties_start = body_start + body_size + 2
     if body_size < 0 or properties_start > end:
         raise HeaderError(f"batch record's body of {body_size} bytes at {start} does not fit")
-    properties_end = properties_start + _SHORT.unpack_from(data, properties_start - 2)[0]
+    properties_end = properties_start + _short(octets, properties_start - 2)
     if not properties_start <= properties_end <= end:
         raise HeaderError(f"batch record's properties at {start} do not fit")
     try:
         text = data[properties_start:properties_end].decode()
     except UnicodeDecodeError as cause:
         raise HeaderError(f"batch record's properties at {start} are no UTF-8") from cause
-    body = data[body_start:properties_start - 2]
-    return BatchedMessage(flag, body, message_properties.parse(text)), end
+    flag = _int(octets, start + 12)
+    messages.append(BatchedMessage(flag, data[body_start:properties_start - 2], parse_properties(text)))
+    return end
+
+
+def _int(octets: bytes, position: int) -> int:
+    value = octets[position]
+    value = value << 8 | octets[position + 1]
+    value = value << 8 | octets[position + 2]
+    value = value << 8 | octets[position + 3]
+    return value - 0x100000000 if value & 0x80000000 else value
+
+
+def _short(octets: bytes, position: int) -> int:
+    value = octets[position] << 8 | octets[position + 1]
+    return value - 0x10000 if value & 0x8000 else value

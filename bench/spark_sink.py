@@ -1,0 +1,123 @@
+"""How fast Spark writes to a topic, beside an Arrow writer that throws the same rows away.
+
+    python bench/spark_sink.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--directory DIR]
+
+Run with PYTHONPATH=build/compiled for the compiled form. The rows come from a store of our own that is made in the
+directory, so a job is: read the log's files, hand the rows to the JVM and back, send them; a broker in a process of its
+own stores them on the same machine, and counts with its share of the cores. The writers take turns; each figure is the
+best of the rounds. CPU is that of Spark with all its processes, and of the broker.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from spark_scan import TOPIC, family_cpu_seconds, fill, processor
+
+from regulus.client.sync import Admin
+from regulus.model.topics import TopicConfig
+from regulus.record import message_columns
+from regulus.spark.java import JavaPlaces, find_java
+from regulus.spark.session import local_session
+from regulus.testing.running_server import ServerProcess
+
+COLUMNS = ("keys", "tags", "body")
+TARGET = "sunk"
+TRANSACTIONAL_SHARE = 10
+
+
+class DiscardWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class Discard(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "discard"
+
+    def writer(self, schema: object, overwrite: bool) -> DiscardWriter:
+        return DiscardWriter()
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: argparse.Namespace) -> None:
+    spark.dataSource.register(Discard)
+    table = (spark.read.format("rocketmq").options(storePath=str(store), topic=TOPIC, columns=",".join(COLUMNS),
+                                                   minPartitions=str(arguments.cores)).load())
+    few = table.limit(arguments.messages // TRANSACTIONAL_SHARE).repartition(arguments.cores).cache()
+    few.count()
+    common = {"nameServer": server.name_server_address, "topic": TARGET, "producerGroup": "bench-sink"}
+    cases = {
+        "an Arrow writer that discards": (table, "discard", {}),
+        "rocketmq, atLeastOnce": (table, "rocketmq", {**common, "deliveryGuarantee": "atLeastOnce"}),
+        "rocketmq, exactlyOnce": (table, "rocketmq", {**common, "deliveryGuarantee": "exactlyOnce"}),
+        "rocketmq, transactional": (few, "rocketmq", {**common, "deliveryGuarantee": "transactional"}),
+    }
+    best: dict[str, tuple[float, float, float, int]] = {}
+    for round_number in range(arguments.rounds):
+        for name, (frame, kind, options) in cases.items():
+            count = few.count() if frame is few else arguments.messages
+            identity = {"sinkId": f"bench-{round_number}"} if options else {}
+            spark_cpu, broker_cpu, began = family_cpu_seconds(), cpu_of(server.pid), time.perf_counter()
+            frame.write.format(kind).options(**options, **identity).mode("append").save()
+            seconds = time.perf_counter() - began
+            broker = cpu_of(server.pid) - broker_cpu
+            figures = seconds, family_cpu_seconds() - spark_cpu - broker, broker, count
+            best[name] = min(best.get(name, figures), figures)
+    for name, (seconds, spark_cpu, broker_cpu, count) in best.items():
+        print(f"{name:32} {count / seconds:10,.0f} messages/s   {seconds:6.2f} s   CPU per million: Spark "
+              f"{spark_cpu / count * 1e6:5.1f} s, broker {broker_cpu / count * 1e6:5.1f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=None)
+    arguments = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
+    try:
+        java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                                    cache=root / "cache"))
+        build = "interpreted" if message_columns.__file__.endswith(".py") else "compiled"
+        print(f"Python {platform.python_version()}, {build}; pyspark {pyspark.__version__}, pyarrow {pa.__version__}, "
+              f"Java {java.version}; {os.cpu_count()} x {processor()}, load {os.getloadavg()[0]:.1f}")
+        fill(root / "store", arguments)
+        print(f"{arguments.messages} messages of {arguments.size} bytes, {arguments.queues} queues; "
+              f"local[{arguments.cores}], best of {arguments.rounds}; transactional: every tenth")
+        with ServerProcess(root / "broker") as server:
+            with Admin(server.name_server_address) as admin:
+                admin.create_topic(TopicConfig(topic_name=TARGET, read_queue_nums=arguments.queues,
+                                               write_queue_nums=arguments.queues))
+            spark = local_session(java, os.environ, arguments.cores,
+                                  {"spark.log.level": "ERROR", "spark.driver.memory": "1g"})
+            try:
+                measure(spark, root / "store", server, arguments)
+            finally:
+                spark.stop()
+        print(f"load afterwards {os.getloadavg()[0]:.1f}")
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
