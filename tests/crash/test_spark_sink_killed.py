@@ -16,7 +16,7 @@ from regulus.client.sync import Admin
 from regulus.errors import ClientError
 from regulus.testing.running_server import ServerProcess
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 FILES = 10
 LINES = 150
