@@ -17,7 +17,7 @@ from regulus.pipeline import archive_files
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock
-from regulus.pipeline.range_tasks import SparkTasks
+from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import manifest_path, ranges
 from tests.archives import archive_store, archived_rows, files_of, manifests_of, nothing
@@ -290,3 +290,45 @@ def test_bodies_with_records_in_them_do_not_mislead_the_cuts(tmp_path):
                           endingOffsets='{"TopicA":{"0":4}}')
     assert row["body"] == body
     assert row["body_crc"] == crc32(body) & 0x7FFFFFFF
+
+
+# --- the gate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_gate_is_told_only_what_readers_see(store, tmp_path):
+    archive = tmp_path / "archive"
+    told = []
+
+    class Broker:
+        """A broker that has flushed a part of the store."""
+
+        flushed_offset = 6000
+        message_delay_level = "1s 5s"
+
+        def archived(self, physical_offset: int) -> None:
+            seen = archived_rows(archive, "physical_offset", "store_size", subscribePattern=".*")
+            assert max(row["physical_offset"] + row["store_size"] for row in seen) <= physical_offset
+            assert archive_manifest.load(archive)[-1].range.end == physical_offset
+            told.append(physical_offset)
+
+    archive_store(store, tmp_path / "other")
+    borders = [row["physical_offset"] for row in archived_rows(tmp_path / "other", subscribePattern=".*")]
+    Broker.flushed_offset = min(border for border in borders if border > 6000)
+    config = ArchiveConfig(store_path=str(store), archive_path=str(archive), range_size=1024)
+    report = run_archive(LocalTasks(), config, "run", Broker(), None, nothing)
+    assert report.end == Broker.flushed_offset
+    assert told[-1] == Broker.flushed_offset
+
+
+def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
+    class Broker:
+        flushed_offset = 101
+        message_delay_level = "1s"
+
+        def archived(self, physical_offset: int) -> None:
+            raise AssertionError("nothing was archived")
+
+    config = ArchiveConfig(store_path=str(store), archive_path=str(tmp_path / "archive"))
+    with pytest.raises(ArchiveFailed, match="a record lies across that place"):
+        run_archive(LocalTasks(), config, "run", Broker(), None, nothing)
+    assert files_of(tmp_path / "archive") == {}
