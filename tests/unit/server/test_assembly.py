@@ -142,6 +142,12 @@ async def test_messages_topics_and_offsets_outlive_a_restart(tmp_path: Path, flu
     await server.stop()
 
 
+async def test_the_marks_of_sinks_have_a_document_before_the_first_send(regulus: Regulus) -> None:
+    """Else a broker that is killed soon would not know that there may be marks in its log."""
+    document = regulus.broker_server.store.config.root / "config" / "regulusSinkMarks.json"
+    assert '"logOffset"' in document.read_text()
+
+
 async def test_a_broker_registers_with_the_name_servers_it_is_told(tmp_path: Path) -> None:
     name_servers = [NameServer(NamesrvConfig(listen_port=0, bind_address=HOST), LOOPBACK) for _ in range(2)]
     for name_server in name_servers:

@@ -74,6 +74,18 @@ async def test_offsets_wait_when_the_log_cannot_be_flushed(bench: Bench, caplog:
     assert "not on disk" in caplog.text
 
 
+async def test_offsets_that_waited_for_the_log_are_not_saved_without_it(bench: Bench) -> None:
+    bench.offsets = {"regulusSinkMarks": "1"}
+    bench.shelf.log_fails = True
+    await bench.keeper.stop()
+    bench.settings = {"topics": "1"}
+    bench.keeper.save_settings()
+    assert bench.shelf.documents == {"topics": "1"}
+    bench.shelf.log_fails = False
+    await bench.keeper.stop()
+    assert bench.shelf.documents == {"topics": "1", "regulusSinkMarks": "1"}
+
+
 async def test_what_could_not_be_saved_is_saved_later(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.settings = {"topics": "1"}
     bench.shelf.is_full = True
