@@ -142,10 +142,9 @@ class SinkMarks:
             del self._refused[next(iter(self._refused))]
 
     def of_sink(self, sink_id: str) -> dict[str, SinkMark]:
-        """The marks of all writers of a sink, by SINK."""
+        """The marks of all writers whose SINK begins with this id, by SINK; it may have more parts behind it."""
         prefix = sink_id + "/"
-        return {sink: mark for sink, mark in self._marks.items()
-                if sink.startswith(prefix) and sink.rpartition("/")[0] == sink_id}
+        return {sink: mark for sink, mark in self._marks.items() if sink.startswith(prefix)}
 
     def _move(self, sink: str, mark: SinkMark) -> None:
         self._marks.pop(sink, None)

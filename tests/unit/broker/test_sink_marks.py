@@ -78,9 +78,13 @@ def test_the_writer_that_has_been_silent_longest_is_forgotten_first(marks: SinkM
 def test_marks_are_told_by_sink(marks: SinkMarks, store: MemoryStore) -> None:
     put(marks, store, "1/0", sink="S/0")
     put(marks, store, "1/5", sink="S/1")
-    put(marks, store, "9/9", sink="S/more/1")
+    put(marks, store, "9/9", sink="S2/0")
     assert {sink: str(mark.sequence) for sink, mark in marks.of_sink("S").items()} == {"S/0": "1/0", "S/1": "1/5"}
-    assert list(marks.of_sink("S/more")) == ["S/more/1"]
+
+
+def test_a_sink_may_tell_its_writers_apart_by_more_than_a_number(marks: SinkMarks, store: MemoryStore) -> None:
+    put(marks, store, "9/9", sink="S/Orders.3/1")
+    assert list(marks.of_sink("S")) == list(marks.of_sink("S/Orders.3")) == ["S/Orders.3/1"]
 
 
 @pytest.mark.parametrize(("sink", "sequence"), [
