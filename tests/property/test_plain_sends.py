@@ -37,7 +37,8 @@ USUAL_FIELDS = {"a": "PG", "b": "TopicA", "c": "TBW102", "d": "4", "e": "1", "f"
                 "i": "", "j": "0", "k": "false", "m": "false", "n": "broker-a"}
 FIELDS = {"a": st.sampled_from(["PG", "P\\G", "\u4e2d"]), "b": st.sampled_from(["TopicA", "TopicB", "Top\u4e2d", ""]),
           "d": NUMBERS, "e": NUMBERS, "f": st.sampled_from(["0", "1", "8", "4", "32"]), "g": NUMBERS, "h": NUMBERS,
-          "j": NUMBERS, "k": BOOLS, "l": NUMBERS, "m": st.just("false"), "bname": st.just("x")}
+          "j": NUMBERS, "k": BOOLS, "l": NUMBERS, "m": st.just("false"), "bname": st.just("x"),
+          "Signature": st.sampled_from(["abc=", 'a"b', ""])}
 
 
 def broker(sync: bool) -> BrokerState:

@@ -101,7 +101,9 @@ class RequestServer:
 
 def send_parts(connection: Connection, parts: Sequence[bytes | memoryview]) -> None:
     """One write for frames that have their bodies inside; slices of the log go out as they are."""
-    if {type(part) for part in parts} == {bytes}:
+    if len(parts) == 1 and type(parts[0]) is bytes:
+        connection.write(parts[0])
+    elif {type(part) for part in parts} == {bytes}:
         connection.write(b"".join(parts))
     else:
         connection.send_many(parts)
@@ -116,9 +118,11 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
         except Exception:   # one broken handler must not end the connection, let alone the server
             outcome = _unexpected(request, peer)
         if type(outcome) is ReplyFrame:
-            parts.append(outcome.frame)
+            encoded = outcome
+            parts.append(encoded.frame)
         elif type(outcome) is Reply:
-            response = outcome.response
+            reply = outcome
+            response = reply.response
             parts += response.encode_parts()
         else:
             others.append(outcome)

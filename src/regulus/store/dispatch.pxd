@@ -31,7 +31,7 @@ cdef class Dispatcher:
     cdef public long long dispatched_count
     cdef tuple _delays_ms
 
-    @cython.locals(request=DispatchRequest, is_visible=bint, arrivals=list)
+    @cython.locals(request=DispatchRequest, is_visible=bint, is_any_wanted=bint, arrivals=list)
     cpdef list run(self, long long count_max, object wanted=*, bint with_properties=*)
 
     @cython.locals(log=CommitLog, recent=list, request=DispatchRequest)

@@ -60,6 +60,7 @@ class Dispatcher:
         """
         arrivals: list[Arrival] = []
         self.fault = ""
+        is_any_wanted = wanted is None or bool(wanted)
         while count_max > 0 and self.position < self.log.end:
             count_max -= 1
             request = None if with_properties else self._recent()
@@ -73,7 +74,7 @@ class Dispatcher:
                 self.fault = str(error)
                 break
             self.position += request.size
-            if is_visible and (wanted is None or (request.topic, request.queue_id) in wanted):
+            if is_any_wanted and is_visible and (wanted is None or (request.topic, request.queue_id) in wanted):
                 arrivals.append(Arrival(request.topic, request.queue_id, request.queue_offset, request.tags_code,
                                         request.store_timestamp, request.properties() if with_properties else None))
         return arrivals

@@ -5,6 +5,10 @@ from regulus.record.message_record cimport DispatchRequest
 from regulus.store.mapped_file cimport MappedFile, MappedFilePool
 
 
+cdef long long _ENTRY
+cdef long long _DIFFERENCE_MAX
+
+
 cdef class IndexFile:
     cdef public MappedFile file
     cdef public long long slot_num

@@ -16,6 +16,7 @@ from regulus.record import index_entry
 from regulus.record.index_entry import (
     ENTRY_SIZE,
     HEADER_SIZE,
+    TIME_DIFFERENCE_MAX,
     IndexHeader,
     decode_entry,
     encode_entry_into,
@@ -33,6 +34,9 @@ RESERVE_STEP = 1 << 20
 """Bytes of entries for which blocks are reserved at a time."""
 
 _NAME_SIZE = 17
+# Under private names these may be C constants in the compiled form.
+_ENTRY = ENTRY_SIZE
+_DIFFERENCE_MAX = TIME_DIFFERENCE_MAX
 
 
 class IndexFile:
@@ -65,8 +69,8 @@ class IndexFile:
         """Add one entry; the caller has seen that the file is not full. Raises StoreNotWritable."""
         file = self.file
         number = self.index_count
-        position = self.entries_start + number * ENTRY_SIZE
-        if position + ENTRY_SIZE > file.reserved_position:
+        position = self.entries_start + number * _ENTRY
+        if position + _ENTRY > file.reserved_position:
             file.reserve(position + RESERVE_STEP)
         if file.mapping is None:
             file.map()
@@ -79,7 +83,9 @@ class IndexFile:
             previous = 0
         difference = 0
         if self.begin_timestamp > 0 and store_timestamp > self.begin_timestamp:
-            difference = min((store_timestamp - self.begin_timestamp) // 1000, 0x7FFFFFFF)
+            difference = (store_timestamp - self.begin_timestamp) // 1000
+            if difference > _DIFFERENCE_MAX:
+                difference = _DIFFERENCE_MAX
         encode_entry_into(cells, position, hash_, physical_offset, difference, previous)
         write_slot(cells, slot, number)
         if number <= 1:

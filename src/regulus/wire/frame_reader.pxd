@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.wire.header_json cimport decode as decode_json
+from regulus.wire.header_json cimport cut, decode as decode_json
 from regulus.wire.header_rocketmq cimport decode as decode_rocketmq
 from regulus.wire.remoting_command cimport RemotingCommand
 

@@ -15,6 +15,7 @@ Source: NettyDecoder, RemotingCommand.decode.
 
 from regulus.errors import FrameError
 from regulus.wire.codes import RequestCode
+from regulus.wire.header_json import cut
 from regulus.wire.header_json import decode as decode_json
 from regulus.wire.header_rocketmq import decode as decode_rocketmq
 from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
@@ -75,7 +76,7 @@ class FrameReader:
     def give_back(self) -> None:
         """Keep the beginning of a frame, and nothing else, of what was lent."""
         if isinstance(self._data, bytearray):
-            self._data = bytes(memoryview(self._data)[self._position:self._end])
+            self._data = cut(self._data, self._position, self._end)
             self._position = 0
             self._end = len(self._data)
 
@@ -151,7 +152,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingComma
         command._body_end = end
     else:
         # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
-        command._body = bytes(text[header_end:end])
+        command._body = cut(text, header_end, end)
     return command
 
 

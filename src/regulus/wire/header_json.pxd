@@ -56,6 +56,8 @@ cpdef ExtScanner scanner_of(bytes text)
 
 cdef str _string(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
+cpdef bytes cut(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
+
 cpdef str utf8(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
 cdef str _checked_utf8(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)

@@ -85,7 +85,7 @@ def scan(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -
             value_end = _object_end(text, position, end)
             if value_end < 0:
                 return False
-            header._ext_json = bytes(text[position:value_end])
+            header._ext_json = cut(text, position, value_end)
         elif text[position] == ord('"'):
             value_end = _string_end(text, position + 1, end)
             if value_end < 0 or not _take_text(header, text, key, key_end, position + 1, value_end - 1):
@@ -203,6 +203,11 @@ def _string(text: bytes | bytearray, start: int, end: int) -> str:
     if _has_escape(text, start, end):
         return str(_LOADS('"' + utf8(text, start, end) + '"'))
     return utf8(text, start, end)
+
+
+def cut(text: bytes | bytearray, start: int, end: int) -> bytes:
+    """The bytes of text[start:end]. The compiled slice has this type already, and this sum is no copy then."""
+    return b"" + text[start:end]
 
 
 def utf8(text: bytes | bytearray, start: int, end: int) -> str:

@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport PlainMessage
-from regulus.wire.header_json cimport matches
+from regulus.wire.header_json cimport cut, matches
 from regulus.wire.headers.send_message cimport send_message_response
 from regulus.wire.remoting_command cimport RemotingCommand
 
@@ -32,7 +32,7 @@ cdef class PlainSendReader:
     @cython.locals(ext_json=bytes, message=PlainMessage)
     cpdef bint read(self, RemotingCommand command) except -1
 
-    @cython.locals(text="const unsigned char*", key=Py_ssize_t, found=cython.int, bit=cython.int)
+    @cython.locals(text="const unsigned char*", key=Py_ssize_t, size=Py_ssize_t, found=cython.int, bit=cython.int)
     cdef bint _read_fields(self) except -1
 
     @cython.locals(message=PlainMessage, size=Py_ssize_t)
@@ -42,6 +42,8 @@ cdef class PlainSendReader:
 
     @cython.locals(text="const unsigned char*", position=Py_ssize_t)
     cdef void _skip(self) noexcept
+
+    cdef int _take_other(self) except -2
 
     @cython.locals(start=Py_ssize_t, message=PlainMessage, known=bytes, topic=bytes)
     cdef int _take_topic(self) except -2

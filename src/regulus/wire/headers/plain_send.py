@@ -10,7 +10,7 @@ the ordinary way encoded.
 """
 
 from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
-from regulus.wire.header_json import matches
+from regulus.wire.header_json import cut, matches
 from regulus.wire.headers.send_message import send_message_response
 from regulus.wire.remoting_command import JSON, RemotingCommand
 
@@ -68,10 +68,14 @@ class PlainSendReader:
         self._position = 1
         while text[self._position] == ord('"'):
             key = self._position + 1
-            if text[key + 1] != ord('"') or text[key + 3] != ord('"'):
+            self._position = key
+            self._skip()
+            size = self._position - key
+            if size == 0 or text[self._position] != ord('"') or text[self._position + 2] != ord('"'):
                 return False
-            self._position = key + 4
-            bit = self._take(text[key])
+            self._position += 3
+            # Others have longer names, such as a signature, and mean nothing here.
+            bit = self._take(text[key]) if size == 1 else self._take_other()
             # Every one of these ends at the value's quote.
             if bit == _UNUSUAL or text[self._position] != ord('"'):
                 return False
@@ -109,6 +113,10 @@ class PlainSendReader:
         while text[position] != ord('"') and text[position] != ord("\\"):
             position += 1
         self._position = position
+
+    def _take_other(self) -> int:
+        self._skip()
+        return 0
 
     def _take_topic(self) -> int:
         start = self._position
@@ -231,7 +239,7 @@ class PlainSendReader:
             message.waits = not matches(out, value, end, b"false", 5)
             bit = _WAIT_BIT
         else:
-            bit = self._bit_of_other(bytes(out[name:name + size]))
+            bit = self._bit_of_other(cut(out, name, name + size))
         if bit == 0 or self._names_seen & bit:
             return False
         self._names_seen |= bit
@@ -291,7 +299,7 @@ class PlainAnswers:
         end = _put(out, end, self._end, 0, len(self._end))
         _put_word(out, 0, end - 4)
         _put_word(out, 4, end - 8)
-        return bytes(out[0:end])
+        return cut(out, 0, end)
 
 
 def _put(out: bytearray, position: int, data: bytes | bytearray, start: int, end: int) -> int:

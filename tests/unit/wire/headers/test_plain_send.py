@@ -41,6 +41,10 @@ def test_a_plain_send_is_taken_as_bytes():
     assert [bytes(message.text[start:end]) for start, end in places] == [b"KEY1", b"T", b"k l"]
 
 
+def test_fields_of_other_names_mean_nothing():
+    assert make_reader().read(command(FIELDS | {"AccessKey": "k", "Signature": "f0vb5Vwe38r0UIXBK2YDalaPKf8="}))
+
+
 def test_the_body_is_not_cut_out_of_what_was_read():
     frames = FrameReader()
     frame = RemotingCommand(310, dict(FIELDS), b"body").encode()
@@ -56,7 +60,7 @@ def test_the_body_is_not_cut_out_of_what_was_read():
 
 @pytest.mark.parametrize("changes", [
     {"m": "true"}, {"m": "TRUE"}, {"k": "yes"}, {"e": "one"}, {"e": "2147483648"}, {"g": "1" * 19}, {"d": ""},
-    {"b": "Top\u4e2d"}, {"a": 'P"G'}, {"bname": "x"}, {"z": "x"}, {"i": ""}, {"i": "TAGS\x01T\x02"},
+    {"b": "Top\u4e2d"}, {"a": 'P"G'}, {"name": 'x"y'}, {"na\nme": "x"}, {"z": "x"}, {"i": ""}, {"i": "TAGS\x01T\x02"},
     {"i": "UNIQ_KEY\x01K\x02DELAY\x013\x02"}, {"i": "UNIQ_KEY\x01K\x02CLUSTER\x01own\x02"},
     {"i": "UNIQ_KEY\x01K\x02TAGS\x01\x02"}, {"i": "UNIQ_KEY\x01K\x02\x01x\x02"}, {"i": "UNIQ_KEY\x01K\x02alone"},
     {"i": "UNIQ_KEY\x01K\x02a\x01x\x02a\x01y\x02"}, {"i": "UNIQ_KEY\x01K\x02UNIQ_KEY\x01L\x02"},
