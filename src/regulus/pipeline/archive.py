@@ -49,8 +49,8 @@ class Gate(Protocol):
 class Catalog(Protocol):
     """A table format that shows the files."""
 
-    def add(self, manifests: Sequence[Manifest]) -> None:
-        """Show the files of these manifests that are not shown yet."""
+    def show(self, manifests: Sequence[Manifest]) -> None:
+        """Show the files of these manifests, all that count, and no others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,9 +95,7 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
     with ArchiveLock(archive, archive_files.owner_text(f"archive run of {config.broker_name}")):
         swept = archive_files.sweep(archive)
         (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
-        manifests = [manifest for manifest in archive_manifest.load(archive)
-                     if manifest.range.broker_name == config.broker_name]
-        job = _Run(tasks, config, run, gate, catalog, step, manifests)
+        job = _Run(tasks, config, run, gate, catalog, step)
         job.report.swept = len(swept)
         try:
             job.tell_again()
@@ -110,7 +108,7 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
 
 class _Run:
     def __init__(self, tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
-                 step: Step, manifests: list[Manifest]) -> None:
+                 step: Step) -> None:
         self._tasks = tasks
         self._config = config
         self._run = run
@@ -121,7 +119,9 @@ class _Run:
         self._log = log_ranges.open_log(config.store_path)
         self._queues: dict[TopicQueue, ConsumeQueueFiles] = {
             (queue.topic, queue.queue_id): queue for queue in log_ranges.queues_of(config.store_path)}
-        self._manifests = manifests
+        there = archive_manifest.load(self._archive)
+        self._manifests = manifests = [each for each in there if each.range.broker_name == config.broker_name]
+        self._others = [each for each in there if each.range.broker_name != config.broker_name]
         self._ends = archive_check.ends_of(manifests)
         delays = gate.message_delay_level if gate is not None else config.message_delay_level
         self._delays_ms = parse_ladder(delays)
@@ -161,15 +161,15 @@ class _Run:
     def tell_again(self) -> None:
         """Catalog and gate may not know of the last commits of a killed run."""
         if self._manifests:
-            self._tell(self._manifests)
+            self._tell()
 
-    def _tell(self, manifests: Sequence[Manifest]) -> None:
+    def _tell(self) -> None:
         if self._catalog is not None:
             self._step("catalog")
-            self._catalog.add(manifests)
+            self._catalog.show([*self._others, *self._manifests])
         if self._gate is not None:
             self._step("gate")
-            self._gate.archived(manifests[-1].range.end)
+            self._gate.archived(self._manifests[-1].range.end)
 
     def archive(self) -> None:
         start = self.report.start
@@ -180,8 +180,9 @@ class _Run:
             facts = self._archive_wave(cuts, wave)
             archive_check.check_joins(facts, start)
             self._check(facts)
-            committed = [self._commit(part) for part in facts]
-            self._tell(committed)
+            for part in facts:
+                self._commit(part)
+            self._tell()
             start = facts[-1].range.end
             self.report.end = start
             cuts = [part for part in cuts if part[0] >= start]
@@ -218,10 +219,11 @@ class _Run:
             if not self._config.accept_gaps:
                 unknown_begin = 0 if self._begin == 0 else None
                 archive_check.check_contiguity(part, self._ends, unknown_begin, self._queues, self._log)
-                archive_check.check_counts(part, self._queues, self._log)
             self._ends |= archive_check.ends_after(part)
+        if not self._config.accept_gaps:
+            archive_check.check_counts(facts, self._queues, self._log)
 
-    def _commit(self, facts: RangeFacts) -> Manifest:
+    def _commit(self, facts: RangeFacts) -> None:
         manifest = Manifest(range=facts.range, records=facts.records, rows=facts.rows, hidden=facts.hidden,
                             rejected=facts.rejected, queues=facts.queues, files=facts.files, rejects=facts.rejects)
         moves = [(staged, file.path) for staged, file in zip(facts.staged, facts.files, strict=True)]
@@ -237,4 +239,3 @@ class _Run:
         report.rejected += facts.rejected
         report.files += len(facts.files)
         report.bytes_written += sum(file.size for file in facts.files)
-        return manifest

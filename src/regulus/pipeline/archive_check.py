@@ -90,22 +90,36 @@ def _is_filler(hole: Hole, queue: ConsumeQueueFiles | None, log: CommitLogFiles)
     return all(unit == FILLER for unit in unpack_all(queue.units(hole.first, hole.next)))
 
 
-def check_counts(facts: RangeFacts, queues: Mapping[TopicQueue, ConsumeQueueFiles], log: CommitLogFiles) -> None:
-    """Each unit of a consume queue into the range has its row or reject, and each row its unit. Raises ArchiveFailed.
+def check_counts(facts: Sequence[RangeFacts], queues: Mapping[TopicQueue, ConsumeQueueFiles],
+                 log: CommitLogFiles) -> None:
+    """Each unit of a consume queue into the ranges has its row or reject, and each row its unit. Raises ArchiveFailed.
 
-    Rows behind the end of their consume queue are not dispatched yet. Rows without one are of a deleted topic.
+    The ranges join up. Rows behind the end of their consume queue are not dispatched yet. Rows without one are of a
+    deleted topic.
     """
+    met = {key for part in facts for key in (*part.queues, *part.rejected_offsets)}
     for key, queue in queues.items():
         first, end = queue.bounds(log)
-        low = queue.first_at_or_behind(facts.range.start, first, end)
-        high = queue.first_at_or_behind(facts.range.end, low, end)
-        archived = sorted([*facts.queues.get(key, ()),
-                           *((offset, offset + 1) for offset in facts.rejected_offsets.get(key, ()))])
-        for start, behind in without((low, high), archived):
-            _check_missing(facts, key, queue, start, behind)
-        for part in archived:
-            for start, behind in without(part, [(low, high)]):
-                _check_extra(facts, key, queue, max(start, first), min(behind, end))
+        low = queue.first_at_or_behind(facts[0].range.start, first, end)
+        upto = queue.first_at_or_behind(facts[-1].range.end, low, end)
+        if low == upto and key not in met:
+            continue
+        for part in facts:
+            high = queue.first_at_or_behind(part.range.end, low, upto)
+            _check_queue(part, key, queue, (first, end), (low, high))
+            low = high
+
+
+def _check_queue(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, bounds: tuple[int, int],
+                 units: tuple[int, int]) -> None:
+    """`units`: which of the queue point into the range."""
+    archived = sorted([*facts.queues.get(key, ()),
+                       *((offset, offset + 1) for offset in facts.rejected_offsets.get(key, ()))])
+    for start, behind in without(units, archived):
+        _check_missing(facts, key, queue, start, behind)
+    for part in archived:
+        for start, behind in without(part, [units]):
+            _check_extra(facts, key, queue, max(start, bounds[0]), min(behind, bounds[1]))
 
 
 def _check_missing(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, start: int, behind: int) -> None:

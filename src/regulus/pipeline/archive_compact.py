@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from regulus.errors import ArchiveFailed
 from regulus.pipeline import archive_files
+from regulus.pipeline.archive import WAVE_TASKS, Catalog
 from regulus.pipeline.archive_files import ArchiveLock, Step
 from regulus.pipeline.archive_task import BATCH_ROWS, HashedFile, day_text, disk_errors, row_groups, write_row_groups
 from regulus.pipeline.range_tasks import Tasks
@@ -68,13 +69,6 @@ class CompactFacts:
     moves: tuple[tuple[str, str], ...]
 
 
-class ReplacingCatalog(Protocol):
-    """A table format that shows the files."""
-
-    def replace(self, new: Manifest | None, old: Sequence[Manifest]) -> None:
-        """Show the files of `new` instead of those of `old`, in one step."""
-
-
 @dataclass(slots=True)
 class CompactReport:
     compacted: list[Range] = field(default_factory=list)
@@ -89,7 +83,7 @@ class CompactReport:
                 f"{len(self.removed)} files removed")
 
 
-def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: ReplacingCatalog | None,
+def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: Catalog | None,
             step: Step) -> CompactReport:
     """Raises ArchiveLocked, ArchiveFailed, OptionError."""
     archive = Path(config.archive_path)
@@ -98,19 +92,20 @@ def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog:
     with ArchiveLock(archive, archive_files.owner_text("archive compact")):
         archive_files.sweep(archive)
         try:
-            _remove_superseded(archive, config, now_ms, catalog, report, step)
+            # A run that was killed between a commit and the catalog left it behind.
+            _show(archive, catalog, step)
+            _remove_superseded(archive, config, now_ms, report, step)
             _expire(archive, config, now_ms, catalog, report, step)
             groups = plan_groups(archive_manifest.load(archive), config.range_size, day_text(now_ms))
             staging = str(archive_files.staging_of(archive, run))
             wanted = [CompactTask(archive=str(archive), staging=staging, manifests=tuple(group),
                                   range=_spanned(group)) for group in groups]
-            for number in range(0, len(wanted), 8 * tasks.parallelism):
+            for number in range(0, len(wanted), WAVE_TASKS * tasks.parallelism):
                 step("tasks")
-                for facts, task in zip(tasks.run(compact_range, wanted[number:number + 8 * tasks.parallelism]),
-                                       wanted[number:], strict=False):
+                some = wanted[number:number + WAVE_TASKS * tasks.parallelism]
+                for facts, task in zip(tasks.run(compact_range, some), some, strict=True):
                     archive_files.commit(archive, facts.manifest, facts.moves, run, step)
-                    if catalog is not None:
-                        catalog.replace(facts.manifest, task.manifests)
+                    _show(archive, catalog, step)
                     report.compacted.append(task.range)
                     report.replaced += len(task.manifests)
         finally:
@@ -145,8 +140,13 @@ def _spanned(group: Sequence[Manifest]) -> Range:
     return Range(group[0].range.broker_name, group[0].range.start, group[-1].range.end)
 
 
-def _remove_superseded(archive: Path, config: CompactConfig, now_ms: int, catalog: ReplacingCatalog | None,
-                       report: CompactReport, step: Step) -> None:
+def _show(archive: Path, catalog: Catalog | None, step: Step) -> None:
+    if catalog is not None:
+        step("catalog")
+        catalog.show(archive_manifest.load(archive))
+
+
+def _remove_superseded(archive: Path, config: CompactConfig, now_ms: int, report: CompactReport, step: Step) -> None:
     """Those whose successor is old enough that no query still reads them."""
     present = ranges(archive)
     kept = effective(present)
@@ -154,34 +154,29 @@ def _remove_superseded(archive: Path, config: CompactConfig, now_ms: int, catalo
         over = next((other for other in kept if other != part and other.contains(part)), None)
         if over is None:
             continue
-        if catalog is not None:
-            # A run that was killed between commit and catalog has it still.
-            catalog.replace(_read(archive, over), [_read(archive, part)])
         made_ms = (archive / manifest_path(over)).stat().st_mtime_ns // 1_000_000
         if now_ms - made_ms >= config.keep_superseded_ms:
             report.removed += archive_files.remove(archive, [part], step)
 
 
-def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: ReplacingCatalog | None,
-            report: CompactReport, step: Step) -> None:
+def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: Catalog | None, report: CompactReport,
+            step: Step) -> None:
     if not config.expire_after_days:
         return
+    manifests = archive_manifest.load(archive)
     oldest = day_text(now_ms - config.expire_after_days * DAY_MS)
-    for _, of_broker in groupby(archive_manifest.load(archive), key=lambda manifest: manifest.range.broker_name):
+    for _, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
         # The last one stays, however old: it says where the archive goes on, and where the queues end.
         for manifest in list(of_broker)[:-1]:
             if any(file.day >= oldest for file in manifest.files):
                 break
-            if catalog is not None:
-                catalog.replace(None, [manifest])
-            superseded = [part for part in ranges(archive) if manifest.range.contains(part)]
-            report.removed += archive_files.remove(archive, superseded, step)
             report.expired.append(manifest.range)
-
-
-def _read(archive: Path, part: Range) -> Manifest:
-    path = archive / manifest_path(part)
-    return archive_manifest.decode(path.read_bytes(), str(path))
+    if report.expired and catalog is not None:
+        # The table forgets them first: a killed run leaves files that it does not show, and not the reverse.
+        step("catalog")
+        catalog.show([manifest for manifest in manifests if manifest.range not in report.expired])
+    gone = [part for part in ranges(archive) if any(expired.contains(part) for expired in report.expired)]
+    report.removed += archive_files.remove(archive, gone, step)
 
 
 # --- a task ----------------------------------------------------------------------------------------------------------

@@ -1,15 +1,16 @@
 """The archive as an Iceberg table: its files are added where they lie, nothing is copied.
 
 Each range is one snapshot whose summary says `regulus.range`, so the history of the table is that of the archive. What
-the table has is read from the table itself, hence a file is never added twice, whenever a run was killed. Compaction
-puts the new file in and takes those that it replaces out in one snapshot.
+the table has is read from the table itself and compared with what the manifests name; hence a file is never added
+twice, whenever a run was killed, and what compaction replaced goes in the snapshot in which its successor comes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regulus.errors import OptionError
+from regulus.errors import ArchiveFailed, OptionError
 from regulus.pipeline.archive_config import IcebergTable
 from regulus.spark.archive_manifest import Manifest
 
@@ -24,7 +25,7 @@ class IcebergCatalog:
     def __init__(self, target: IcebergTable, archive: Path) -> None:
         """Opens the table, or makes it: partitioned by topic and day of store time.
 
-        Raises OptionError when pyiceberg is not there or the catalog cannot be opened.
+        Raises OptionError when pyiceberg is not there, ArchiveFailed when the catalog cannot be opened.
         """
         try:
             from pyiceberg.catalog import load_catalog
@@ -34,11 +35,12 @@ class IcebergCatalog:
         if "." not in target.table:
             raise OptionError(f"the Iceberg table is {target.table!r}: write namespace.name")
         self._archive = archive.resolve()
-        self._catalog: Any = load_catalog(target.catalog, **dict(target.properties))
-        try:
-            self._table: Table = self._catalog.load_table(target.table)
-        except NoSuchTableError:
-            self._table = self._create(target.table)
+        with _catalog_errors("nothing was archived"):
+            self._catalog: Any = load_catalog(target.catalog, **dict(target.properties))
+            try:
+                self._table: Table = self._catalog.load_table(target.table)
+            except NoSuchTableError:
+                self._table = self._create(target.table)
 
     def _create(self, name: str) -> "Table":
         from pyiceberg.transforms import DayTransform, IdentityTransform
@@ -54,30 +56,35 @@ class IcebergCatalog:
         table.refresh()
         return table
 
-    def add(self, manifests: Sequence[Manifest]) -> None:
-        """Raises ArchiveFailed when the catalog refuses."""
-        present = self.files()
-        for manifest in manifests:
-            paths = [self._place(file.path) for file in manifest.files]
-            missing = [path for path in paths if path not in present]
-            if missing:
-                self._table.add_files(missing, snapshot_properties={RANGE_PROPERTY: manifest.range.name})
+    def show(self, manifests: Sequence[Manifest]) -> None:
+        """Let the table consist of the files of these manifests, which are all that count in the archive.
 
-    def replace(self, new: Manifest | None, old: Sequence[Manifest]) -> None:
-        """Show the files of `new` instead of those of `old`; files that are as wished already stay as they are."""
-        present = self.files()
-        added = [path for file in (new.files if new else ()) if (path := self._place(file.path)) not in present]
-        gone = {path for manifest in old for file in manifest.files if (path := self._place(file.path)) in present}
-        if not added and not gone:
-            return
-        properties = {RANGE_PROPERTY: new.range.name} if new is not None else {}
+        Files are added range by range; where some are no longer named, in one snapshot with what took their place.
+        Raises ArchiveFailed when the catalog refuses.
+        """
+        with _catalog_errors("the archive has the messages; the next run shows them"):
+            present = self.files()
+            missing = [(manifest.range.name, paths) for manifest in manifests
+                       if (paths := [path for file in manifest.files
+                                     if (path := self._place(file.path)) not in present])]
+            named = {self._place(file.path) for manifest in manifests for file in manifest.files}
+            gone = {path for path in present if path.startswith(self._place("")) and path not in named}
+            if gone:
+                self._replace(missing, gone)
+            else:
+                for name, paths in missing:
+                    self._table.add_files(paths, snapshot_properties={RANGE_PROPERTY: name})
+
+    def _replace(self, missing: Sequence[tuple[str, list[str]]], gone: set[str]) -> None:
+        properties = {RANGE_PROPERTY: ",".join(name for name, _ in missing)} if missing else {}
+        added = self._data_files([path for _, paths in missing for path in paths])
+        removed = [task.file for task in self._table.scan().plan_files() if task.file.file_path in gone]
         with self._table.transaction() as transaction, transaction.update_snapshot(
                 snapshot_properties=properties).overwrite() as overwrite:
-            for data_file in self._data_files(added):
+            for data_file in added:
                 overwrite.append_data_file(data_file)
-            for task in self._table.scan().plan_files():
-                if task.file.file_path in gone:
-                    overwrite.delete_data_file(task.file)
+            for data_file in removed:
+                overwrite.delete_data_file(data_file)
 
     def _data_files(self, paths: list[str]) -> "list[DataFile]":
         from pyiceberg.io.pyarrow import parquet_files_to_data_files
@@ -94,3 +101,26 @@ class IcebergCatalog:
 
     def _place(self, path: str) -> str:
         return f"file://{self._archive / path}"
+
+
+@contextmanager
+def _catalog_errors(consequence: str) -> Iterator[None]:
+    """Turns what a catalog raises into one sentence. Raises ArchiveFailed."""
+    try:
+        yield
+    except _kinds_of_errors() as error:
+        first_line = str(error).partition("\n")[0]
+        raise ArchiveFailed(f"the Iceberg catalog refused ({type(error).__name__}: {first_line}): "
+                            f"{consequence}") from error
+
+
+def _kinds_of_errors() -> tuple[type[Exception], ...]:
+    """pyiceberg's errors have no common base, and a catalog in a database has those of its driver."""
+    from pyiceberg import exceptions
+
+    kinds = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    with suppress(ImportError):
+        from sqlalchemy.exc import SQLAlchemyError
+
+        kinds.append(SQLAlchemyError)
+    return (ValueError, OSError, *kinds)

@@ -1,10 +1,11 @@
 """A real table of pyiceberg, its catalog in SQLite: it has what the archive has, whatever was killed in between."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from regulus.errors import OptionError
+from regulus.errors import ArchiveFailed, OptionError
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_compact import CompactConfig, compact
 from regulus.pipeline.archive_config import ArchiveConfig, IcebergTable
@@ -83,6 +84,33 @@ def test_compaction_replaces_files_in_one_snapshot(store, tmp_path, target):
     assert catalog.files() == named
     compact(LocalTasks(), config, "run", LATER, catalog, nothing)
     assert places(table_of(target).scan().to_arrow().to_pylist()) == before
+
+
+def test_what_was_compacted_without_the_table_is_made_up_for(store, tmp_path, target):
+    archive = tmp_path / "archive"
+    archive_into(store, archive, target)
+    compact(LocalTasks(), CompactConfig(archive_path=str(archive), range_size=4096, keep_superseded_ms=0), "run", LATER,
+            None, nothing)
+    archive_into(store, archive, target)
+    table = table_of(target)
+    assert places(table.scan().to_arrow().to_pylist()) == places(archived_rows(archive, subscribePattern=".*"))
+
+
+def test_days_that_expire_leave_the_table(store, tmp_path, target):
+    archive = tmp_path / "archive"
+    archive_into(store, archive, target)
+    report = compact(LocalTasks(), CompactConfig(archive_path=str(archive), range_size=1, expire_after_days=1), "run",
+                     LATER, IcebergCatalog(target, archive), nothing)
+    assert report.expired
+    left = places(archived_rows(archive, subscribePattern=".*"))
+    assert 0 < len(left) < 80
+    assert places(table_of(target).scan().to_arrow().to_pylist()) == left
+
+
+def test_a_catalog_that_cannot_be_opened_is_one_sentence(tmp_path, target):
+    wrong = replace(target, properties=(("type", "sql"), ("uri", f"sqlite:///{tmp_path}/none/catalog.db")))
+    with pytest.raises(ArchiveFailed, match="the Iceberg catalog refused"):
+        IcebergCatalog(wrong, tmp_path)
 
 
 def test_a_name_without_a_namespace_is_refused(tmp_path, target):
