@@ -1,5 +1,6 @@
 """The table and the stream of a running broker, which the real one answers by ordinary pulls."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ def send(server: Server, topic: str, numbers: range) -> None:
             for first in range(0, len(mine), 100):
                 producer.send_batch(mine[first:first + 100], queue=queue)
     with Admin(server.name_server_address) as admin:
+        until = time.monotonic() + 60
         while sum(admin.max_offset(MessageQueue(topic, "broker-a", number)) for number in range(QUEUES)) < numbers.stop:
-            pass
+            assert time.monotonic() < until
 
 
 @pytest.fixture(scope="module")

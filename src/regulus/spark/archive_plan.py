@@ -4,7 +4,7 @@ The manifests say all that is needed; no Parquet file is opened here. A message 
 or by its store time; a file that has none of the wanted ones is left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from regulus.spark import offsets as queue_offsets
 from regulus.spark.archive_manifest import ArchivedFile, Manifest, QueueFacts, Range
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import NoMatch, ReadOptions
-from regulus.spark.read_plan import partition_count
+from regulus.spark.read_plan import Gap, partition_count
 from regulus.spark.selection import queue_text
 
 _FOREVER = 1 << 52
@@ -58,9 +58,31 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
     manifests = archive_manifest.load(archive)
     windows = _windows(options, manifests)
     _check_gaps(options, manifests, windows)
+    return tasks(archive, manifests, windows, options, cores)
+
+
+def tasks(archive: Path, manifests: Sequence[Manifest], windows: Mapping[MessageQueue, Wanted], options: ReadOptions,
+          cores: int) -> list[ArchiveRange]:
+    """What each task reads, of the wanted rows."""
     parts = [part for manifest in manifests for file in manifest.files
              if (part := _part(archive, manifest.range.broker_name, file, windows)) is not None]
     return _divide(parts, options, cores)
+
+
+def never_archived(manifests: Sequence[Manifest], queues: Container[MessageQueue]) -> Iterator[Gap]:
+    """What of the queues lies in parts of the log that went before they were archived."""
+    behind: dict[MessageQueue, int] = {}
+    before = Range("", 0, 0)
+    for manifest in manifests:
+        broker_name = manifest.range.broker_name
+        joins = before.broker_name != broker_name or before.end == manifest.range.start
+        before = manifest.range
+        for (topic, queue_id), stretches in manifest.queues.items():
+            queue = MessageQueue(topic, broker_name, queue_id)
+            last, first = behind.get(queue), stretches[0][0]
+            if not joins and last is not None and queue in queues and last < first:
+                yield Gap(queue, last, first, "they left the log before they were archived")
+            behind[queue] = stretches[-1][1]
 
 
 def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, tuple[int, int]]:
@@ -148,25 +170,15 @@ def _check_gaps(options: ReadOptions, manifests: Sequence[Manifest], windows: di
     """Raises DataLoss where a wanted queue has messages in a part of the log that went before it was archived."""
     if not options.fail_on_data_loss:
         return
-    behind: dict[MessageQueue, int] = {}
-    before = Range("", 0, 0)
-    for manifest in manifests:
-        broker_name = manifest.range.broker_name
-        joins = before.broker_name != broker_name or before.end == manifest.range.start
-        before = manifest.range
-        for (topic, queue_id), stretches in manifest.queues.items():
-            queue = MessageQueue(topic, broker_name, queue_id)
-            last, first = behind.get(queue), stretches[0][0]
-            if not joins and last is not None and queue in windows and last < first:
-                window = windows[queue]
-                if window.start < first and window.end > last:
-                    raise DataLoss(f"{queue_text(queue)}: messages {last} to {first - 1} left the log before they were "
-                                   "archived; set failOnDataLoss to false to go on without them")
-            behind[queue] = stretches[-1][1]
+    for gap in never_archived(manifests, windows):
+        window = windows[gap.queue]
+        if window.start < gap.end and window.end > gap.start:
+            raise DataLoss(f"{queue_text(gap.queue)}: messages {gap.start} to {gap.end - 1} left the log before they "
+                           "were archived; set failOnDataLoss to false to go on without them")
 
 
 def _part(archive: Path, broker_name: str, file: ArchivedFile,
-          windows: dict[MessageQueue, Wanted]) -> FilePart | None:
+          windows: Mapping[MessageQueue, Wanted]) -> FilePart | None:
     """What to read of a file; None for nothing."""
     wanted = []
     is_whole = True

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from regulus.spark.options import ReadOptions
 from regulus.spark.places import open_place, scan_part
-from regulus.spark.read_bounds import batch_bounds
+from regulus.spark.read_bounds import Part, batch_bounds
 from regulus.spark.read_plan import ReadRange
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class RangePartition(InputPartition):
     """One task's share; empty when there is nothing to read."""
 
-    def __init__(self, part: ReadRange) -> None:
+    def __init__(self, part: Part) -> None:
         super().__init__(part)
         self.part = part
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from regulus.errors import OptionError
 from regulus.spark.options import Origin, ReadOptions
-from regulus.spark.read_bounds import Place
+from regulus.spark.read_bounds import Part, Place
 from regulus.spark.read_plan import ReadRange
 
 if TYPE_CHECKING:
@@ -26,12 +26,20 @@ def open_place(options: ReadOptions) -> Place:
             from regulus.spark.live_brokers import LiveBrokers
 
             return LiveBrokers(options)
-        case Origin.ARCHIVE | Origin.HISTORY:
-            raise OptionError(f"reading by {options.origin} has no queues of its own")
+        case Origin.HISTORY:
+            from regulus.spark.history_place import HistoryPlace
+
+            return HistoryPlace(options)
+        case Origin.ARCHIVE:
+            raise OptionError("an archive alone is planned from its manifests")
 
 
-def scan_part(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Iterator["pa.RecordBatch"]:
+def scan_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Iterator["pa.RecordBatch"]:
     """The batches of one task. Raises DataLoss, OptionError, ClientError."""
+    if not isinstance(part, ReadRange):
+        from regulus.spark import archive_scan
+
+        return archive_scan.scan(options, columns, part)
     if options.origin is Origin.STORE:
         from regulus.spark import store_scan
 

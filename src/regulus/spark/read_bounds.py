@@ -1,14 +1,18 @@
 """From where to where each queue is read: what the options ask for, held against what the queues have. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.archive_plan import ArchiveRange
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.selection import queue_text
+
+Part: TypeAlias = ReadRange | ArchiveRange
+"""What one task reads."""
 
 
 class QueueState(NamedTuple):
@@ -39,7 +43,7 @@ class Place(Protocol):
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> Sequence[Part]:
         """What each task reads. Without `cores` it depends on nothing but the ranges and the options."""
 
     def close(self) -> None: ...

@@ -86,7 +86,7 @@ def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader"
 def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSourceReader":
     """The reader of `columns` of the messages."""
     match options.origin:
-        case Origin.STORE | Origin.LIVE:
+        case Origin.STORE | Origin.LIVE | Origin.HISTORY:
             from regulus.spark.batch_reader import BatchReader
 
             return BatchReader(options, columns)
@@ -94,8 +94,6 @@ def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSour
             from regulus.spark.archive_reader import ArchiveReader
 
             return ArchiveReader(options, columns)
-        case Origin.HISTORY:
-            raise OptionError(f"reading by {options.origin} is not served yet: give one of the two")
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStreamReader":
@@ -107,14 +105,12 @@ def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStream
         raise OptionError("option 'pushFilters' is one of batch reads, as Spark pushes nothing to a stream: leave it "
                           "out, and choose by 'tags' or 'sql'")
     match options.origin:
-        case Origin.STORE | Origin.LIVE:
+        case Origin.STORE | Origin.LIVE | Origin.HISTORY:
             from regulus.spark.stream_reader import StreamReader
 
             return StreamReader(options, columns)
         case Origin.ARCHIVE:
             raise OptionError("an archive is no stream: give option 'nameServer' as well, to go on where it ends")
-        case Origin.HISTORY:
-            raise OptionError(f"a stream from {options.origin} is not served yet: leave out 'archivePath'")
 
 
 def checked_columns(options: ReadOptions, schema: StructType) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.admission import Waiting, admit
 from regulus.spark.offsets import QueueOffsets, offsets_object, parse_epochs, parse_offsets
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import Place, QueueState, data_loss, missing_before, starting_offsets
-from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from regulus.spark.read_bounds import Part, Place, QueueState, data_loss, missing_before, starting_offsets
+from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
 
 _CHECKPOINT = "the checkpoint's offset"
@@ -111,7 +111,7 @@ class StreamPlanner:
         self._planned = dict(entered.positions)
         return entered.object()
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadRange]:
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
         """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
         ranges, gaps = [], []

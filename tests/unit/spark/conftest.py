@@ -78,6 +78,7 @@ def send_orders(server: "ServerThread", numbers: Iterable[int], *, topic: str = 
             wanted[queue] = admin.max_offset(queue) + len(mine)
             for first in range(0, len(mine), 500):
                 producer.send_batch(mine[first:first + 500], queue=queue)
+        until = time.monotonic() + 60
         for queue, end in wanted.items():
             while admin.max_offset(queue) < end:
-                pass
+                assert time.monotonic() < until
