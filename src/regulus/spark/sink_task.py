@@ -33,6 +33,8 @@ SLICE_ROWS = 4096
 REQUEST_ROWS_MAX = 1024
 REQUEST_SIZE_MAX = 512 << 10
 """Bytes of a request's body, unless one message alone has more."""
+GROUP_ROWS = 128
+"""Single messages are handed to the event loop's thread in groups, since a hand-over costs more than a message."""
 RATE_STEPS = 10
 """With a rate limit, a second is divided into so many requests at least."""
 
@@ -185,8 +187,11 @@ class _Blocking:
     def __exit__(self, *error: object) -> None:
         sync.run(self._sender.__aexit__(None, None, None))
 
-    def submit(self, send: BulkSend) -> None:
-        sync.run(self._sender.submit(send))
+    def submit(self, sends: list[BulkSend]) -> None:
+        async def submit_all() -> None:
+            for send in sends:
+                await self._sender.submit(send)
+        sync.run(submit_all())
 
     def flush(self) -> None:
         sync.run(self._sender.flush())
@@ -227,6 +232,7 @@ class _Task:
         self._pace = _Pace(options.rate_limit)
         rate_rows = max(1, options.rate_limit // RATE_STEPS) if options.rate_limit else REQUEST_ROWS_MAX
         self._request_rows_max = min(REQUEST_ROWS_MAX, options.in_flight_max, rate_rows)
+        self._group_rows_max = min(GROUP_ROWS, rate_rows)
 
     def send(self, batch: Any) -> None:
         """Begin to send the rows of one Arrow batch."""
@@ -234,9 +240,21 @@ class _Task:
             part = batch.slice(start, SLICE_ROWS)
             rows = rows_of(part, self._next_row, self._sender.make_unique_key()[:28], str(self._place))
             self._next_row += len(rows)
+            group: list[BulkSend] = []
+            count = 0
             for send in self._sends(rows):
-                self._pace.wait(send.size)
-                self._sender.submit(send)
+                group.append(send)
+                count += send.size
+                if count >= self._group_rows_max:
+                    self._submit(group, count)
+                    group, count = [], 0
+            self._submit(group, count)
+
+    def _submit(self, group: list[BulkSend], count: int) -> None:
+        """Begin sends of so many rows together."""
+        if group:
+            self._pace.wait(count)
+            self._sender.submit(group)
 
     def _sends(self, rows: Rows) -> Iterator[BulkSend]:
         rows, runs = self._lanes.runs(rows)
