@@ -186,3 +186,11 @@ class ArchiveFailed(RegulusError):
 
 class ArchiveLocked(ArchiveFailed):
     """Another job writes the same archive; the text names it."""
+
+
+class JobRefused(RegulusError):
+    """A job was asked for something that cannot be done; the text names what and the way that works."""
+
+
+class QualityBroken(RegulusError):
+    """A rule of quality that stops a run is broken; the text names it, the count and where the rows are."""

@@ -29,6 +29,7 @@ _COMMANDS = {
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
     "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),
     "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
+    "job": _Entry("regulus.cli.job", "job", "Audit, search and repair, over the log as a table."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 
