@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
+from hashlib import sha256
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from regulus.pipeline.log_source import LogSource
     from regulus.pipeline.outside_tables import OutsideTable
     from regulus.pipeline.progress import Say
+    from regulus.pipeline.sending import Target
 
 P = ParamSpec("P")
 ROWS_SHOWN = 20
@@ -58,7 +61,8 @@ class Job:
 
         options = dict(self._source_options)
         if "storePath" in options:
-            options.pop("nameServer", None)     # then that is only where the job sends
+            for name in ("nameServer", "credentials"):      # then these are only for where the job sends
+                options.pop(name, None)
         return LogSource(options)
 
     @property
@@ -69,6 +73,10 @@ class Job:
         if not self._source_options.get("nameServer"):
             raise JobRefused("it is not said where to send: give a name server with -n")
         return self._source_options["nameServer"]
+
+    @property
+    def credentials(self) -> str | None:
+        return self._source_options.get("credentials")
 
     @property
     def say(self) -> "Say":
@@ -300,3 +308,144 @@ def _print_tables(job: Job, tables: "dict[str, DataFrame]", nothing: str) -> Non
         job.table(title, rows)
     if not any(collected.values()):
         click.echo(nothing)
+
+
+def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
+    for option in (
+        click.option("--send", "is_real", is_flag=True, help="Do it; without this only say what would be done."),
+        click.option("--guarantee", type=click.Choice(["exactlyOnce", "atLeastOnce"]), default="exactlyOnce",
+                     show_default=True, help="Java RocketMQ knows atLeastOnce only."),
+        click.option("--rate", type=click.IntRange(1), help="At most so many messages a second."),
+    ):
+        command = option(command)
+    return command
+
+
+def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate: int | None,
+           dedup_key: str | None = None) -> "Target | None":
+    """Where to send; None for a dry run."""
+    from regulus.pipeline.sending import Target
+    from regulus.spark.sink_options import DeliveryGuarantee
+
+    if not is_real:
+        return None
+    return Target(name_server=job.name_server, sink_id=re.sub(r"[^A-Za-z0-9_.-]", "_", sink_id), run=run,
+                  guarantee=DeliveryGuarantee(guarantee), rate_limit=rate, dedup_key=dedup_key,
+                  credentials=job.credentials)
+
+
+@job.command()
+@click.option("--group", required=True, help="Whose dead letters.")
+@click.option("--where", help="A condition in SQL over the columns: reconsume_times > 3 AND tags = 'UA'.")
+@click.option("--set", "changes", multiple=True, metavar="COLUMN=SQL",
+              help="Change topic, body, keys, tags or sharding_key: topic='orders-again'.")
+@click.option("--cap", type=click.IntRange(1), help="At most so many messages, the oldest first.")
+@click.option("--retries", "from_retries", is_flag=True, help="Take the group's retry topic in place of dead letters.")
+@click.option("--from", "starting", type=Moment(), help="First time of becoming a dead letter.")
+@click.option("--until", "ending", type=Moment(), help="Time to stop before.")
+@click.option("--report", help="Directory that keeps what each run sent, as Parquet.")
+@sending_options
+@with_job
+def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap: int | None, from_retries: bool,
+            starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
+            rate: int | None) -> None:
+    """Dead letters back to the topics they came from, each once."""
+    from regulus.pipeline.redrive import RedriveRequest
+    from regulus.pipeline.redrive import redrive as run
+
+    number = round(datetime.now(UTC).timestamp() * 1000)
+    found = run(job.spark, RedriveRequest(
+        source=job.source, group=group, where=where, cap=cap, from_retries=from_retries, starting=moment(starting),
+        ending=moment(ending), report=report, changes=dict(_assignment(text) for text in changes),
+        target=target(job, is_real, f"redrive-{group}", number, guarantee, rate)), number, job.say)
+    if job.json_output:
+        job.document(sent=is_real, report=found.place, messages=[
+            {"topic": topic, "status": status, "messages": count} for (topic, status), count in found.counts.items()])
+        return
+    print_table(("topic", "status", "messages"), [(*key, count) for key, count in sorted(found.counts.items())])
+    click.echo(found.sentence() + ("" if is_real else "; this was a dry run, --send does it"))
+    if found.place:
+        click.echo(f"what was sent is in {found.place}")
+
+
+@job.command()
+@click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
+@click.option("--from", "starting", type=Moment(), required=True, help="First store time.")
+@click.option("--until", "ending", type=Moment(), required=True, help="Store time to stop before.")
+@click.option("--into", help="The topic to send to; each message to its own if not given.")
+@click.option("--speed", type=float, help="1 as it was, 10 ten times as fast; as fast as it goes if not given.")
+@click.option("--where", help="A condition in SQL over the columns.")
+@click.option("--id", "replay_id", help="A name; the same replay with the same name sends only what is missing.")
+@sending_options
+@with_job
+def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: str | None, speed: float | None,
+           where: str | None, replay_id: str | None, is_real: bool, guarantee: str, rate: int | None) -> None:
+    """Messages of a time range once more into a topic, at a chosen speed."""
+    from regulus.pipeline.replay import ReplayRequest
+    from regulus.pipeline.replay import replay as run
+
+    name = replay_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+    # Another range under the same name is another replay: the broker must not take its messages for sent ones.
+    meant = json.dumps([sorted(topics), starting, ending, into, speed, where], default=str)
+    sink_id = f"replay-{name[:60]}-{sha256(meant.encode()).hexdigest()[:12]}"
+    start, end = moment(starting), moment(ending)
+    assert start is not None
+    assert end is not None
+    found = run(job.spark, ReplayRequest(
+        source=job.source, topics=tuple(topics), starting=start, ending=end, into=into, speed=speed, where=where,
+        target=target(job, is_real, sink_id, 0, guarantee, rate)), monotonic, sleep, job.say)
+    if job.json_output:
+        job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
+                     behind_ms=found.behind_ms)
+        return
+    click.echo(found.sentence() + ("" if is_real else "; this was a dry run, --send does it"))
+    if is_real:
+        click.echo(f"its name is {name}: with --id {name} the same command goes on after a failure")
+
+
+@job.command()
+@click.option("--topic", required=True)
+@click.option("--group", help="The consumer group whose retries and dead letters belong to the topic.")
+@click.option("--stubs", required=True, metavar="TABLE", help="What was to be sent; written as --effects.")
+@click.option("--stubs-key", default="key", show_default=True, help="Its column with the business key.")
+@click.option("--stubs-time", help="Its column with the time when the stub was made.")
+@click.option("--stubs-body", help="Its column with the message's body, needed to send.")
+@click.option("--stubs-tags", help="Its column with the message's tag.")
+@click.option("--mark", help="A column of the stub table that gets the verdict, where it is not fine.")
+@effects_options
+@click.option("--late-ms", type=click.IntRange(0), default=60_000, show_default=True)
+@click.option("--verdicts", metavar="TABLE", help="Table that keeps the verdicts: sqlite: or postgresql:.")
+@sending_options
+@with_job
+def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: str, stubs_time: str | None,
+              stubs_body: str | None, stubs_tags: str | None, mark: str | None, effects: str | None, effects_key: str,
+              effects_time: str | None, late_ms: int, verdicts: str | None, is_real: bool, guarantee: str,
+              rate: int | None) -> None:
+    """Business tables against the log: lost, unmade, twice, late, stuck; lost ones are sent again."""
+    from regulus.pipeline.outside_tables import parse_outside_table
+    from regulus.pipeline.reconcile import ReconcileRequest, StubColumns
+    from regulus.pipeline.reconcile import reconcile as run
+    from regulus.pipeline.steps.verdicts import BAD_VERDICTS
+
+    now = datetime.now(UTC)
+    number = round(now.timestamp() * 1000)
+    found = run(job.spark, ReconcileRequest(
+        source=job.source, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
+        columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark),
+        effects=outside(job, effects, effects_key, effects_time, "applied_time"),
+        verdicts=parse_outside_table(verdicts) if verdicts else None,
+        target=target(job, is_real, f"reconcile-{topic}", number, guarantee, rate, "keys")), now, number, job.say)
+    bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
+    if job.json_output:
+        job.document(verdicts=found.counts, sent=found.sent, written=found.written,
+                     rows=[row.asDict() for row in bad.orderBy("verdict", "key").limit(job.limit).collect()])
+        return
+    job.offenders("not fine", bad.orderBy("verdict", "key"))
+    click.echo(f"\n{found.sentence()}")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{text!r} is no COLUMN=SQL", param_hint="--set")
+    return name.strip(), value

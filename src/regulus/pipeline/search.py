@@ -18,7 +18,8 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "offset_message_id", "message_type",
-           "keys", "tags", "properties", "body", "born_time", "store_time", "born_host", "reconsume_times", "origin_topic")
+           "keys", "tags", "properties", "body", "born_time", "store_time", "born_host", "reconsume_times",
+           "origin_topic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,133 @@
+"""The job `redrive`: dead letters, or what waits in a retry topic, back to the topic they came from.
+
+A message that was sent again carries in REDRIVE_OF the place of the dead letter that it was. So the log itself tells
+what was sent before, and a second run, or one after a crash, sends only what is missing. A message that fails again
+makes a dead letter of its own, which may be sent again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from regulus.errors import JobRefused
+from regulus.model.topics import dlq_topic, retry_topic
+from regulus.pipeline.log_source import LogSource
+from regulus.pipeline.progress import Say, say_nothing
+from regulus.pipeline.sending import REDRIVE_OF, Target, anew, place_text, send, written_down
+from regulus.pipeline.steps.message_facts import is_first_copy
+
+COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id", "keys", "tags",
+           "properties", "body", "flag", "born_time", "store_time", "reconsume_times", "sharding_key", "origin_topic",
+           "origin_message_id")
+SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
+TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveRequest:
+    """`where`: a condition in SQL over COLUMNS. `changes`: SETTABLE column -> its new value in SQL over COLUMNS.
+
+    `cap`: send at most so many, the oldest first. `target` None is a dry run. `report`: a directory in which each run
+    leaves its rows; `from_retries` takes the group's retry topic in place of its dead letters.
+    """
+
+    source: LogSource
+    group: str
+    where: str | None = None
+    changes: Mapping[str, str] = field(default_factory=dict)
+    cap: int | None = None
+    from_retries: bool = False
+    starting: datetime | None = None
+    ending: datetime | None = None
+    target: Target | None = None
+    report: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveReport:
+    """`counts`: (topic, status) -> messages; `place`: where the rows of this run lie, when a report was asked for."""
+
+    counts: dict[tuple[str, str], int]
+    place: str | None = None
+
+    def count(self, status: str) -> int:
+        return sum(count for (_, found), count in self.counts.items() if found == status)
+
+    def sentence(self) -> str:
+        what = f"{self.count(SENT)} sent" if self.place or self.count(SENT) else f"{self.count(TO_SEND)} to send"
+        lacking = f", {self.count(NO_TOPIC)} whose topic is gone" if self.count(NO_TOPIC) else ""
+        return f"{what}, {self.count(SENT_BEFORE)} sent before{lacking}"
+
+
+def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = say_nothing) -> RedriveReport:
+    """`run` numbers the runs, ascending, such as ms since 1970.
+
+    Raises JobRefused for a group without dead letters, an unknown column, or a source that is not the log itself.
+    """
+    plan = planned(spark, request, say)
+    if request.target is None:
+        return RedriveReport(counts=_counts(plan))
+    with written_down(plan, request.report, run) as (rows, place):
+        counts = _counts(rows)
+        say(f"sending {sum(count for (_, status), count in counts.items() if status == TO_SEND)} messages")
+        send(rows.where(F.col("status") == TO_SEND), request.target)
+    sent = {(topic, SENT if status == TO_SEND else status): count for (topic, status), count in counts.items()}
+    return RedriveReport(counts=sent, place=place if request.report else None)
+
+
+def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> DataFrame:
+    """What is to be done: `dead_letter, status`, what the sink takes, `origin_message_id, born_time, store_time`."""
+    source, home = request.source, (retry_topic if request.from_retries else dlq_topic)(request.group)
+    if set(source.options) & {"storePath", "nameServer"} == set():
+        raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give the store or a "
+                         "name server too")
+    source.check(home)
+    say(f"reading {home} from {source.name}")
+    chosen = source.messages(spark, [home], COLUMNS, request.starting, request.ending)
+    if request.where:
+        chosen = chosen.where(request.where)
+    rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes)
+    known = source.topics()
+    targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
+    first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
+    sent = _sent(spark, source, targets, None if first is None or first["ms"] is None else int(first["ms"]))
+    status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets, ""), NO_TOPIC)
+              .otherwise(TO_SEND))
+    plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
+    return plan if request.cap is None else _capped(plan, request.cap)
+
+
+def _sent(spark: SparkSession, source: LogSource, topics: list[str], since_ms: int | None) -> DataFrame:
+    """The dead letters that these topics say were sent again."""
+    since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000).astimezone()
+    there = source.messages(spark, topics, ("topic", "properties"), since).where(is_first_copy())
+    return there.select(F.col("properties")[REDRIVE_OF].alias("dead_letter"), F.lit(True).alias("was_sent")).where(
+        "dead_letter IS NOT NULL").distinct()
+
+
+def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
+    """The rows as they are to be sent: to the topic they came from unless it is changed."""
+    for name in changes:
+        if name not in SETTABLE:
+            raise JobRefused(f"column {name!r} cannot be set; these can: {', '.join(SETTABLE)}")
+    origin = F.coalesce("origin_topic", F.lit(""))
+    values = {"topic": origin, **{name: F.expr(text) for name, text in changes.items()}}
+    kept = {name: F.col(name) for name in ("body", "keys", "tags", "sharding_key", "flag")}
+    return rows.select(
+        "dead_letter", *[value.alias(name) for name, value in {**kept, **values}.items()],
+        anew(F.col("properties"), **{REDRIVE_OF: F.col("dead_letter")}).alias("properties"),
+        "message_id", "origin_message_id", "reconsume_times", "born_time", "store_time")
+
+
+def _capped(plan: DataFrame, cap: int) -> DataFrame:
+    """The plan with at most `cap` rows to send; the others are left out of it."""
+    first = plan.where(F.col("status") == TO_SEND).orderBy("store_time", "dead_letter").limit(cap)
+    return plan.where(F.col("status") != TO_SEND).unionByName(first)
+
+
+def _counts(rows: DataFrame) -> dict[tuple[str, str], int]:
+    counted = rows.groupBy("topic", "status").agg(F.count("*").alias("messages"))
+    return {(row["topic"], row["status"]): row["messages"] for row in counted.collect()}

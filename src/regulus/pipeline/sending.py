@@ -1,0 +1,93 @@
+"""How jobs send: rows are first written down, then sent from there.
+
+Rows that a job chose by looking at a log which goes on growing would be others when a task is tried again. Written to
+Parquet first they are the same rows in the same order, so that the broker's marks hold, and they are the report of what
+was sent.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from regulus.model import message_properties as names
+from regulus.spark.sink_options import DeliveryGuarantee
+
+SINK_COLUMNS = ("topic", "body", "keys", "tags", "properties", "sharding_key", "flag")
+REDRIVE_OF = "REDRIVE_OF"
+REPLAY_OF = "REPLAY_OF"
+RESEND_OF = "RESEND_OF"
+
+_OF_A_FORMER_LIFE = (
+    names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
+    names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
+    names.TRANSACTION_PREPARED, names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, RESEND_OF)
+"""Properties that a message brings along and that are not true of it when it is sent anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where and how to send. `sink_id` and `run` name one run of one job to the broker, so that a task which is tried
+    again sends nothing twice; `rate_limit` is in messages a second, all tasks together."""
+
+    name_server: str
+    sink_id: str
+    run: int
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
+    rate_limit: int | None = None
+    dedup_key: str | None = None
+    credentials: str | None = None
+
+    def options(self) -> dict[str, str]:
+        options = {"nameServer": self.name_server, "deliveryGuarantee": str(self.guarantee)}
+        if self.guarantee is not DeliveryGuarantee.AT_LEAST_ONCE:
+            options |= {"sinkId": self.sink_id, "jobId": str(self.run)}
+            if self.dedup_key:
+                options["dedupKey"] = self.dedup_key
+        if self.rate_limit is not None:
+            options["rateLimit"] = str(self.rate_limit)
+        if self.credentials:
+            options["credentials"] = self.credentials
+        return options
+
+
+def send(rows: DataFrame, target: Target) -> None:
+    """Send SINK_COLUMNS of the rows, those that are there. Raises what the sink raises."""
+    columns = [name for name in SINK_COLUMNS if name in rows.columns]
+    # The sink's limit is each task's, so that with a limit one task sends all.
+    tasks = rows.coalesce(1) if target.rate_limit is not None else rows
+    tasks.select(*columns).write.format("rocketmq").options(**target.options()).mode("append").save()
+
+
+@contextmanager
+def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[tuple[DataFrame, str]]:
+    """The rows as they lie in `<directory>/run=<run>`, and that place; without a directory they are gone afterwards.
+
+    Where Spark has executors on other machines, the directory must be one that all of them see.
+    """
+    spark: SparkSession = rows.sparkSession
+    if directory is not None:
+        place = f"{directory.rstrip('/')}/run={run}"
+        rows.write.mode("error").parquet(place)
+        yield spark.read.parquet(place), place
+        return
+    with tempfile.TemporaryDirectory(prefix="regulus-job-") as temporary:
+        place = str(Path(temporary) / "rows")
+        rows.write.parquet(place)
+        yield spark.read.parquet(place), place
+
+
+def anew(properties: Column, **added: Column) -> Column:
+    """A message's properties without what belongs to its former life, and with some more."""
+    kept = F.map_filter(properties, lambda name, _: ~name.isin(*_OF_A_FORMER_LIFE))
+    more = F.create_map(*[item for name, value in added.items() for item in (F.lit(name), value)])
+    return F.map_concat(kept, more)
+
+
+def place_text() -> Column:
+    """What names a message's place for good: a queue may be made anew, a byte in the log is written once."""
+    return F.concat_ws("/", "topic", "broker_name", "queue_id", "queue_offset", "physical_offset")
