@@ -5,8 +5,9 @@ effect counts as a loss too, once its group went past it or it is older than the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -109,8 +110,9 @@ class Audit:
 
 def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = say_nothing) -> Audit:
     """Raises JobRefused for a topic that does not exist, and what the source raises."""
+    request = replace(request, source=request.source.listed(spark))
     source, topics = request.source, request.topics
-    source.check(*topics)
+    source.check(spark, *topics)
     before = None if request.starting or request.ending else source.bounds(spark, topics)
     messages = _read(spark, request).persist(StorageLevel.MEMORY_AND_DISK)
     own = messages.where(F.col("topic").isin(*topics))
@@ -148,7 +150,7 @@ def _views(messages: DataFrame, own: DataFrame, bounds: DataFrame | None, reques
 
 def _read(spark: SparkSession, request: AuditRequest) -> DataFrame:
     """The topics, and what tells of a message's later life where there is such a topic."""
-    there = request.source.there
+    there = partial(request.source.there, spark)
     copies = there(SCHEDULE_TOPIC, *((retry_topic(request.group), dlq_topic(request.group)) if request.group else ()))
     halves = there(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
     rows = request.source.with_options(failOnDataLoss="false").messages_in_parts(
@@ -171,7 +173,7 @@ def _bounds(spark: SparkSession, before: DataFrame, after: DataFrame | None) -> 
 
 def _deliveries(spark: SparkSession, request: AuditRequest) -> DataFrame | None:
     """When messages came to consumers, if the clients traced it."""
-    topics: Sequence[str] = request.source.there(TRACE_TOPIC)
+    topics: Sequence[str] = request.source.there(spark, TRACE_TOPIC)
     if not topics:
         return None
     rows = request.source.messages(spark, topics, ("body", "born_host"), request.starting)

@@ -1,7 +1,7 @@
 """Where a job reads messages: the options of the data source, and what the jobs ask of it beside the rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import reduce
@@ -9,26 +9,28 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from regulus.client import sync
-from regulus.errors import BrokerRefused, HeaderError, JobRefused, StoreDamaged
+from regulus.errors import JobRefused
+from regulus.model.topics import RETRY_PREFIX, retry_topic
 from regulus.spark import archive_manifest
-from regulus.spark.options import DEFAULT_BROKER_NAME
 from regulus.spark.selection import is_special
 from regulus.spark.store_files import StoreFiles
 from regulus.spark.table_schema import COLUMNS, ddl
-from regulus.wire import fastjson
 
 BOUNDS = "topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint"
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
+_ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
+"""A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""
+
 _WHERE = ("storePath", "nameServer", "archivePath")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
     """`options`: those of `spark.read.format("rocketmq")` that say where: storePath, nameServer, archivePath and what
-    goes with them."""
+    goes with them. `known`: the topics, when they were listed before; None to ask each time."""
 
     options: Mapping[str, str] = field(default_factory=dict)
+    known: frozenset[str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not any(self.options.get(name) for name in _WHERE):
@@ -40,26 +42,33 @@ class LogSource:
 
     def with_options(self, **options: str) -> "LogSource":
         """The same source with other options; those that the user gave win."""
-        return LogSource({**options, **self.options})
+        return replace(self, options={**options, **self.options})
 
-    def topics(self) -> set[str]:
-        """All topics that have a queue, the special ones too."""
+    def listed(self, spark: SparkSession) -> "LogSource":
+        """The same source with its topics as they are now: a job lists them once."""
+        return replace(self, known=frozenset(self.topics(spark)))
+
+    def topics(self, spark: SparkSession) -> set[str]:
+        """All topics, the special ones too."""
+        if self.known is not None:
+            return set(self.known)
         if "storePath" in self.options:
             return StoreFiles(self.options["storePath"]).topics()
         if "nameServer" in self.options:
-            with sync.Admin(self.options["nameServer"]) as admin:
-                return set(admin.list_topics())
+            live = {name: value for name, value in self.options.items() if name in ("nameServer", "credentials")}
+            table = spark.read.format("rocketmq").options(**live, table="topics", subscribePattern=_ALL_TOPICS).load()
+            return {row["topic"] for row in table.select("topic").distinct().collect()}
         return {file.topic for manifest in archive_manifest.load(Path(self.options["archivePath"]))
                 for file in manifest.files}
 
-    def there(self, *topics: str) -> list[str]:
+    def there(self, spark: SparkSession, *topics: str) -> list[str]:
         """Those of the topics that exist."""
-        known = self.topics()
+        known = self.topics(spark)
         return [topic for topic in topics if topic in known]
 
-    def check(self, *topics: str) -> None:
+    def check(self, spark: SparkSession, *topics: str) -> None:
         """Raises JobRefused for the first topic that does not exist."""
-        known = self.topics()
+        known = self.topics(spark)
         for topic in topics:
             if topic not in known:
                 near = get_close_matches(topic, known, n=1)
@@ -92,59 +101,20 @@ class LogSource:
 
     def bounds(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame | None:
         """What the brokers keep of the topics now, as BOUNDS; None for an archive, which keeps all that it has."""
-        if "storePath" in self.options:
-            rows = self._store_bounds(topics)
-        elif "nameServer" in self.options:
-            rows = self._live_bounds(topics)
-        else:
-            return None
-        return spark.createDataFrame(rows, BOUNDS)
+        return self._snapshot(spark, "queues", topics, BOUNDS)
 
     def progress(self, spark: SparkSession, groups: Sequence[str]) -> DataFrame | None:
-        """Where the groups read next, as PROGRESS; None for an archive, which has no groups."""
-        if "storePath" in self.options:
-            rows = self._store_progress(set(groups))
-        elif "nameServer" in self.options:
-            rows = self._live_progress(groups)
-        else:
+        """Where the groups read next in their retry topics, as PROGRESS; None for an archive, which has no groups."""
+        return self._snapshot(spark, "offsets", self.there(spark, *map(retry_topic, groups)), PROGRESS)
+
+    def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame | None:
+        """Rows of a small table as they are now, not as they will be when the result is used."""
+        if "archivePath" in self.options and "nameServer" not in self.options:
             return None
-        return spark.createDataFrame(rows, PROGRESS)
-
-    def _store_bounds(self, topics: Sequence[str]) -> list[tuple[str, str, int, int, int]]:
-        store = StoreFiles(self.options["storePath"])
-        broker_name = self.options.get("brokerName", DEFAULT_BROKER_NAME)
-        return [(topic, broker_name, queue.queue_id, *queue.bounds(store.log))
-                for topic in topics for queue in store.queues(topic)]
-
-    def _live_bounds(self, topics: Sequence[str]) -> list[tuple[str, str, int, int, int]]:
-        with sync.Admin(self.options["nameServer"]) as admin:
-            return [(topic, queue.broker_name, queue.queue_id, offsets.min_offset, offsets.max_offset)
-                    for topic in topics for queue, offsets in admin.topic_stats(topic).items()]
-
-    def _store_progress(self, groups: set[str]) -> list[tuple[str, str, str, int, int]]:
-        path = Path(self.options["storePath"]) / "config" / "consumerOffset.json"
-        broker_name = self.options.get("brokerName", DEFAULT_BROKER_NAME)
-        try:
-            table = fastjson.loads(path.read_text(encoding="utf-8")).get("offsetTable") or {}
-        except FileNotFoundError:
-            return []
-        except (ValueError, HeaderError, AttributeError) as error:
-            raise StoreDamaged(f"{path} is no JSON: {error}; its .bak has the state before") from error
-        rows = []
-        for key, queues in table.items():
-            topic, _, group = key.rpartition("@")
-            if group in groups:
-                rows += [(group, topic, broker_name, int(queue_id), int(offset)) for queue_id, offset in queues.items()]
-        return rows
-
-    def _live_progress(self, groups: Sequence[str]) -> list[tuple[str, str, str, int, int]]:
-        rows = []
-        with sync.Admin(self.options["nameServer"]) as admin:
-            for group in groups:
-                try:
-                    stats = admin.consume_stats(group)
-                except BrokerRefused:
-                    continue        # a group that never consumed has no progress
-                rows += [(group, queue.topic, queue.broker_name, queue.queue_id, offset.consumer_offset)
-                         for queue, offset in stats.offset_table.items()]
-        return rows
+        if not topics:
+            return spark.createDataFrame([], schema)
+        names = [column.split()[0] for column in schema.split(", ")]
+        live = {name: value for name, value in self.options.items() if name not in ("archivePath", "failOnDataLoss")}
+        reader = spark.read.format("rocketmq").options(**live).option("table", table)
+        rows = reader.option("subscribe", ",".join(topics)).load().select(*names).collect()
+        return spark.createDataFrame(rows, schema)

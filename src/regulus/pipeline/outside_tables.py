@@ -114,18 +114,30 @@ class OutsideTable:
         if sign is None:
             raise JobRefused(f"{self.kind}: tables are only read; verdicts can be kept in sqlite: and postgresql: ones")
         insert = f"INSERT INTO {staging} VALUES ({', '.join([sign] * len(names))})"
-        with _sqlite(self.place) if self.kind == "sqlite" else _postgresql(self.place) as connection:
-            cursor = connection.cursor()
-            cursor.execute(f"CREATE TEMPORARY TABLE {staging} ({schema})")
-            count = 0
-            while batch := list(islice(values, BATCH_ROWS)):
-                cursor.executemany(insert, batch)
-                count += len(batch)
-            for statement in statements:
-                cursor.execute(statement.format(staging=staging))
-            cursor.execute(f"DROP TABLE {staging}")
-            connection.commit()
+        connect = _sqlite if self.kind == "sqlite" else _postgresql
+        try:
+            with connect(self.place) as connection:
+                cursor = connection.cursor()
+                cursor.execute(f"CREATE TEMPORARY TABLE {staging} ({schema})")
+                count = 0
+                while batch := list(islice(values, BATCH_ROWS)):
+                    cursor.executemany(insert, batch)
+                    count += len(batch)
+                for statement in statements:
+                    cursor.execute(statement.format(staging=staging))
+                cursor.execute(f"DROP TABLE {staging}")
+                connection.commit()
+        except _database_errors(self.kind) as error:
+            raise JobRefused(f"{self.place}: {str(error).strip().splitlines()[0]}; nothing was changed") from error
         return count
+
+
+def _database_errors(kind: str) -> tuple[type[Exception], ...]:
+    if kind == "sqlite":
+        return (sqlite3.Error,)
+    import psycopg
+
+    return (psycopg.Error,)
 
 
 def parse_outside_table(text: str) -> OutsideTable:

@@ -6,8 +6,9 @@ names, through a staging table and one statement, so that the table has all of a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark import StorageLevel
@@ -94,7 +95,8 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
 
     Raises JobRefused for a table or column that is not there, and for lost stubs that have nothing to send.
     """
-    request.source.check(request.topic)
+    request = replace(request, source=request.source.listed(spark))
+    request.source.check(spark, request.topic)
     stubs = _stubs(spark, request)
     # Stubs are read before the log: one made in between is then not asked for, and one that is, was sent by now or
     # belongs to those that have time left.
@@ -127,7 +129,7 @@ def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
 
 
 def _messages(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
-    there = request.source.there
+    there = partial(request.source.there, spark)
     copies = there(SCHEDULE_TOPIC, *((retry_topic(request.group), dlq_topic(request.group)) if request.group else ()))
     halves = there(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
     rows = request.source.messages_in_parts(

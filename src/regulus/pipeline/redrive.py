@@ -51,13 +51,14 @@ class RedriveReport:
     """`counts`: (topic, status) -> messages; `place`: where the rows of this run lie, when a report was asked for."""
 
     counts: dict[tuple[str, str], int]
+    is_dry_run: bool
     place: str | None = None
 
     def count(self, status: str) -> int:
         return sum(count for (_, found), count in self.counts.items() if found == status)
 
     def sentence(self) -> str:
-        what = f"{self.count(SENT)} sent" if self.place or self.count(SENT) else f"{self.count(TO_SEND)} to send"
+        what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
         lacking = f", {self.count(NO_TOPIC)} whose topic is gone" if self.count(NO_TOPIC) else ""
         return f"{what}, {self.count(SENT_BEFORE)} sent before{lacking}"
 
@@ -69,13 +70,13 @@ def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = s
     """
     plan = planned(spark, request, say)
     if request.target is None:
-        return RedriveReport(counts=_counts(plan))
+        return RedriveReport(counts=_counts(plan), is_dry_run=True)
     with written_down(plan, request.report, run) as (rows, place):
         counts = _counts(rows)
         say(f"sending {sum(count for (_, status), count in counts.items() if status == TO_SEND)} messages")
         send(rows.where(F.col("status") == TO_SEND), request.target)
     sent = {(topic, SENT if status == TO_SEND else status): count for (topic, status), count in counts.items()}
-    return RedriveReport(counts=sent, place=place if request.report else None)
+    return RedriveReport(counts=sent, is_dry_run=False, place=place if request.report else None)
 
 
 def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> DataFrame:
@@ -84,13 +85,14 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     if set(source.options) & {"storePath", "nameServer"} == set():
         raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give the store or a "
                          "name server too")
-    source.check(home)
+    source = source.listed(spark)
+    source.check(spark, home)
     say(f"reading {home} from {source.name}")
     chosen = source.messages(spark, [home], COLUMNS, request.starting, request.ending)
     if request.where:
         chosen = chosen.where(request.where)
     rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes)
-    known = source.topics()
+    known = source.topics(spark)
     targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
     sent = _sent(spark, source, targets, None if first is None or first["ms"] is None else int(first["ms"]))

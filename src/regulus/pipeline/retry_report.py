@@ -1,7 +1,7 @@
 """The job `retries`: who failed, how often, why, how it ended, over all groups or some."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyspark import StorageLevel
@@ -54,11 +54,12 @@ class RetryReport:
 
 def retry_report(spark: SparkSession, request: RetryRequest, say: Say = say_nothing) -> RetryReport:
     """Raises JobRefused for a group that never had a retry or dead letter."""
-    groups = _groups(request)
+    request = replace(request, source=request.source.listed(spark))
+    groups = _groups(spark, request)
     names = [name for group in groups for name in (retry_topic(group), dlq_topic(group))]
     say(f"reading retries and dead letters of {len(groups)} groups from {request.source.name}")
-    messages = request.source.messages(spark, request.source.there(*names, SCHEDULE_TOPIC), _COLUMNS, request.starting,
-                                       request.ending)
+    topics = request.source.there(spark, *names, SCHEDULE_TOPIC)
+    messages = request.source.messages(spark, topics, _COLUMNS, request.starting, request.ending)
     causes = tuple(dict.fromkeys((*request.cause_properties, *CAUSE_PROPERTIES)))
     outcomes = retry_outcomes(messages, request.effects, request.source.progress(spark, groups), causes)
     kept = outcomes.where(outcomes["consumer_group"].isin(*groups)).persist(StorageLevel.MEMORY_AND_DISK)
@@ -69,8 +70,8 @@ def retry_report(spark: SparkSession, request: RetryRequest, say: Say = say_noth
         success=time_to_success(kept).orderBy("consumer_group", "topic"))
 
 
-def _groups(request: RetryRequest) -> Sequence[str]:
-    known = request.source.topics()
+def _groups(spark: SparkSession, request: RetryRequest) -> Sequence[str]:
+    known = request.source.topics(spark)
     found = sorted({topic.removeprefix(prefix) for topic in known for prefix in (RETRY_PREFIX, DLQ_PREFIX)
                     if topic.startswith(prefix)})
     for group in request.groups:

@@ -1,8 +1,8 @@
 """The job `search`: messages by key, id, place in time, tag or any condition, over logs and archives.
 
 A unique key tells when in its month it was made, and so where not to look: the message is first looked for from that
-time on, and only when it is not there in all that is kept. Archives keep the least and largest value of each column of
-a piece, and pieces that cannot hold the message are not read; what is read is compared exactly.
+time on, and only when it is not there in all that is kept. What lies outside of a time window is not read: files and
+row groups of an archive by their statistics, ranges of a log by their queues. What is read is compared exactly.
 """
 
 from dataclasses import dataclass, replace
@@ -47,8 +47,9 @@ def search(spark: SparkSession, request: SearchRequest, now: datetime, say: Say 
     """
     if not any((request.key, request.message_id, request.tag, request.where, request.starting, request.ending)):
         raise JobRefused("it is not said what to look for: give a key, an id, a tag, a time or a condition")
-    request.source.check(*request.topics)
-    topics = sorted(request.topics or request.source.topics())
+    request = replace(request, source=request.source.listed(spark))
+    request.source.check(spark, *request.topics)
+    topics = sorted(request.topics or request.source.topics(spark))
     made = search_from_ms(request.message_id or "", round(now.timestamp() * 1000))
     if made and request.starting is None:
         since = datetime.fromtimestamp(made / 1000, UTC)
@@ -66,7 +67,8 @@ def copies_apart(found: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def _found(spark: SparkSession, request: SearchRequest, topics: list[str]) -> DataFrame:
-    rows = request.source.messages(spark, topics, COLUMNS, request.starting, request.ending)
+    source = request.source if request.tag is None else request.source.with_options(tags=request.tag)
+    rows = source.messages(spark, topics, COLUMNS, request.starting, request.ending)
     for condition in _conditions(request):
         rows = rows.where(condition)
     return rows.orderBy("store_time", "broker_name", "queue_id", "queue_offset").limit(request.limit)

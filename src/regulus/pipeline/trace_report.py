@@ -40,7 +40,7 @@ class TraceReport:
 
 def trace_report(spark: SparkSession, request: TraceRequest, say: Say = say_nothing) -> TraceReport:
     """Raises JobRefused when there is no such topic, that is when no client traced."""
-    request.source.check(request.topic)
+    request.source.check(spark, request.topic)
     say(f"reading {request.topic} from {request.source.name}")
     messages = request.source.messages(spark, [request.topic], ("body", "born_host"), request.starting, request.ending)
     spans = trace_spans(trace_records(messages))

@@ -1,4 +1,4 @@
-"""Stores to archive."""
+"""Stores to archive, and a shop to look into."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.stores import fill, open_store
+
+from .shop import shop
+
+__all__ = ["shop"]
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -1,0 +1,166 @@
+"""Users' own tables, read and written: SQLite, a real PostgreSQL, Parquet, and what Spark knows."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import JobRefused
+
+from . import postgresql
+
+pytestmark = pytest.mark.spark
+BORN_MS = 1_767_225_600_000
+BORN = datetime.fromtimestamp(BORN_MS / 1000, UTC)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    if not postgresql.is_there():
+        pytest.skip("this machine has no PostgreSQL server")
+    with postgresql.running() as address:
+        yield address
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Path:
+    path = tmp_path / "board.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE effects(id TEXT PRIMARY KEY, at_ms INTEGER, at TEXT, price REAL, raw BLOB, "
+                           "state TEXT) WITHOUT ROWID")
+        connection.execute("INSERT INTO effects VALUES ('a', ?, '2026-01-01T00:00:00Z', 1.5, x'00ff', NULL), "
+                           "('b', NULL, 'soon', 2, NULL, NULL)", (BORN_MS,))
+        connection.commit()
+    return path
+
+
+def test_a_sqlite_table_is_read_with_its_types(spark, board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    table = parse_outside_table(f"sqlite:{board}#effects")
+    rows = table.read(spark, {"key": "id", "n": "at_ms", "price": "price", "raw": "raw"}).orderBy("key").collect()
+    assert [tuple(row) for row in rows] == [("a", BORN_MS, 1.5, bytearray(b"\x00\xff")), ("b", None, 2.0, None)]
+
+
+@pytest.mark.parametrize("column", ["at_ms", "at"])
+def test_times_are_ms_or_iso_8601_and_null_where_they_are_neither(spark, board, column):
+    from regulus.pipeline.outside_tables import parse_outside_table, read_keys
+
+    frame = read_keys(spark, parse_outside_table(f"sqlite:{board}#effects"), "id", column, "applied_time")
+    times = {row["key"]: row["applied_time"] for row in frame.collect()}
+    assert times["a"].astimezone(UTC) == BORN
+    assert times["b"] is None
+
+
+def test_rows_are_inserted_or_renewed_in_sqlite(spark, board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    table = parse_outside_table(f"sqlite:{board}#verdicts")
+    schema = "key TEXT, verdict TEXT, n BIGINT"
+    assert table.upsert(schema, "key", [{"key": "a", "verdict": "lost", "n": 1}, {"key": "b", "verdict": "late",
+                                                                               "n": 2}]) == 2
+    table.upsert(schema, "key", [{"key": "a", "verdict": "fine", "n": 3}])
+    with closing(sqlite3.connect(board)) as connection:
+        assert connection.execute("SELECT * FROM verdicts ORDER BY key").fetchall() == [("a", "fine", 3),
+                                                                                        ("b", "late", 2)]
+
+
+def test_a_column_of_the_users_table_is_marked(board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    table = parse_outside_table(f"sqlite:{board}#effects")
+    table.mark("id", "state", [{"key": "b", "value": "late"}, {"key": "gone", "value": "lost"}])
+    with closing(sqlite3.connect(board)) as connection:
+        assert connection.execute("SELECT id, state FROM effects ORDER BY id").fetchall() == [("a", None),
+                                                                                              ("b", "late")]
+
+
+def test_a_failure_in_the_middle_leaves_the_table_as_it_was(board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    def rows():
+        yield {"key": "b", "value": "late"}
+        raise RuntimeError("the log could not be read further")
+
+    with pytest.raises(RuntimeError):
+        parse_outside_table(f"sqlite:{board}#effects").mark("id", "state", rows())
+    with closing(sqlite3.connect(board)) as connection:
+        assert connection.execute("SELECT count(*) FROM effects WHERE state IS NOT NULL").fetchone() == (0,)
+
+
+def test_a_postgresql_table_is_read_and_written(spark, database):
+    import psycopg
+
+    from regulus.pipeline.outside_tables import as_time, parse_outside_table
+
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE outbox(id bigint PRIMARY KEY, made timestamptz, body bytea, tag text, "
+                           "price numeric, state text)")
+        connection.execute("INSERT INTO outbox SELECT n, to_timestamp(%s), '\\x00ff', 'T', 1.25, NULL "
+                           "FROM generate_series(1, 5000) AS n", [BORN_MS / 1000])
+    table = parse_outside_table(f"{database}#outbox")
+    frame = table.read(spark, {"key": "id", "made": "made", "body": "body", "price": "price"})
+    assert frame.count() == 5000
+    row = frame.where("key = 4711").select("*", as_time(frame, "made").alias("time")).first()
+    assert (row["body"], row["price"], row["time"].astimezone(UTC)) == (b"\x00\xff", "1.25", BORN)
+    table.mark("id", "state", ({"key": str(number), "value": "lost"} for number in range(1, 4501)))
+    verdicts = parse_outside_table(f"{database}#verdicts")
+    for verdict in ("lost", "fine"):
+        verdicts.upsert("key TEXT, verdict TEXT", "key", [{"key": "1", "verdict": verdict}])
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT state, count(*) FROM outbox GROUP BY 1 ORDER BY 1").fetchall() == [
+            ("lost", 4500), (None, 500)]
+        assert connection.execute("SELECT * FROM verdicts").fetchall() == [("1", "fine")]
+
+
+def test_parquet_and_tables_that_spark_knows_are_read(spark, tmp_path):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    spark.createDataFrame([("a", 1)], "id string, n int").write.parquet(str(tmp_path / "effects"))
+    assert parse_outside_table(f"parquet:{tmp_path}/effects").read(spark, {"key": "id"}).first()["key"] == "a"
+    spark.createDataFrame([("b",)], "id string").createOrReplaceTempView("known_effects")
+    assert parse_outside_table("table:known_effects").read(spark, {"key": "id"}).first()["key"] == "b"
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("board.sqlite", "is no table: write sqlite:/path#table"),
+    ("sqlite:/nowhere.sqlite#t", "there is no SQLite file /nowhere.sqlite"),
+    ("postgresql://u:secret@h/d#t", "a password in a table's address would be logged"),
+    ("postgresql://u@127.0.0.1:1/d#t", "cannot be reached"),
+])
+def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    if text.startswith("postgresql"):
+        pytest.importorskip("psycopg")
+    with pytest.raises(JobRefused, match=reason):
+        parse_outside_table(text).read(spark, {"key": "id"})
+
+
+def test_a_missing_table_or_column_is_named(spark, board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with pytest.raises(JobRefused, match="has no table 'efects'"):
+        parse_outside_table(f"sqlite:{board}#efects").read(spark, {"key": "id"})
+    with pytest.raises(JobRefused, match="has no column 'ident'; it has id, at_ms"):
+        parse_outside_table(f"sqlite:{board}#effects").read(spark, {"key": "ident"})
+
+
+def test_a_database_that_refuses_is_quoted(board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with closing(sqlite3.connect(board)) as connection:
+        connection.execute("CREATE TABLE verdicts(key TEXT)")
+    with pytest.raises(JobRefused, match=r"board.sqlite: .*verdict"):
+        parse_outside_table(f"sqlite:{board}#verdicts").upsert("key TEXT, verdict TEXT", "key", [])
+
+
+def test_a_table_that_can_only_be_read_is_not_written(spark):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with pytest.raises(JobRefused, match="parquet: tables are only read"):
+        parse_outside_table("parquet:/x").upsert("key TEXT", "key", [])

@@ -1,0 +1,81 @@
+"""What was promised, what was sent, what was done; and the lost sent again, once."""
+
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import JobRefused
+from tests.unit.spark.sink_support import messages_of
+
+from .shop import GROUP, TOPIC, Shop
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stubs(tmp_path: Path) -> Path:
+    """Stubs of all orders but o7; and of `gone`, which was never sent, and of `young`, which may still be."""
+    path = tmp_path / "stubs.sqlite"
+    now = round(time.time() * 1000)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE stubs(id TEXT PRIMARY KEY, made_ms INTEGER, content TEXT, state TEXT)")
+        connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, NULL)", [
+            *((f"o{number}", now - 7_200_000, f"order o{number}") for number in range(7)),
+            ("gone", now - 7_200_000, "order gone"), ("young", now + 7_200_000, "order young")])
+        connection.commit()
+    return path
+
+
+def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: str | None = "content"):
+    from regulus.pipeline.outside_tables import parse_outside_table, read_keys
+    from regulus.pipeline.reconcile import ReconcileRequest, StubColumns, reconcile
+    from regulus.pipeline.sending import Target
+
+    run = round(time.time() * 1000)
+    target = Target(name_server=shop.name_server, sink_id="reconcile-orders", run=run, dedup_key="keys")
+    return reconcile(spark, ReconcileRequest(
+        source=shop.source, topic=TOPIC, group=GROUP, stubs=parse_outside_table(f"sqlite:{stubs}#stubs"),
+        columns=StubColumns(key="id", created="made_ms", body=body, mark="state"),
+        effects=read_keys(spark, parse_outside_table(shop.effects_text), "id", "billed_ms", "applied_time"),
+        verdicts=parse_outside_table(f"sqlite:{stubs}#verdicts"), target=target if is_real else None),
+        datetime.now(UTC) + timedelta(hours=1), run)
+
+
+def test_a_dry_run_changes_nothing(spark, shop, stubs):
+    report = reconciled(spark, shop, stubs)
+    assert report.counts == {"fine": 6, "dead letter": 1, "unmade": 1, "lost": 1, "waiting": 1}
+    assert report.sentence().endswith("nothing sent, nothing written: this was a dry run")
+    with closing(sqlite3.connect(stubs)) as connection:
+        assert connection.execute("SELECT count(*) FROM stubs WHERE state IS NOT NULL").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'verdicts'").fetchone() == (0,)
+    report.close()
+
+
+def test_lost_stubs_without_a_body_are_refused(spark, shop, stubs):
+    with pytest.raises(JobRefused, match="name the column of the stub table that has the message's body"):
+        reconciled(spark, shop, stubs, is_real=True, body=None)
+
+
+def test_the_lost_are_sent_once_and_the_verdicts_are_written(spark, shop, stubs):
+    before = len(messages_of(shop.server, TOPIC))
+    report = reconciled(spark, shop, stubs, is_real=True)
+    assert (report.sent, report.written) == (1, 3)
+    report.close()
+    message = max(messages_of(shop.server, TOPIC, wait_for=before + 1), key=lambda each: each.physical_offset)
+    assert (message.keys, message.body, message.properties["RESEND_OF"]) == ("gone", b"order gone", "gone")
+    verdicts = {"gone": "lost", "o1": "dead letter", "o7": "unmade"}
+    with closing(sqlite3.connect(stubs)) as connection:
+        assert dict(connection.execute("SELECT key, verdict FROM verdicts")) == verdicts
+        assert dict(connection.execute("SELECT id, state FROM stubs WHERE state IS NOT NULL")) == {
+            key: verdict for key, verdict in verdicts.items() if key != "o7"}
+        assert connection.execute("SELECT count(*) FROM verdicts WHERE sent_ms IS NOT NULL").fetchone() == (1,)
+
+    report = reconciled(spark, shop, stubs, is_real=True)
+    assert report.sent == 0
+    assert "lost" not in report.counts
+    assert len(messages_of(shop.server, TOPIC)) == before + 1
+    report.close()

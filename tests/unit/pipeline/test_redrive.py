@@ -1,0 +1,79 @@
+"""Dead letters go back once, however often they are asked to."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from regulus.errors import JobRefused
+from tests.unit.spark.sink_support import messages_of
+
+from .shop import GROUP, TOPIC, Shop
+
+pytestmark = pytest.mark.spark
+
+
+def run_id() -> int:
+    return round(datetime.now(UTC).timestamp() * 1000)
+
+
+def target(shop: Shop, run: int, guarantee: str = "exactlyOnce"):
+    from regulus.pipeline.sending import Target
+    from regulus.spark.sink_options import DeliveryGuarantee
+
+    return Target(name_server=shop.name_server, sink_id="redrive-billing", run=run,
+                  guarantee=DeliveryGuarantee(guarantee))
+
+
+def redriven(spark, shop: Shop, **wanted):
+    from regulus.pipeline.redrive import RedriveRequest, redrive
+
+    run = run_id()
+    is_real = wanted.pop("is_real", False)
+    request = RedriveRequest(source=wanted.pop("source", shop.source), group=GROUP,
+                             target=target(shop, run) if is_real else None, **wanted)
+    return redrive(spark, request, run)
+
+
+def test_a_dry_run_sends_nothing_a_run_sends_once_and_a_second_run_nothing(spark, shop, tmp_path):
+    sent_before = len(messages_of(shop.server, TOPIC))
+    report = redriven(spark, shop)
+    assert report.counts == {(TOPIC, "to send"): 1}
+    assert report.sentence() == "1 to send, 0 sent before"
+    assert len(messages_of(shop.server, TOPIC)) == sent_before
+
+    report = redriven(spark, shop, is_real=True, report=str(tmp_path / "report"))
+    assert report.counts == {(TOPIC, "sent"): 1}
+    kept = spark.read.parquet(str(tmp_path / "report"))
+    assert [(row["keys"], row["status"], row["run"] > 0) for row in kept.collect()] == [("o1", "to send", True)]
+    again = messages_of(shop.server, TOPIC, wait_for=sent_before + 1)
+    message = again[-1] if again[-1].keys == "o1" else max(again, key=lambda each: each.physical_offset)
+    assert (message.keys, message.tags, message.body, message.reconsume_times) == ("o1", "A", b"order o1", 0)
+    assert message.properties["customer"] == "c1"
+    assert message.properties["REDRIVE_OF"].startswith(f"%DLQ%{GROUP}/broker-a/0/0/")
+    assert not {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DELAY"} & set(message.properties)
+
+    for source in (shop.source, shop.live_source):
+        report = redriven(spark, shop, is_real=True, source=source)
+        assert report.sentence() == "0 sent, 1 sent before"
+    assert len(messages_of(shop.server, TOPIC)) == sent_before + 1
+
+
+def test_conditions_changes_and_the_cap_choose_what_goes_where(spark, shop):
+    none = redriven(spark, shop, where="reconsume_times > 5")
+    assert none.counts == {}
+    other = redriven(spark, shop, changes={"topic": "'repairs'"})
+    assert other.counts == {("repairs", "no such topic"): 1}
+    retries = redriven(spark, shop, from_retries=True, cap=2)
+    assert sum(retries.counts.values()) == 2
+
+
+def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.redrive import RedriveRequest, redrive
+
+    with pytest.raises(JobRefused, match="column 'born_time' cannot be set; these can: topic, body"):
+        redriven(spark, shop, changes={"born_time": "now()"})
+    with pytest.raises(JobRefused, match="has no topic '%DLQ%nobody'"):
+        redrive(spark, RedriveRequest(source=shop.source, group="nobody"), 1)
+    with pytest.raises(JobRefused, match="an archive lags behind the log"):
+        redrive(spark, RedriveRequest(source=LogSource({"archivePath": str(tmp_path)}), group=GROUP), 1)

@@ -1,0 +1,86 @@
+"""A stretch of the past goes into a topic, at its pace or at once, and no message of it twice."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import JobRefused
+from tests.unit.spark.sink_support import messages_of
+
+pytestmark = pytest.mark.spark
+GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
+
+
+class Clock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waits: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+def request(spark, server, **wanted):
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.replay import ReplayRequest
+    from regulus.pipeline.sending import Target
+
+    source = LogSource({"storePath": str(GOLDEN)})
+    times = source.messages(spark, ["SOrder"], ("store_time",)).selectExpr(
+        "unix_millis(min(store_time)) AS low", "unix_millis(max(store_time)) AS high").first()
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (times["low"], times["high"] + 1))
+    target = None if server is None else Target(name_server=server.name_server_address, sink_id="replay-test", run=0)
+    return ReplayRequest(**{"source": source, "topics": ("SOrder",), "starting": start, "ending": end,
+                            "into": "again", "target": target, **wanted})
+
+
+def test_a_range_is_replayed_once_however_often_the_same_replay_is_started(spark, regulus_server):
+    from regulus.pipeline.replay import replay
+
+    clock = Clock()
+    wanted = request(spark, regulus_server)
+    report = replay(spark, wanted, clock, clock.sleep)
+    assert (report.messages, report.was_sent, clock.waits) == (17, True, [])
+    replay(spark, wanted, clock, clock.sleep)
+    messages = messages_of(regulus_server, "again", wait_for=17)
+    assert len(messages) == 17
+    rows = wanted.source.messages(spark, ["SOrder"], ("body", "queue_id", "queue_offset", "sharding_key")).collect()
+    assert sorted(message.body for message in messages) == sorted(bytes(row["body"]) for row in rows)
+    places = {message.properties["REPLAY_OF"].rsplit("/", 1)[0] for message in messages}
+    assert places == {f"SOrder/broker-a/{row['queue_id']}/{row['queue_offset']}" for row in rows}
+
+
+def test_at_a_speed_each_slice_waits_for_its_turn(spark, regulus_server):
+    from regulus.pipeline.replay import SLICE_SECONDS, replay
+
+    clock = Clock()
+    wanted = request(spark, regulus_server)
+    span = (wanted.ending - wanted.starting).total_seconds()
+    speed = span / (2.5 * SLICE_SECONDS)        # three slices
+    dry = replay(spark, request(spark, None, speed=speed), clock, clock.sleep)
+    assert (dry.messages, dry.was_sent) == (17, False)
+    assert 1 <= dry.slices <= 3
+    report = replay(spark, request(spark, regulus_server, speed=speed), clock, clock.sleep)
+    assert report.slices == dry.slices
+    assert len(clock.waits) == report.slices - 1 or clock.waits
+    assert all(wait % SLICE_SECONDS == 0 for wait in clock.waits)
+    assert len(messages_of(regulus_server, "again", wait_for=17)) == 17
+
+
+def test_a_range_or_speed_that_cannot_be_is_refused(spark):
+    from regulus.pipeline.replay import replay
+
+    now = datetime.now(UTC)
+    with pytest.raises(JobRefused, match="before it begins"):
+        request(spark, None, starting=now, ending=now)
+    with pytest.raises(JobRefused, match="give a number above 0"):
+        request(spark, None, speed=0)
+    with pytest.raises(JobRefused, match="replay a shorter range, or faster"):
+        replay(spark, request(spark, None, speed=0.001, ending=now + timedelta(days=30)), Clock(), Clock().sleep)
