@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
@@ -375,7 +374,7 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 @click.option("--into", help="The topic to send to; each message to its own if not given.")
 @click.option("--speed", type=float, help="1 as it was, 10 ten times as fast; as fast as it goes if not given.")
 @click.option("--where", help="A condition in SQL over the columns.")
-@click.option("--id", "replay_id", help="A name; the same replay with the same name sends only what is missing.")
+@click.option("--id", "replay_id", help="A name; a replay of that name that failed is gone on with.")
 @sending_options
 @with_job
 def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: str | None, speed: float | None,
@@ -384,16 +383,17 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     from regulus.pipeline.replay import ReplayRequest
     from regulus.pipeline.replay import replay as run
 
-    name = replay_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-    # Another range under the same name is another replay: the broker must not take its messages for sent ones.
-    meant = json.dumps([sorted(topics), starting, ending, into, speed, where], default=str)
-    sink_id = f"replay-{name[:60]}-{sha256(meant.encode()).hexdigest()[:12]}"
+    now = datetime.now(UTC)
+    name = replay_id or f"{now:%Y%m%dT%H%M%S.%f}"
     start, end = moment(starting), moment(ending)
     assert start is not None
     assert end is not None
+    # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
+    sink_id = f"replay-{name[:80]}-{round(now.timestamp() * 1000)}"
     found = run(job.spark, ReplayRequest(
-        source=job.source, topics=tuple(topics), starting=start, ending=end, into=into, speed=speed, where=where,
-        target=target(job, is_real, sink_id, 0, guarantee, rate)), monotonic, sleep, job.say)
+        source=job.source, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start, ending=end,
+        into=into, speed=speed, where=where, target=target(job, is_real, sink_id, 0, guarantee, rate)),
+        monotonic, sleep, job.say)
     if job.json_output:
         job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
                      behind_ms=found.behind_ms)

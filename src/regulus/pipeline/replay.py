@@ -1,12 +1,12 @@
 """The job `replay`: messages of a time range, from a log or an archive, once more into a topic.
 
 The range is cut into slices of time, which are sent one after the other, each when its turn has come: at its old pace
-times the speed, or as fast as it goes. A slice of a replay that is named has a number of its own at the broker; so the
-same replay, started again after it failed, sends only what is missing.
+times the speed, or as fast as it goes. Each message carries in REPLAY_OF its old place and in REPLAY_ID the replay's
+name, so that a replay of the same name, started again after it failed, sends only what the target lacks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 from regulus.errors import JobRefused
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
-from regulus.pipeline.sending import REPLAY_OF, Target, anew, place_text, send
+from regulus.pipeline.sending import REPLAY_ID, REPLAY_OF, Target, anew, place_text, send
 from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "keys", "tags", "properties", "body",
            "flag", "sharding_key", "store_time")
+_PLACE_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "store_time")
 SLICE_SECONDS = 5
 """How long a slice lasts when it is sent; shorter ones cost more than they bring, for each is a job of its own."""
 
@@ -29,9 +30,12 @@ SLICES_MAX = 100_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     """`into` None: each message to the topic where it was. `speed`: 1 as it was, 2 twice as fast, None as fast as it
-    goes. `where`: a condition in SQL over COLUMNS. `target` None is a dry run."""
+    goes. `where`: a condition in SQL over COLUMNS. `target` None is a dry run. `goes_on`: a replay of this name
+    may have sent some already."""
 
     source: LogSource
+    name: str
+    goes_on: bool = False
     topics: tuple[str, ...]
     starting: datetime
     ending: datetime
@@ -71,27 +75,39 @@ def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], floa
     request.source.check(spark, *request.topics)
     if request.target is not None and request.into is None:
         say("sending into the same topics: their consumers get the messages once more")
-    slices = _slices(spark, request)
+    sent = _sent(spark, request, request.target) if request.goes_on and request.target else None
+    slices = _slices(spark, request, sent)
     messages = sum(count for _, count in slices)
-    pace = _pace(request)
     if request.target is None:
-        last = slices[-1][0] + 1 if slices else 0
+        span = slices[-1][0] + 1 - slices[0][0] if slices else 0
         return ReplayReport(messages=messages, slices=len(slices), was_sent=False,
-                            seconds=0.0 if request.speed is None else last * SLICE_SECONDS)
+                            seconds=0.0 if request.speed is None else span * SLICE_SECONDS)
     begin = clock()
-    behind, sent = 0.0, 0
+    behind, done = 0.0, 0
     for number, count in slices:
-        due = begin + (number * SLICE_SECONDS if request.speed is not None else 0)
-        wait = due - clock()
         if request.speed is not None:
+            wait = begin + (number - slices[0][0]) * SLICE_SECONDS - clock()
             if wait > 0:
                 sleep(wait)
             behind = max(0.0, -wait)
-        send(_slice(spark, request, number, pace), _numbered(request.target, number, count, request.speed))
-        sent += count
-        say(f"sent {sent} of {messages}")
+        send(_slice(spark, request, number, sent), _numbered(request.target, number, count, request.speed))
+        done += count
+        say(f"sent {done} of {messages}")
     return ReplayReport(messages=messages, slices=len(slices), was_sent=True, seconds=clock() - begin,
                         behind_ms=round(behind * 1000))
+
+
+def _sent(spark: SparkSession, request: ReplayRequest, target: Target) -> DataFrame | None:
+    """The places of the messages that the target has of this replay; None when it has none."""
+    options = {"nameServer": target.name_server, **({"credentials": target.credentials} if target.credentials else {})}
+    source = LogSource(options).listed(spark)
+    topics = source.there(spark, *(request.topics if request.into is None else (request.into,)))
+    properties = F.col("properties")
+    rows = source.messages(spark, topics, ("topic", "properties")).where(properties[REPLAY_ID] == request.name)
+    places = rows.where(is_first_copy()).select(properties[REPLAY_OF].alias("place")).distinct()
+    # What this run sends is not to be found among what was sent before: the places are fixed here.
+    fixed = places.localCheckpoint()
+    return None if fixed.isEmpty() else fixed
 
 
 def _pace(request: ReplayRequest) -> int:
@@ -103,36 +119,43 @@ def _pace(request: ReplayRequest) -> int:
     return pace
 
 
-def _slices(spark: SparkSession, request: ReplayRequest) -> list[tuple[int, int]]:
-    """(number, messages) of the slices that have any, in order."""
+def _slices(spark: SparkSession, request: ReplayRequest, sent: DataFrame | None) -> list[tuple[int, int]]:
+    """(number, messages) of the slices that have any to send, in order."""
     begin = round(request.starting.timestamp() * 1000)
     number = F.floor((F.unix_millis("store_time") - begin) / _pace(request)).cast("bigint")
-    columns = COLUMNS if request.where else ("topic", "store_time")
-    rows = _chosen(request.source.messages(spark, request.topics, columns, request.starting, request.ending), request)
-    counted = rows.groupBy(number.alias("number")).agg(F.count("*").alias("messages")).orderBy("number")
-    return [(row["number"], row["messages"]) for row in counted.collect()]
+    columns = COLUMNS if request.where else _PLACE_COLUMNS
+    rows = request.source.messages(spark, request.topics, columns, request.starting, request.ending)
+    counted = _chosen(rows, request, sent).groupBy(number.alias("number")).agg(F.count("*").alias("messages"))
+    return [(row["number"], row["messages"]) for row in counted.orderBy("number").collect()]
 
 
-def _slice(spark: SparkSession, request: ReplayRequest, number: int, pace: int) -> DataFrame:
+def _slice(spark: SparkSession, request: ReplayRequest, number: int, sent: DataFrame | None) -> DataFrame:
+    pace = _pace(request)
     begin = round(request.starting.timestamp() * 1000) + number * pace
     end = min(begin + pace, round(request.ending.timestamp() * 1000))
     start, stop = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
-    rows = _chosen(request.source.messages(spark, request.topics, COLUMNS, start, stop), request)
-    properties = anew(F.col("properties"), **{REPLAY_OF: place_text()})
+    rows = _chosen(request.source.messages(spark, request.topics, COLUMNS, start, stop), request, sent)
+    marks = {REPLAY_OF: F.col("place"), REPLAY_ID: F.lit(request.name)}
     topic = F.col("topic") if request.into is None else F.lit(request.into)
-    return rows.select(topic.alias("topic"), "body", "keys", "tags", properties.alias("properties"), "sharding_key",
-                       "flag")
+    return rows.select(topic.alias("topic"), "body", "keys", "tags",
+                       anew(F.col("properties"), **marks).alias("properties"), "sharding_key", "flag")
 
 
-def _chosen(rows: DataFrame, request: ReplayRequest) -> DataFrame:
+def _chosen(rows: DataFrame, request: ReplayRequest, sent: DataFrame | None) -> DataFrame:
+    """The rows to send, with their `place`. Spark keeps their order: what was sent is handed to all tasks."""
     rows = rows.where(is_first_copy())
-    return rows.where(request.where) if request.where else rows
+    if request.where:
+        rows = rows.where(request.where)
+    rows = rows.withColumn("place", place_text())
+    return rows if sent is None else rows.join(F.broadcast(sent), "place", "left_anti")
 
 
 def _numbered(target: Target, number: int, count: int, speed: float | None) -> Target:
-    """The target of one slice; at a pace its messages are spread over the slice's time unless a limit is given."""
+    """The target of one slice, whose number is that of the sink's run.
+
+    At a pace its messages are spread over the slice's time, unless a limit is given.
+    """
     rate = target.rate_limit
     if rate is None and speed is not None:
         rate = max(1, -(-count // SLICE_SECONDS) + 1)
-    return Target(name_server=target.name_server, sink_id=target.sink_id, run=target.run + number,
-                  guarantee=target.guarantee, rate_limit=rate, credentials=target.credentials)
+    return replace(target, run=number, rate_limit=rate)

@@ -20,12 +20,14 @@ from regulus.spark.sink_options import DeliveryGuarantee
 SINK_COLUMNS = ("topic", "body", "keys", "tags", "properties", "sharding_key", "flag")
 REDRIVE_OF = "REDRIVE_OF"
 REPLAY_OF = "REPLAY_OF"
+REPLAY_ID = "REPLAY_ID"
 RESEND_OF = "RESEND_OF"
 
 _OF_A_FORMER_LIFE = (
     names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
     names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
-    names.TRANSACTION_PREPARED, names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, RESEND_OF)
+    names.TRANSACTION_PREPARED, names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF,
+    REPLAY_ID, RESEND_OF)
 """Properties that a message brings along and that are not true of it when it is sent anew."""
 
 

@@ -1,6 +1,7 @@
 """A stretch of the past goes into a topic, at its pace or at once, and no message of it twice."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from tests.unit.spark.sink_support import messages_of
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
+
+
+RUNS = count()
 
 
 class Clock:
@@ -36,9 +40,20 @@ def request(spark, server, **wanted):
     times = source.messages(spark, ["SOrder"], ("store_time",)).selectExpr(
         "unix_millis(min(store_time)) AS low", "unix_millis(max(store_time)) AS high").first()
     start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (times["low"], times["high"] + 1))
-    target = None if server is None else Target(name_server=server.name_server_address, sink_id="replay-test", run=0)
+    target = None if server is None else Target(
+        name_server=server.name_server_address, sink_id=f"replay-{next(RUNS)}", run=0)
     return ReplayRequest(**{"source": source, "topics": ("SOrder",), "starting": start, "ending": end,
-                            "into": "again", "target": target, **wanted})
+                            "into": "again", "target": target, "name": "rehearsal", **wanted})
+
+
+def test_a_replay_that_broke_off_sends_what_is_missing(spark, regulus_server):
+    from regulus.pipeline.replay import replay
+
+    clock = Clock()
+    replay(spark, request(spark, regulus_server, where="queue_id = 1"), clock, clock.sleep)
+    report = replay(spark, request(spark, regulus_server, goes_on=True), clock, clock.sleep)
+    assert report.messages == 12
+    assert len(messages_of(regulus_server, "again", wait_for=17)) == 17
 
 
 def test_a_range_is_replayed_once_however_often_the_same_replay_is_started(spark, regulus_server):
@@ -48,7 +63,7 @@ def test_a_range_is_replayed_once_however_often_the_same_replay_is_started(spark
     wanted = request(spark, regulus_server)
     report = replay(spark, wanted, clock, clock.sleep)
     assert (report.messages, report.was_sent, clock.waits) == (17, True, [])
-    replay(spark, wanted, clock, clock.sleep)
+    replay(spark, request(spark, regulus_server, goes_on=True), clock, clock.sleep)
     messages = messages_of(regulus_server, "again", wait_for=17)
     assert len(messages) == 17
     rows = wanted.source.messages(spark, ["SOrder"], ("body", "queue_id", "queue_offset", "sharding_key")).collect()

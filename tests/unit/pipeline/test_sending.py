@@ -1,0 +1,43 @@
+"""Rows are written down before they are sent; messages lose what belongs to their former life."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+def test_properties_of_a_former_life_stay_behind(spark):
+    from pyspark.sql import functions as F
+
+    from regulus.pipeline.sending import anew
+
+    rows = spark.createDataFrame([({"a": "1", "DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old"},)],
+                                 "properties map<string,string>")
+    kept = rows.select(anew(F.col("properties"), REDRIVE_OF=F.lit("new")).alias("properties")).first()["properties"]
+    assert kept == {"a": "1", "REDRIVE_OF": "new"}
+
+
+def test_rows_are_kept_where_a_report_is_wanted_and_else_are_gone(spark, tmp_path):
+    from regulus.pipeline.sending import written_down
+
+    rows = spark.range(3)
+    with written_down(rows, str(tmp_path / "report"), 7) as (fixed, place):
+        assert fixed.count() == 3
+    assert place == f"{tmp_path}/report/run=7"
+    assert spark.read.parquet(place).count() == 3
+    with written_down(rows, None, 7) as (fixed, place):
+        assert fixed.count() == 3
+    assert not Path(place).exists()
+
+
+def test_a_target_says_to_the_sink_what_its_guarantee_needs():
+    from regulus.pipeline.sending import Target
+    from regulus.spark.sink_options import DeliveryGuarantee, parse_sink_options
+
+    once = Target(name_server="n:1", sink_id="job", run=9, dedup_key="keys", rate_limit=5, credentials="env:KEYS")
+    assert once.options() == {"nameServer": "n:1", "deliveryGuarantee": "exactlyOnce", "sinkId": "job", "jobId": "9",
+                              "dedupKey": "keys", "rateLimit": "5", "credentials": "env:KEYS"}
+    parse_sink_options(once.options(), is_stream=False)
+    least = Target(name_server="n:1", sink_id="job", run=9, guarantee=DeliveryGuarantee.AT_LEAST_ONCE)
+    assert least.options() == {"nameServer": "n:1", "deliveryGuarantee": "atLeastOnce"}
