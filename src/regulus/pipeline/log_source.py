@@ -101,16 +101,22 @@ class LogSource:
 
     def bounds(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame | None:
         """What the brokers keep of the topics now, as BOUNDS; None for an archive, which keeps all that it has."""
+        if self._is_archive:
+            return None
         return self._snapshot(spark, "queues", topics, BOUNDS)
 
     def progress(self, spark: SparkSession, groups: Sequence[str]) -> DataFrame | None:
         """Where the groups read next in their retry topics, as PROGRESS; None for an archive, which has no groups."""
+        if self._is_archive:
+            return None
         return self._snapshot(spark, "offsets", self.there(spark, *map(retry_topic, groups)), PROGRESS)
 
-    def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame | None:
+    @property
+    def _is_archive(self) -> bool:
+        return not {"storePath", "nameServer"} & set(self.options)
+
+    def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame:
         """Rows of a small table as they are now, not as they will be when the result is used."""
-        if "archivePath" in self.options and "nameServer" not in self.options:
-            return None
         if not topics:
             return spark.createDataFrame([], schema)
         names = [column.split()[0] for column in schema.split(", ")]
