@@ -41,7 +41,6 @@ DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
-HOUR_MS = 3_600_000
 
 
 class BrokerState:
@@ -146,8 +145,6 @@ class BrokerState:
         for group in lost:
             self.notify_consumer_ids_changed(group)
         held_ms = self.held_requests.wait_ms(now_ms)
-        kept_hours = self.runtime_facts.store_config.get("fileReservedTime", "")
-        self.transactions.kept_ms = int(kept_hours) * HOUR_MS if kept_hours.isdigit() else None
         waits = [wait_ms, clients_ms, self.transactions.tick(now_ms), self.queue_locks.tick(now_ms),
                  self.statistics.tick(now_ms)]
         return min(waits) if held_ms is None else min(held_ms, *waits)

@@ -90,8 +90,6 @@ class Transactions:
     def __init__(self, config: BrokerConfig, store: MessageStore, topics: Topics, offsets: ConsumerOffsets,
                  clients: Clients, notices: deque[Notice], now_ms: int) -> None:
         self.config = config
-        self.kept_ms: int | None = None
-        """How long messages are kept; None when they are kept for good."""
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -250,7 +248,7 @@ class Transactions:
             return _Step.END        # put again by this run, or new; the last question too has until the next run
         checks = _number(half.properties.get(names.TRANSACTION_CHECK_TIMES, ""))
         age_ms = now_ms - half.born_timestamp
-        if checks >= self.config.transaction_check_max or (self.kept_ms is not None and age_ms > self.kept_ms):
+        if checks >= self.config.transaction_check_max or age_ms > self.config.reserved_ms:
             return self._give_up(half, now_ms)
         immunity_ms = self.immunity_ms(half)
         if immunity_ms is None and 0 <= age_ms < self.config.transaction_time_out:

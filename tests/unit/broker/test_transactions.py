@@ -4,7 +4,6 @@ import pytest
 
 from regulus.broker import transactions
 from regulus.broker.config import BrokerConfig
-from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.transactions import TRANSACTION_GROUP
 from regulus.model.message import MessageExt
@@ -314,8 +313,7 @@ def test_without_a_producer_the_checks_count_all_the_same(make_rig):
 
 
 def test_a_half_older_than_messages_are_kept_is_given_up(make_rig):
-    rig = make_rig(transaction_check_interval=1_000)
-    rig.broker.runtime_facts = RuntimeFacts(store_config={"fileReservedTime": "1"})
+    rig = make_rig(transaction_check_interval=1_000, file_reserved_time=1)
     send_half(rig)
     rig.now_ms += 3_700_000
     rig.run(1_000)
