@@ -16,7 +16,7 @@ from load_generator import Load, send_frames
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Reply
+from regulus.broker.outcome import Outcome, Reply, ReplyFrame
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -45,6 +45,14 @@ def reads(body_size: int, count: int) -> Iterator[bytes]:
         position += size
 
 
+def frame_of(outcome: Outcome) -> bytes:
+    """A plain send has its answer encoded when it was handled."""
+    if isinstance(outcome, ReplyFrame):
+        return outcome.frame
+    assert isinstance(outcome, Reply)
+    return outcome.response.encode()
+
+
 def measure(store: FileMessageStore, body_size: int, count: int) -> dict[str, float]:
     broker = BrokerState(BrokerConfig(listen_port=10911), store, now_ms=1_700_000_000_000, seed=1)
     peer = Peer(1, host_bytes("127.0.0.1", 50_000), host_bytes("127.0.0.1", 10911), "127.0.0.1:50000", "127.0.0.1")
@@ -58,7 +66,7 @@ def measure(store: FileMessageStore, body_size: int, count: int) -> dict[str, fl
         read = time.process_time()
         outcomes = [request_table.handle(request, peer, broker, 1_700_000_000_000) for request in requests]
         handled = time.process_time()
-        answers = [outcome.response.encode() for outcome in outcomes if isinstance(outcome, Reply)]
+        answers = [frame_of(outcome) for outcome in outcomes]
         encoded = time.process_time()
         while store.dispatch_behind_bytes():
             store.dispatch(DISPATCH_MAX, ())

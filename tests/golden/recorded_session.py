@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Hold, NoReply, Outcome, Relay
+from regulus.broker.outcome import Hold, NoReply, Outcome, Relay, ReplyFrame
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes, offset_message_id, parse_offset_message_id
 from regulus.model.peer import Peer
@@ -71,10 +71,15 @@ def replay(root: Path) -> list[Exchange]:
 
 
 def _frame(scenario: str, line: dict) -> RecordedFrame:
-    reader = FrameReader()
-    reader.feed(base64.b64decode(line["frame_base64"]))
-    [command] = reader.frames()
+    command = _read(base64.b64decode(line["frame_base64"]))
     return RecordedFrame(line["t_ms"], scenario, line["conn"], line["server"], line["dir"] == "c2s", command)
+
+
+def _read(frame: bytes) -> RemotingCommand:
+    reader = FrameReader()
+    reader.feed(frame)
+    [command] = reader.frames()
+    return command
 
 
 class _Replay:
@@ -172,4 +177,6 @@ def _settled(outcome: Outcome, recorded: RemotingCommand | None) -> RemotingComm
         if not isinstance(step, Relay):
             return step
         outcome = step
+    if isinstance(outcome, ReplyFrame):
+        return _read(outcome.frame)
     return None if isinstance(outcome, Hold | NoReply) else outcome.response
