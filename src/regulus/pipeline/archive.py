@@ -21,6 +21,7 @@ from typing import Protocol
 from regulus.errors import DataLoss, OptionError
 from regulus.model.delay_level import parse_ladder
 from regulus.pipeline import archive_check, archive_files, log_ranges
+from regulus.pipeline.archive_check import QueueEnds
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock, Step
 from regulus.pipeline.archive_task import RangeFacts, RangeTask, archive_range
@@ -122,12 +123,12 @@ class _Run:
         there = archive_manifest.load(self._archive)
         self._manifests = manifests = [each for each in there if each.range.broker_name == config.broker_name]
         self._others = [each for each in there if each.range.broker_name != config.broker_name]
-        self._ends = archive_check.ends_of(manifests)
         delays = gate.message_delay_level if gate is not None else config.message_delay_level
         self._delays_ms = parse_ladder(delays)
         log_end, reason = self._log_end()
         start = self._start(log_end)
-        self._begin = manifests[0].range.start if manifests else start
+        begin = manifests[0].range.start if manifests else start
+        self._queue_ends = QueueEnds(manifests, 0 if begin == 0 else None)
         self.report = ArchiveReport(broker_name=config.broker_name, start=start, end=start, log_end=log_end,
                                     stop_reason=reason)
         if manifests and start > manifests[-1].range.end:
@@ -217,15 +218,15 @@ class _Run:
         self._step("check")
         for part in facts:
             if not self._config.accept_gaps:
-                unknown_begin = 0 if self._begin == 0 else None
-                archive_check.check_contiguity(part, self._ends, unknown_begin, self._queues, self._log)
-            self._ends |= archive_check.ends_after(part)
+                archive_check.check_contiguity(part, self._queue_ends, self._queues, self._log)
+            self._queue_ends.pass_range(part)
         if not self._config.accept_gaps:
             archive_check.check_counts(facts, self._queues, self._log)
 
     def _commit(self, facts: RangeFacts) -> None:
         manifest = Manifest(range=facts.range, records=facts.records, rows=facts.rows, hidden=facts.hidden,
-                            rejected=facts.rejected, queues=facts.queues, files=facts.files, rejects=facts.rejects)
+                            rejected=facts.rejected, unreadable=len(facts.unreadable), queues=facts.queues,
+                            files=facts.files, rejects=facts.rejects)
         moves = [(staged, file.path) for staged, file in zip(facts.staged, facts.files, strict=True)]
         if facts.rejects is not None:
             moves.append((facts.staged_rejects, facts.rejects.path))

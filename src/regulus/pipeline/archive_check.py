@@ -27,12 +27,36 @@ class Hole(NamedTuple):
     next: int
 
 
-def ends_of(manifests: Iterable[Manifest]) -> dict[TopicQueue, int]:
-    """Of one broker's manifests, in order: where each queue ends."""
-    ends: dict[TopicQueue, int] = {}
-    for manifest in manifests:
-        ends.update({queue: stretches[-1][1] for queue, stretches in manifest.queues.items()})
-    return ends
+class QueueEnds:
+    """Where the queues of a broker end in the archive, range by range."""
+
+    def __init__(self, manifests: Iterable[Manifest], unknown_begin: int | None) -> None:
+        """`unknown_begin`: where a queue must begin that was not seen before; None: anywhere."""
+        self._ends: dict[TopicQueue, int] = {}
+        self._seen_at: dict[TopicQueue, int] = {}
+        self._unreadable_at = -1
+        self._unknown_begin = unknown_begin
+        for manifest in manifests:
+            self._pass(manifest.range.start, {queue: parts[-1][1] for queue, parts in manifest.queues.items()},
+                       bool(manifest.unreadable))
+
+    def pass_range(self, facts: RangeFacts) -> None:
+        """Go on behind a range."""
+        self._pass(facts.range.start, ends_after(facts), bool(facts.unreadable))
+
+    def _pass(self, start: int, ends: Mapping[TopicQueue, int], has_unreadable: bool) -> None:
+        self._ends |= ends
+        self._seen_at |= dict.fromkeys(ends, start)
+        if has_unreadable:
+            self._unreadable_at = start
+
+    def expected(self, queue: TopicQueue) -> int | None:
+        """The offset with which the queue goes on; None when it may be any."""
+        return self._ends.get(queue, self._unknown_begin)
+
+    def may_be_unreadable(self, queue: TopicQueue) -> bool:
+        """Whether messages of the queue may lie in a stretch that nobody could read, since it was seen last."""
+        return self._unreadable_at >= self._seen_at.get(queue, 0)
 
 
 def check_joins(facts: Sequence[RangeFacts], start: int) -> None:
@@ -45,20 +69,17 @@ def check_joins(facts: Sequence[RangeFacts], start: int) -> None:
         start = part.range.end
 
 
-def check_contiguity(facts: RangeFacts, before: Mapping[TopicQueue, int], unknown_begin: int | None,
-                     queues: Mapping[TopicQueue, ConsumeQueueFiles], log: CommitLogFiles) -> dict[TopicQueue, int]:
-    """Where the queues end now. `unknown_begin`: where a queue must begin that was not seen before; None: anywhere.
-
-    Raises ArchiveFailed for a hole whose cause is not known.
-    """
-    for hole in holes(facts, before, unknown_begin):
+def check_contiguity(facts: RangeFacts, before: QueueEnds, queues: Mapping[TopicQueue, ConsumeQueueFiles],
+                     log: CommitLogFiles) -> None:
+    """Raises ArchiveFailed for a hole whose cause is not known."""
+    for hole in holes(facts, before):
         key = hole.topic, hole.queue_id
         rejected = set(facts.rejected_offsets.get(key, ()))
-        is_known = bool(facts.unreadable) or rejected.issuperset(range(hole.first, hole.next))
+        is_known = (bool(facts.unreadable) or before.may_be_unreadable(key)
+                    or rejected.issuperset(range(hole.first, hole.next)))
         if not is_known and not _is_filler(hole, queues.get(key), log):
             raise ArchiveFailed(f"{hole.topic}/{hole.queue_id}: messages {hole.first} to {hole.next - 1} are not in "
                                 f"the log where they should be, in {facts.range.text}; {_ADVICE}")
-    return {**before, **ends_after(facts)}
 
 
 def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
@@ -69,13 +90,13 @@ def ends_after(facts: RangeFacts) -> dict[TopicQueue, int]:
     return ends
 
 
-def holes(facts: RangeFacts, before: Mapping[TopicQueue, int], unknown_begin: int | None) -> list[Hole]:
+def holes(facts: RangeFacts, before: QueueEnds) -> list[Hole]:
     """Where the queue offsets of a range do not go on."""
     found = []
     for (topic, queue_id), stretches in facts.queues.items():
-        expected = before.get((topic, queue_id), unknown_begin)
+        expected = before.expected((topic, queue_id))
         for first, behind in stretches:
-            if expected is not None and first != expected and first != 0:
+            if expected is not None and first not in (expected, 0):
                 found.append(Hole(topic, queue_id, min(expected, first), max(expected, first)))
             expected = behind
     return found

@@ -212,7 +212,8 @@ def compact_range(task: CompactTask, attempt: str) -> CompactFacts:
     return CompactFacts(moves=tuple(moves), manifest=Manifest(
         range=task.range, records=sum(manifest.records for manifest in manifests),
         rows=sum(manifest.rows for manifest in manifests), hidden=sum(manifest.hidden for manifest in manifests),
-        rejected=sum(manifest.rejected for manifest in manifests), queues=joined_stretches(manifests),
+        rejected=sum(manifest.rejected for manifest in manifests),
+        unreadable=sum(manifest.unreadable for manifest in manifests), queues=joined_stretches(manifests),
         files=tuple(files), rejects=rejects))
 
 

@@ -20,6 +20,7 @@ A manifest is one line of JSON with sorted keys:
     rows         rows of its files together
     hidden       records without a place in a queue: halves and rollbacks of other brokers' transactions
     rejected     damaged records or stretches; `rejects` has the file that keeps them, or null
+    unreadable   how many of these are stretches that are no record, so that nobody knows which messages they were
     queues       topic -> queue -> stretches [[first, next], ...] of queue offsets; more than one where messages were
                  rejected, or where the topic was deleted and made anew
     files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
@@ -106,6 +107,7 @@ class Manifest:
     queues: Mapping[TopicQueue, tuple[tuple[int, int], ...]]
     files: tuple[ArchivedFile, ...]
     rejects: RejectFile | None = None
+    unreadable: int = 0
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ def encode(manifest: Manifest) -> bytes:
     document = {
         "v": VERSION, "broker": manifest.range.broker_name, "from": manifest.range.start, "to": manifest.range.end,
         "records": manifest.records, "rows": manifest.rows, "hidden": manifest.hidden, "rejected": manifest.rejected,
-        "queues": queues, "files": [_file_document(file) for file in manifest.files],
+        "unreadable": manifest.unreadable, "queues": queues, "files": [_file_document(file) for file in manifest.files],
         "rejects": manifest.rejects and {"path": manifest.rejects.path, "bytes": manifest.rejects.size,
                                          "sha256": manifest.rejects.sha256}}
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
@@ -161,6 +163,7 @@ def decode(data: bytes, place: str) -> Manifest:
         return Manifest(
             range=Range(document["broker"], document["from"], document["to"]), records=document["records"],
             rows=document["rows"], hidden=document["hidden"], rejected=document["rejected"],
+            unreadable=document["unreadable"],
             queues={(topic, int(queue_id)): tuple((first, behind) for first, behind in stretches)
                     for topic, queues in document["queues"].items() for queue_id, stretches in queues.items()},
             files=tuple(_file(file) for file in document["files"]),

@@ -144,6 +144,24 @@ def test_bytes_that_are_no_record_are_rejected_up_to_the_next_record(store, chan
     assert everything(tmp_path / "archive") == [place for place in ALL if place != ("TopicA", 1, 0)]
 
 
+def test_a_range_without_one_record_and_what_follows_it(store, change_log, tmp_path):
+    """Nobody knows which messages a file of zeros had; the queues may go on behind them, in this run or a later one."""
+    change_log(4096, bytes(4096))
+    archive = tmp_path / "archive"
+    report = archive_store(store, archive)
+    assert report.rejected == 1
+    assert report.end == report.log_end
+    assert [manifest["unreadable"] for manifest in manifests_of(archive)][:3] == [0, 1, 0]
+    assert manifests_of(archive)[1]["files"] == []
+    left = everything(archive)
+    assert len(left) == report.rows < 80
+    assert set(left) < set(ALL)
+    for part in ranges(archive)[2:]:
+        (archive / manifest_path(part)).unlink()
+    assert archive_store(store, archive).rejected == 0
+    assert everything(archive) == left
+
+
 def test_what_recovery_would_cut_off_is_not_archived(store, change_log, tmp_path):
     whole = archive_store(store, tmp_path / "whole")
     last = archived_rows(tmp_path / "whole", "physical_offset", topic="TopicB")[-1]["physical_offset"]
