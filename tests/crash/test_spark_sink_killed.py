@@ -18,6 +18,8 @@ from regulus.testing.running_server import ServerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
+# More seeds take longer: REGULUS_SINK_SEEDS="1 2 3".
+SEEDS = [int(seed) for seed in os.environ.get("REGULUS_SINK_SEEDS", "1").split()]
 FILES = 10
 LINES = 150
 BATCH_ROWS = 2 * LINES
@@ -194,7 +196,7 @@ def torment(server: ServerProcess, stream: Stream, topic: str, victims: list[str
     return killed
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("guarantee", "topic"), [
     ("exactlyOnce", "sunk"), ("transactional", "RMQ_SYS_TRANS_HALF_TOPIC")])
 def test_every_row_is_stored_once_whoever_is_killed(make_broker_process: Callable[..., ServerProcess],

@@ -169,9 +169,22 @@ class BulkSender:
         return (await self._route(topic)).publish_queues
 
     async def request(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
-        """The answer, whatever its code, of the master that serves the topic. Raises ClientError."""
-        return await self._running().connections.request(
-            self._master(await self._route(topic), broker_name), command, self.config.send_timeout_ms)
+        """The answer, whatever its code, of the master that serves the topic; the request may reach it twice.
+
+        A broker that is away is waited for, as by a send. Raises ClientError.
+        """
+        until = time.monotonic() + self.config.retry_budget_ms / 1000
+        pause_ms = RETRY_PAUSE_FIRST_MS
+        while True:
+            try:
+                return await self._running().connections.request(
+                    self._master(await self._route(topic), broker_name), command, self.config.send_timeout_ms)
+            except (ConnectFailed, ConnectionLost, RequestTimeout, NoRoute, NoNameServer):
+                if time.monotonic() + pause_ms / 1000 > until:
+                    raise
+                self._running().doubt_route(topic)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, RETRY_PAUSE_MAX_MS)
 
     def make_unique_key(self) -> str:
         return self._running().unique_keys.make(client_instance.now_ms())

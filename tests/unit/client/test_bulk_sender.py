@@ -3,11 +3,12 @@ import asyncio
 import pytest
 
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
-from regulus.errors import BrokerRefused, ClientClosed, NoRoute, RequestTimeout, SendFailed
+from regulus.errors import BrokerRefused, ClientClosed, ConnectFailed, NoRoute, RequestTimeout, SendFailed
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
 
 QUEUE = MessageQueue("T", "a", 1)
@@ -205,6 +206,19 @@ async def test_queues_are_those_that_take_sends():
             assert await sender.publish_queues("U") == (MessageQueue("U", "a", 0), MessageQueue("U", "a", 1))
             with pytest.raises(NoRoute):
                 await sender.publish_queues("T")
+
+
+async def test_a_broker_that_is_away_is_waited_for_with_a_question_too():
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", await closed_address())
+        async with sender_of(cluster, retry_budget_ms=100) as sender:
+            with pytest.raises(ConnectFailed):
+                await sender.request("a", "T", RemotingCommand.request(RequestCode.GET_SINK_MARKS))
+        scripts = [lambda command: None, lambda command: command.response(7)]
+        await cluster.add_broker("b", others=lambda command: scripts.pop(0)(command))
+        async with sender_of(cluster, send_timeout_ms=30) as sender:
+            answer = await sender.request("b", "T", RemotingCommand.request(RequestCode.GET_SINK_MARKS))
+    assert answer.code == 7
 
 
 async def test_before_it_runs_nothing_is_sent():

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from regulus.client.sync import Admin
-from regulus.errors import BrokerRefused, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
+from regulus.errors import BrokerRefused, ConnectFailed, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
+from regulus.spark.sink_lanes import ROWS_PER_TURN
 from regulus.spark.sink_options import SinkOptions, parse_sink_options
 from regulus.spark.sink_task import TaskPlace, commit, run_task
 from regulus.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.scripted_servers import scripted_cluster
+from tests.unit.client.scripted_servers import closed_address, scripted_cluster
 
 from .sink_support import messages_of
 
@@ -227,6 +228,29 @@ async def test_a_broker_that_remembers_nothing_is_refused(code):
             await asyncio.to_thread(run_task, [bodies(1)], choices, PLACE, {})
     assert broker.sends() == []
     assert ("use transactional, or atLeastOnce" in str(caught.value)) == (code == 3)
+
+
+async def test_rows_wait_for_their_broker_and_go_nowhere_else():
+    """The name server has forgotten broker b, which the sink wrote to before."""
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a")
+        kept = '[{"from":0,"queues":{"a":[0],"b":[0]}}]'
+        route = cluster.name_server.script
+        cluster.name_server.script = lambda command: (
+            command.response(0, ext={"value": kept}) if command.code == RequestCode.GET_KV_CONFIG else route(command))
+        choices = parse_sink_options({"nameServer": cluster.name_server.address, "topic": "orders", "sinkId": "sink",
+                                      "retryBudgetMs": "200"}, is_stream=False)
+        with pytest.raises(NoRoute, match="broker b, which topic orders is written to, has no master now"):
+            await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
+        assert broker.sends() == []
+        cluster.add_unreachable_broker("b", await closed_address())
+        with pytest.raises(ConnectFailed):
+            await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
+        assert broker.sends() == []
+        other = await cluster.add_broker("b")
+        report = await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
+        assert report.stored == 2 * ROWS_PER_TURN
+        assert [send.properties["SEQ"] for each in (broker, other) for send in each.sends()] == ["0/0", "0/0"]
 
 
 def test_credentials_are_looked_for_where_the_task_runs(regulus_server):

@@ -84,6 +84,15 @@ def test_a_job_that_is_run_again_completes_what_is_missing(spark, regulus_server
     assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == sorted([*range(3000)] * 2)
 
 
+def test_after_a_shuffle_rows_are_put_in_order_by_their_key(spark, regulus_server):
+    counts = spark.range(2000, numPartitions=2).selectExpr("id % 500 AS customer").groupBy("customer").count()
+    frame = counts.selectExpr("cast(customer AS string) AS body", "customer")
+    for _ in range(2):
+        written(frame, regulus_server, topic="orders", deliveryGuarantee="exactlyOnce", sinkId="nightly",
+                dedupKey="customer").save()
+    assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == list(range(500))
+
+
 @pytest.mark.parametrize("guarantee", ["exactlyOnce", "transactional"])
 def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus_server, tmp_path, guarantee):
     """The checkpoint forgets that the last batch was done, as when the driver dies before it says so."""
