@@ -37,7 +37,7 @@ from regulus.errors import (
 )
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import SendMessageRequest, SendMessageResponse
+from regulus.wire.headers import SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 RETRY_PAUSE_FIRST_MS = 50
@@ -57,7 +57,7 @@ class BulkSend:
 
     `properties` are the request's own: of a batch they belong to each of its messages. Sends of one `lane` keep their
     order; one that is `alone` is not under way together with those before and behind it. `on_stored` is called with the
-    queue and the answer.
+    queue and the answer; what it raises fails the send.
     """
 
     queue: MessageQueue
@@ -68,7 +68,7 @@ class BulkSend:
     sys_flag: int = 0
     lane: object = None
     alone: bool = False
-    on_stored: "Callable[[MessageQueue, SendMessageResponse], None] | None" = None
+    on_stored: "Callable[[MessageQueue, RemotingCommand], None] | None" = None
 
     @property
     def size(self) -> int:
@@ -250,7 +250,7 @@ class BulkSender:
         if answer.ext.get(DUPLICATE) == "true":
             self.duplicates += send.size
         if send.on_stored is not None:
-            send.on_stored(queue, SendMessageResponse.decode(answer))
+            send.on_stored(queue, answer)
 
     async def _other_queue(self, queue: MessageQueue) -> MessageQueue:
         """One of another broker if there is one, whose number comes next."""

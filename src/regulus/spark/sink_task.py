@@ -35,6 +35,8 @@ REQUEST_SIZE_MAX = 512 << 10
 """Bytes of a request's body, unless one message alone has more."""
 GROUP_ROWS = 128
 """Single messages are handed to the event loop's thread in groups, since a hand-over costs more than a message."""
+MARK = "mark"
+"""Field of the answer to a run that was stored before: how far its writer has come."""
 RATE_STEPS = 10
 """With a rate limit, a second is divided into so many requests at least."""
 
@@ -162,7 +164,8 @@ class _Halves:
     def send(self, queue: MessageQueue, body: bytes, flag: int, properties: dict[str, str]) -> BulkSend:
         key = properties[names.UNIQUE_KEY]
 
-        def stored(at: MessageQueue, answer: SendMessageResponse) -> None:
+        def stored(at: MessageQueue, command: RemotingCommand) -> None:
+            answer = SendMessageResponse.decode(command)
             _, physical_offset = parse_offset_message_id(answer.msg_id)
             self._halves.append(HalfMessage(self._options.producer_group, at.topic, at.broker_name,
                                             answer.queue_offset, physical_offset, key, answer.msg_id))
@@ -280,8 +283,8 @@ class _Task:
         return max(start + 1, min(end, run_end, start + self._request_rows_max))
 
     def _batch(self, lane: Lane, body: bytes, count: int) -> BulkSend:
-        send = BulkSend(queue=lane.queue, body=body, count=count, lane=lane.queue,
-                        properties=self._marks(lane))
+        send = BulkSend(queue=lane.queue, body=body, count=count, lane=lane.queue, properties=self._marks(lane),
+                        on_stored=self._check_mark)
         lane.next_row += count
         return send
 
@@ -307,6 +310,13 @@ class _Task:
         place, queue = self._place, lane.queue
         return {names.SINK: f"{place.sink_id}/{queue.topic}.{queue.queue_id}/{place.partition}",
                 names.SEQUENCE: f"{place.batch}/{lane.next_row}"}
+
+    def _check_mark(self, queue: MessageQueue, answer: RemotingCommand) -> None:
+        """Raises SinkRefused when the broker took the rows for those of another run of the sink."""
+        mark = int(answer.ext.get(MARK, "0/0").partition("/")[0])
+        if mark > self._place.batch:
+            raise SinkRefused(f"sink {self._place.sink_id} has come to batch {mark} at {queue.broker_name}, and this "
+                              f"is batch {self._place.batch}: the checkpoint is not the sink's; give a new sinkId")
 
     def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         queues = self._queues.get(topic)

@@ -34,15 +34,16 @@ async def test_batches_and_single_messages_reach_their_queue():
         broker = await cluster.add_broker("a")
         async with sender_of(cluster) as sender:
             await sender.submit(batch(b"1", b"2", properties={"SINK": "s/0"}))
-            await sender.submit(BulkSend(queue=QUEUE, body=b"3", flag=5, sys_flag=4, properties={"KEYS": "k"},
-                                         on_stored=lambda queue, answer: answers.append((queue, answer.queue_id))))
+            await sender.submit(BulkSend(
+                queue=QUEUE, body=b"3", flag=5, sys_flag=4, properties={"KEYS": "k"},
+                on_stored=lambda queue, answer: answers.append((queue, answer.ext["queueId"]))))
             await sender.flush()
             assert (sender.stored, sender.duplicates, sender.retries) == (3, 0, 0)
     many, one = broker.sends()
     assert (many.batch, many.queue_id, many.producer_group, many.properties) == (True, 1, "PG", {"SINK": "s/0"})
     assert (one.batch, one.flag, one.sys_flag, one.properties) == (False, 5, 4, {"KEYS": "k"})
     assert bodies_of(broker) == [[b"1", b"2"]]
-    assert answers == [(QUEUE, 1)]
+    assert answers == [(QUEUE, "1")]
 
 
 async def test_no_more_is_under_way_than_allowed():

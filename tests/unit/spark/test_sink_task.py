@@ -161,6 +161,13 @@ def test_other_tasks_and_batches_are_told_apart(regulus_server):
     assert run_task([bodies(10)], once(regulus_server), PLACE, {}).duplicates == 10
 
 
+def test_a_new_checkpoint_under_an_old_sink_is_refused(regulus_server):
+    """Its rows have the numbers of other rows, and would be taken for them."""
+    run_task([bodies(10)], once(regulus_server), TaskPlace(sink_id="sink", batch=4, partition=0), {})
+    with pytest.raises(SinkRefused, match="sink sink has come to batch 4 at broker-a, and this is batch 0"):
+        run_task([bodies(10, 100)], once(regulus_server), PLACE, {})
+
+
 def test_delayed_rows_and_rows_with_keys_come_once_too(regulus_server):
     batch = pa.RecordBatch.from_pydict({
         "body": [b"%d" % number for number in range(50)], "sharding_key": [f"s{number % 3}" for number in range(50)],

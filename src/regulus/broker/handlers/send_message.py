@@ -36,6 +36,9 @@ RETRY_LIMIT_VERSION_MIN = 121
 DUPLICATE = "duplicate"
 """Ext field of the answer to a message of a sink that was stored before."""
 
+MARK = "mark"
+"""Ext field of the answer to a run that was stored before: the writer's mark, as SEQ is written."""
+
 TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
 
 _TIMER_PROPERTIES = TIMER_PROPERTIES
@@ -384,7 +387,10 @@ def _send_run(request: RemotingCommand, header: SendMessageRequest, messages: li
         marks.stored(messages[len(messages) - 1])
         _count_put(facts, header.topic, len(messages) - known, appended)
         mark = None
-    return _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
+    outcome = _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
+    if mark is not None and isinstance(outcome, Reply | ReplyWhenDurable):
+        outcome.response.ext = {**outcome.response.ext, MARK: str(mark.sequence)}
+    return outcome
 
 
 def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,

@@ -427,7 +427,7 @@ def test_rows_of_a_run_are_numbered_from_its_first_on(rig):
 def test_a_run_that_was_stored_is_answered_with_the_mark(rig):
     run(rig, "7/0", "a", "b")
     again = run(rig, "7/0", "a", "b")
-    assert (again.code, again.ext["duplicate"]) == (ResponseCode.SUCCESS, "true")
+    assert (again.code, again.ext["duplicate"], again.ext["mark"]) == (ResponseCode.SUCCESS, "true", "7/1")
     assert SendMessageResponse.decode(again).queue_offset == 1
     assert run(rig, "6/0", "of an earlier batch").ext["duplicate"] == "true"
     assert len(rows_stored(rig)) == 2
