@@ -194,3 +194,7 @@ class JobRefused(RegulusError):
 
 class QualityBroken(RegulusError):
     """A rule of quality that stops a run is broken; the text names it, the count and where the rows are."""
+
+
+class PipelineError(RegulusError):
+    """A pipeline cannot be run, or a flow of it failed; the text names file or flow, cause and mend."""

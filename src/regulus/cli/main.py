@@ -30,6 +30,7 @@ _COMMANDS = {
     "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),
     "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
     "job": _Entry("regulus.cli.job", "job", "Audit, search and repair, over the log as a table."),
+    "pipeline": _Entry("regulus.cli.pipeline", "pipeline", "Run pipelines over the log, and report."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 

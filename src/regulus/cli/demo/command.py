@@ -1,31 +1,22 @@
-"""`regulus demo`: runs it, prints the table and the verdict, draws the picture."""
+"""`regulus demo`: runs it, lets the ledger pipeline judge, prints the verdict, writes the report page."""
 
 import logging
 import shutil
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
-from regulus.cli.demo.ledger_report import LedgerReport, read_ledger
-from regulus.cli.demo.picture import draw
+from regulus.cli.demo.ledger import LEDGER_TABLES, make_ledger, report_ledger
 from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC, DemoRun, run_demo
 from regulus.errors import RegulusError
+from regulus.pipeline.report_charts import Mark
+from regulus.pipeline.steps.delivery_ledger import LedgerTotals
 
-_COLUMNS = (
-    "tags",
-    "sent",
-    "applied",
-    "retried",
-    "dead_lettered",
-    "lost",
-    "duplicates",
-    "latency_p50_ms",
-    "latency_p99_ms",
-)
-_TITLES = ("carrier", "sent", "applied", "retried", "dead letters", "lost", "duplicates", "p50 ms", "p99 ms")
+REPORT_NAME = "report.html"
 
 
 @click.command("demo")
@@ -34,7 +25,7 @@ _TITLES = ("carrier", "sent", "applied", "retried", "dead letters", "lost", "dup
     type=click.Path(path_type=Path),
     default=Path("demo-run"),
     show_default=True,
-    help="Made anew: store, departure board, picture.",
+    help="Made anew: store, departure board, ledger, report page.",
 )
 @click.option(
     "--flights",
@@ -57,33 +48,28 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
         f"Sending {flights:,} flights to a broker on port {port}, which is killed half-way; files in {directory}"
     )
     try:
-        run, effects = _run_with_bars(directory, port, namesrv_port, flights)
+        run = _run_with_bars(directory, port, namesrv_port, flights)
         click.echo(
             f"{run.sent:,} flights sent and settled in {run.seconds:.1f} s; the broker was killed at "
             f"{run.killed_at_s:.1f} s and back at {run.back_at_s:.1f} s; {run.resent:,} sends were tried again."
         )
-        click.echo("Spark reads the log ...")
-        report = read_ledger(directory / "store", effects, TOPIC, CONSUMER_GROUP)
+        click.echo("Spark reads the broker's log: the ledger pipeline ...")
+        with _bar("tables ", LEDGER_TABLES, " tables") as bar:
+            make_ledger(directory, TOPIC, CONSUMER_GROUP, bar.update)
+        kill = Mark(run.started_at + run.killed_at_s, run.started_at + run.back_at_s, "broker killed, and back")
+        totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
     except RegulusError as error:
         raise click.ClickException(str(error)) from error
-    _print_table(report)
-    verdict = report.totals.verdict()
-    picture = directory / "demo.png"
-    draw(picture, run.timeline, run.killed_at_s, run.back_at_s, report.by_carrier, report.latencies_ms, verdict)
-    totals = report.totals
     click.echo(
         f"\n{totals.duplicates} duplicates in the log (sends repeated after the kill), {totals.redelivered} "
         "deliveries repeated; each flight has one effect."
     )
-    click.secho(f"\n{verdict}\n", bold=True, fg="green" if _passed(report, flights) else "red")
-    click.echo(f"Picture: {picture}")
-    if not _passed(report, flights):
+    passed = totals.balanced and totals.waiting == 0 and totals.sent == flights
+    click.secho(f"\n{totals.verdict()}\n", bold=True, fg="green" if passed else "red")
+    click.echo(f"Report page: {directory / REPORT_NAME}")
+    if not passed:
         raise click.ClickException(f"the ledger does not balance: {flights} flights were to be sent; {totals}")
     _print_next_commands(directory, namesrv_port)
-
-
-def _passed(report: LedgerReport, flights: int) -> bool:
-    return report.totals.balanced and report.totals.sent == flights
 
 
 def _make_anew(directory: Path) -> None:
@@ -107,16 +93,8 @@ def _free_port(wanted: int) -> int:
     raise click.ClickException("no free port on 127.0.0.1")
 
 
-def _run_with_bars(
-    directory: Path, port: int, namesrv_port: int, flights: int
-) -> tuple[DemoRun, list[tuple[str, int, int]]]:
-    from tqdm import tqdm
-
-    settings = {"total": flights, "unit": " flights", "file": sys.stdout, "mininterval": 0.5, "dynamic_ncols": True}
-    with (
-        tqdm(desc="sent   ", position=0, **settings) as sent_bar,
-        tqdm(desc="settled", position=1, **settings) as done_bar,
-    ):
+def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int) -> DemoRun:
+    with _bar("sent   ", flights, " flights") as sent_bar, _bar("settled", flights, " flights", 1) as done_bar:
 
         def progress(sent: int, applied: int, dead_lettered: int) -> None:
             sent_bar.update(sent - sent_bar.n)
@@ -125,18 +103,11 @@ def _run_with_bars(
         return run_demo(directory, port, namesrv_port, progress, flights)
 
 
-def _print_table(report: LedgerReport) -> None:
-    rows = [
-        _TITLES,
-        *(
-            tuple(f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in _COLUMNS)
-            for row in report.by_carrier
-        ),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
-    click.echo()
-    for row in rows:
-        click.echo("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
+def _bar(text: str, total: int, unit: str, position: int = 0) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(desc=text, total=total, unit=unit, position=position, file=sys.stdout, mininterval=0.5,
+                dynamic_ncols=True)
 
 
 def _print_next_commands(directory: Path, namesrv_port: int) -> None:

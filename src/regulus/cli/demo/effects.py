@@ -39,10 +39,6 @@ class DepartureBoard:
     def applied_flights(self) -> int:
         return int(self._connection.execute("SELECT count(*) FROM departures").fetchone()[0])
 
-    def rows(self) -> list[tuple[str, int, int]]:
-        """(flight_id, applied_ms, deliveries) of all departures."""
-        return self._connection.execute("SELECT flight_id, applied_ms, deliveries FROM departures").fetchall()
-
     def close(self) -> None:
         self._connection.close()
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -38,9 +38,9 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(slots=True)
 class DemoRun:
-    """What happened: times in seconds since the start; `timeline` holds (seconds, sent, applied)."""
+    """What happened: times in seconds since the start, `started_at` by the wall's clock, since 1970."""
 
-    timeline: list[tuple[float, int, int]] = field(default_factory=list)
+    started_at: float = 0.0
     killed_at_s: float = 0.0
     back_at_s: float = 0.0
     sent: int = 0
@@ -81,7 +81,7 @@ class Demo:
         async with Admin(self._name_server) as admin:
             await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=8, write_queue_nums=8))
             await admin.create_topic(TopicConfig(topic_name=DEAD_LETTERS, read_queue_nums=1, write_queue_nums=1))
-        self._started_at = time.monotonic()
+        self._started_at, self._run.started_at = time.monotonic(), time.time()
         consumer = PushConsumer(
             self._name_server,
             CONSUMER_GROUP,
@@ -165,7 +165,6 @@ class Demo:
 
     async def _watch(self) -> None:
         while True:
-            self._run.timeline.append((self._elapsed(), self._run.sent, self._board.applied))
             self._progress(self._run.sent, self._board.applied, len(self._dead))
             await asyncio.sleep(0.2)
 
@@ -175,11 +174,6 @@ class Demo:
 
 def run_demo(
     directory: Path, port: int, name_server_port: int, progress: Progress, flights_in_all: int = FLIGHTS_IN_ALL
-) -> tuple[DemoRun, list[tuple[str, int, int]]]:
-    """The run, and the departure board's rows."""
-    run = asyncio.run(Demo(directory, port, name_server_port, flights_in_all, progress).run())
-    board = DepartureBoard(directory / "departures.sqlite")
-    try:
-        return run, board.rows()
-    finally:
-        board.close()
+) -> DemoRun:
+    """Leaves store and departure board in `directory`."""
+    return asyncio.run(Demo(directory, port, name_server_port, flights_in_all, progress).run())

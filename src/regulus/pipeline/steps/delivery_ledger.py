@@ -1,15 +1,19 @@
 """The delivery ledger: what was sent, against what was done, one business key a row and one group a total.
 
-A message's business key is the first of its `keys`. A key ends in exactly one of three places: an effect (the
-consumer's own table), a dead letter, or nowhere, and then it is lost.
+A message's business key is the first of its `keys`. A key ends in an effect (the consumer's own table; or, where none
+is named, the group has read past its last copy), in a dead letter, or nowhere: then it waits, for a retry or for the
+group to come to it, or it is lost.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from regulus.model.topics import dlq_topic, retry_topic
+from regulus.model.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from regulus.pipeline.steps.message_facts import business_key, home_topic, milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,90 +25,121 @@ class LedgerTotals:
     applied: int
     dead_lettered: int
     retried: int
+    waiting: int
     lost: int
     both: int
     duplicates: int
     redelivered: int
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "LedgerTotals":
+        """From the one row of `ledger_total`."""
+        return cls(**{field.name: int(row[field.name] or 0) for field in fields(cls)})
+
     @property
     def balanced(self) -> bool:
-        return self.lost == 0 and self.both == 0 and self.sent == self.applied + self.dead_lettered
+        """Whether each key ended in one place, or still can."""
+        return self.lost == 0 and self.both == 0 and self.sent == self.applied + self.dead_lettered + self.waiting
 
     def verdict(self) -> str:
-        return f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters, {self.lost} lost"
+        waiting = f", {self.waiting} waiting" if self.waiting else ""
+        return (f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters{waiting}, "
+                f"{self.lost} lost")
 
 
-def delivery_ledger(messages: DataFrame, effects: DataFrame, topic: str, consumer_group: str) -> DataFrame:
-    """One row a business key that was sent.
+def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: str, effects: DataFrame | None = None,
+                    progress: DataFrame | None = None) -> DataFrame:
+    """One row a business key that was sent to one of the topics.
 
-    `messages`: table `messages` of the topic and the group's retry and dead-letter topics.
-    `effects`: `key string, applied_time timestamp, deliveries bigint`, one row a key.
+    `messages`: `topic, broker_name, queue_id, queue_offset, keys, tags, properties, born_time, store_time` of the
+    topics, the group's retry and dead-letter topics and, so that what waits for a retry is seen, SCHEDULE_TOPIC_XXXX.
+    `effects`: `key string, applied_time timestamp, deliveries bigint`, one row a key; null is 1 delivery.
+    `progress`: `consumer_group, topic, broker_name, queue_id, consumer_offset`, where groups read next. One of the two
+    must be given; without progress only what is parked for a retry counts as waiting.
     Returns `key, tags, sends, retries, dead_letters, deliveries, born_time, applied_time, latency_ms, applied,
-    dead_lettered, lost`.
+    dead_lettered, waiting, lost`.
     """
-
-    def of(topic_name: str) -> Column:
-        return F.sum(F.when(F.col("topic") == topic_name, 1).otherwise(0))
-
+    assert effects is not None or progress is not None
+    retry, dead = retry_topic(consumer_group), dlq_topic(consumer_group)
+    is_parked = F.col("topic") == SCHEDULE_TOPIC
+    copies = messages.where(F.col("topic").isin(*topics, retry, dead) | (is_parked & (home_topic() == retry))).select(
+        "topic", "broker_name", "queue_id", "queue_offset", "tags", "born_time", "store_time",
+        business_key().alias("key")).where("key IS NOT NULL")
     by_key = (
-        messages.select("topic", "tags", "born_time", F.split("keys", " ").getItem(0).alias("key"))
+        _with_reached(copies, consumer_group, progress)
         .groupBy("key")
         .agg(
-            F.first("tags").alias("tags"),
+            F.first("tags", ignorenulls=True).alias("tags"),
             F.min("born_time").alias("born_time"),
-            of(topic).alias("sends"),
-            of(retry_topic(consumer_group)).alias("retries"),
-            of(dlq_topic(consumer_group)).alias("dead_letters"),
+            F.count_if(F.col("topic").isin(*topics)).alias("sends"),
+            F.count_if(F.col("topic") == retry).alias("retries"),
+            F.count_if(F.col("topic") == dead).alias("dead_letters"),
+            F.max_by(is_parked, "store_time").alias("is_parked"),
+            F.max_by("reached", "store_time").alias("is_reached"),
         )
         .where(F.col("sends") > 0)
     )
-    applied = F.col("applied_time").isNotNull()
-    dead = F.col("dead_letters") > 0
-    return by_key.join(effects, "key", "left").select(
-        "key",
-        "tags",
-        "sends",
-        "retries",
-        "dead_letters",
-        F.coalesce("deliveries", F.lit(0)).alias("deliveries"),
-        "born_time",
-        "applied_time",
-        (F.unix_millis("applied_time") - F.unix_millis("born_time")).alias("latency_ms"),
-        applied.alias("applied"),
-        dead.alias("dead_lettered"),
-        (~applied & ~dead).alias("lost"),
-    )
+    joined = _with_effects(by_key, effects)
+    done = F.col("effect_seen") if effects is not None else (
+        F.col("is_reached") & ~F.col("is_parked") & (F.col("dead_letters") == 0))
+    ended = joined.withColumn("applied", done).withColumn("dead_lettered", F.col("dead_letters") > 0).withColumn(
+        "waiting", ~F.col("applied") & ~F.col("dead_lettered") & (F.col("is_parked") | ~F.col("is_reached")))
+    return ended.select(
+        "key", "tags", "sends", "retries", "dead_letters", "deliveries", "born_time", "applied_time",
+        milliseconds("born_time", "applied_time").alias("latency_ms"), "applied", "dead_lettered", "waiting",
+        (~F.col("applied") & ~F.col("dead_lettered") & ~F.col("waiting")).alias("lost"))
 
 
 def ledger_by_tag(ledger: DataFrame) -> DataFrame:
-    """One row a tag: `tags, sent, applied, retried, dead_lettered, lost, duplicates, latency_p50_ms, _p99_ms`."""
+    """One row a tag: `tags, sent, applied, retried, dead_lettered, waiting, lost, duplicates, latency_p50_ms,
+    latency_p99_ms`."""
     return (
         ledger.groupBy("tags")
         .agg(
             F.count("*").alias("sent"),
-            F.sum(F.col("applied").cast("bigint")).alias("applied"),
-            F.sum((F.col("retries") > 0).cast("bigint")).alias("retried"),
-            F.sum(F.col("dead_lettered").cast("bigint")).alias("dead_lettered"),
-            F.sum(F.col("lost").cast("bigint")).alias("lost"),
+            F.count_if("applied").alias("applied"),
+            F.count_if(F.col("retries") > 0).alias("retried"),
+            F.count_if("dead_lettered").alias("dead_lettered"),
+            F.count_if("waiting").alias("waiting"),
+            F.count_if("lost").alias("lost"),
             F.sum(F.col("sends") - 1).alias("duplicates"),
             F.percentile_approx("latency_ms", 0.5, 10_000).alias("latency_p50_ms"),
             F.percentile_approx("latency_ms", 0.99, 10_000).alias("latency_p99_ms"),
         )
-        .orderBy(F.desc("sent"))
     )
 
 
-def ledger_totals(ledger: DataFrame) -> LedgerTotals:
-    """Runs the ledger once."""
-    row = ledger.agg(
+def ledger_total(ledger: DataFrame) -> DataFrame:
+    """One row with the fields of LedgerTotals."""
+    return ledger.agg(
         F.count("*").alias("sent"),
-        F.sum(F.col("applied").cast("bigint")).alias("applied"),
-        F.sum(F.col("dead_lettered").cast("bigint")).alias("dead_lettered"),
-        F.sum((F.col("retries") > 0).cast("bigint")).alias("retried"),
-        F.sum(F.col("lost").cast("bigint")).alias("lost"),
-        F.sum((F.col("applied") & F.col("dead_lettered")).cast("bigint")).alias("both"),
-        F.sum(F.col("sends") - 1).alias("duplicates"),
-        F.sum(F.greatest(F.col("deliveries") - 1, F.lit(0))).alias("redelivered"),
-    ).first()
-    assert row is not None
-    return LedgerTotals(**{name: int(value or 0) for name, value in row.asDict().items()})
+        F.count_if("applied").alias("applied"),
+        F.count_if("dead_lettered").alias("dead_lettered"),
+        F.count_if(F.col("retries") > 0).alias("retried"),
+        F.count_if("waiting").alias("waiting"),
+        F.count_if("lost").alias("lost"),
+        F.count_if(F.col("applied") & F.col("dead_lettered")).alias("both"),
+        F.coalesce(F.sum(F.col("sends") - 1), F.lit(0)).alias("duplicates"),
+        F.coalesce(F.sum(F.greatest(F.col("deliveries") - 1, F.lit(0))), F.lit(0)).alias("redelivered"),
+    )
+
+
+def _with_reached(copies: DataFrame, consumer_group: str, progress: DataFrame | None) -> DataFrame:
+    """The copies with `reached`: whether the group has read them, true where its progress is not known at all."""
+    if progress is None:
+        return copies.withColumn("reached", F.lit(True))
+    read = progress.where(F.col("consumer_group") == consumer_group).select("topic", "broker_name", "queue_id",
+                                                                            "consumer_offset")
+    reached = F.coalesce(F.col("consumer_offset") > F.col("queue_offset"), F.lit(False))
+    return copies.join(F.broadcast(read), ["topic", "broker_name", "queue_id"], "left").withColumn("reached", reached)
+
+
+def _with_effects(by_key: DataFrame, effects: DataFrame | None) -> DataFrame:
+    if effects is None:
+        unknown = {"applied_time": "timestamp", "deliveries": "bigint"}
+        return by_key.withColumns({name: F.lit(None).cast(kind) for name, kind in unknown.items()})
+    seen = effects.select("key", "applied_time", F.coalesce("deliveries", F.lit(1)).alias("deliveries"),
+                          F.lit(True).alias("effect_seen"))
+    # Not fillna: a Connect server looks at a table to fill it, which it may not while a pipeline is defined.
+    return by_key.join(seen, "key", "left").withColumns({
+        "deliveries": F.coalesce("deliveries", F.lit(0)), "effect_seen": F.coalesce("effect_seen", F.lit(False))})

@@ -7,7 +7,13 @@ are shown as they are.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from regulus.pipeline.steps.message_facts import business_key, is_first_copy, milliseconds, percentiles
+from regulus.pipeline.steps.message_facts import (
+    PERCENTILE_ACCURACY,
+    business_key,
+    is_first_copy,
+    milliseconds,
+    percentiles,
+)
 
 LEGS = ("born_to_stored", "stored_to_delivered", "delivered_to_applied", "stored_to_applied", "born_to_applied")
 
@@ -45,6 +51,19 @@ def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) ->
     long = latency.select(*by, F.expr(f"stack({len(LEGS)}, {pairs}) AS (leg, value)")).where("value IS NOT NULL")
     return long.groupBy(*by, "leg").agg(F.count("*").alias("messages"), *percentiles("value"),
                                         F.max("value").alias("max_ms"))
+
+
+def latency_curve(latency: DataFrame, points: int = 101) -> DataFrame:
+    """The whole distribution of the legs, for drawing: so many percent took at most so long.
+
+    `latency`: what `latencies` returns. Returns `leg, share double` (0 to 100, `points` of them), `ms bigint`.
+    """
+    shares = [number / (points - 1) for number in range(points)]
+    pairs = ", ".join(f"'{leg}', {leg}_ms" for leg in LEGS)
+    long = latency.select(F.expr(f"stack({len(LEGS)}, {pairs}) AS (leg, value)")).where("value IS NOT NULL")
+    curve = long.groupBy("leg").agg(F.percentile_approx("value", shares, PERCENTILE_ACCURACY).alias("curve"))
+    return curve.select("leg", F.posexplode("curve").alias("place", "ms")).select(
+        "leg", (F.col("place") * (100 / (points - 1))).cast("double").alias("share"), "ms")
 
 
 def latency_over_time(latency: DataFrame, bucket: str = "1 hour") -> DataFrame:

@@ -18,9 +18,13 @@ def business_key() -> Column:
     return F.split("keys", " ").getItem(0)
 
 
-def with_epoch(table: DataFrame) -> DataFrame:
-    """The table with a column `topic_epoch`; 0 in all rows when its source knows no epochs."""
-    return table if EPOCH in table.columns else table.withColumn(EPOCH, F.lit(0).cast("bigint"))
+def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
+    """The table with a column `topic_epoch`; 0 in all rows when its source knows no epochs.
+
+    None looks whether the column is there, which the definition of a pipeline's table may not.
+    """
+    there = EPOCH in table.columns if has_epoch is None else has_epoch
+    return table if there else table.withColumn(EPOCH, F.lit(0).cast("bigint"))
 
 
 def home_topic() -> Column:

@@ -32,18 +32,19 @@ def queue_extents(messages: DataFrame) -> DataFrame:
     )
 
 
-def queue_holes(messages: DataFrame, bounds: DataFrame | None = None) -> DataFrame:
+def queue_holes(messages: DataFrame, bounds: DataFrame | None = None, *, has_epoch: bool | None = None) -> DataFrame:
     """One row a run of missing messages, [start_offset, end_offset).
 
     `messages`: as for `queue_extents`. All messages from the first to the last wanted must be in it: a table filtered
     by tag has holes that are none.
     `bounds`: `topic, broker_name, queue_id, min_offset, max_offset`, what the brokers keep. To cry no wolf, the largest
     number is to be asked before the messages are read and the smallest one after. Without bounds only holes between
-    messages are found. Bounds are those of a topic's newest epoch.
+    messages are found. Bounds are those of a topic's newest epoch. `has_epoch`: see `with_epoch`.
     Returns `topic, broker_name, queue_id, topic_epoch, start_offset, end_offset, missing, cause`. The cause is `lost`,
     or `removed before it was archived` for what lies between rows of an archive and the broker's first message.
     """
-    inner = _holes_between(with_epoch(messages))
+    messages = with_epoch(messages, has_epoch)
+    inner = _holes_between(messages)
     if bounds is None:
         return _with_cause(inner, F.lit(LOST))
     kept = bounds.select("topic", "broker_name", "queue_id", "min_offset", "max_offset")

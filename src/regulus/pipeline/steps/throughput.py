@@ -18,3 +18,12 @@ def throughput(messages: DataFrame, bucket: str = "1 minute") -> DataFrame:
                          (~is_first_copy()).alias("is_copy"))
         .agg(F.count("*").alias("messages"), F.sum(F.col("store_size").cast("bigint")).alias("bytes"))
     )
+
+
+def effects_over_time(effects: DataFrame, bucket: str = "1 minute") -> DataFrame:
+    """Effects, by the time at which they were applied.
+
+    `effects`: `key string, applied_time timestamp`. Returns `bucket_start timestamp, effects bigint`.
+    """
+    return effects.where("applied_time IS NOT NULL").groupBy(
+        F.window("applied_time", bucket)["start"].alias("bucket_start")).agg(F.count("*").alias("effects"))

@@ -1,0 +1,39 @@
+"""The demo's proof: the ledger pipeline reads the broker's log and the departure board, and says where each flight
+ended."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from regulus.cli.pipeline import ledger_spec
+from regulus.cli.spark import java_places
+from regulus.pipeline.report_charts import Mark
+from regulus.spark.java import find_java
+
+LEDGER_TABLES = 18
+"""So many tables the pipeline makes of the demo's log."""
+
+
+def make_ledger(directory: Path, topic: str, consumer_group: str, table_done: Callable[[], None]) -> None:
+    """Run the pipeline over what the demo left in `directory`. Raises PipelineError or MissingJava."""
+    from regulus.pipeline.runner import RunOrder, run_pipeline
+    from regulus.pipeline.spec import read_spec
+
+    parameters = {
+        "regulus.storePath": str(directory / "store"), "regulus.topics": topic, "regulus.group": consumer_group,
+        "regulus.effects": f"sqlite:{directory / 'departures.sqlite'}#departures", "regulus.effectsKey": "flight_id",
+        "regulus.effectsTime": "applied_ms", "regulus.effectsDeliveries": "deliveries", "regulus.bucket": "1 second"}
+    order = RunOrder(spec=read_spec(ledger_spec(), str(directory / "ledger")), parameters=parameters,
+                     cores=os.cpu_count() or 1)
+    run_pipeline(order, find_java(java_places()), os.environ,
+                 lambda flow, state: table_done() if state == "COMPLETED" else None)
+
+
+def report_ledger(directory: Path, page: Path, kill: Mark) -> dict[str, int]:
+    """Write the report page; the ledger's totals."""
+    from regulus.pipeline.report import read_tables, write_report
+
+    write_report(directory / "ledger", page, made_at=datetime.now(UTC), title="All flights that left New York in 2013",
+                 source=str(directory / "store"), tag_word="carrier", marks=[kill])
+    return dict(read_tables(directory / "ledger", ["ledger_total"])["ledger_total"][0])

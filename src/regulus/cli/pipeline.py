@@ -1,0 +1,132 @@
+"""`regulus pipeline`: run a Spark declarative pipeline, ours or yours, and write the report page of ours."""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from regulus.cli.spark import java_places
+from regulus.errors import PipelineError
+from regulus.spark.java import find_java
+
+REPORT_NAME = "report.html"
+
+
+@click.group()
+def pipeline() -> None:
+    """Run pipelines over the log, and report what they made."""
+
+
+@pipeline.command()
+@click.option("--spec", "spec_path", type=click.Path(path_type=Path),
+              help="spark-pipeline.yml, or the directory with it.  [default: the message ledger]")
+@click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Read a broker's store directory.")
+@click.option("-n", "--name-server", help="Read running brokers.")
+@click.option("--topic", "topics", multiple=True, help="May be repeated.")
+@click.option("--group", help="The consumer group whose retries, dead letters and progress count.")
+@click.option("--effects", help="What the consumers did: sqlite:/path#table, postgresql://host/database#table, "
+                                "parquet:/path ...")
+@click.option("--effects-key", help="Its column with the business key.  [default: key]")
+@click.option("--effects-time", help="Its column with the time of the effect; ms or ISO 8601.")
+@click.option("--effects-deliveries", help="Its column that counts the deliveries of a key.")
+@click.option("--bucket", help="Width of throughput's steps.  [default: 1 minute]")
+@click.option("--trace", is_flag=True, help="Read the clients' trace topic too.")
+@click.option("--alerts-topic", help="Send an alert there for each new dead letter and rejected message.")
+@click.option("--alerts-name-server", help="Where that topic is.  [default: that of -n]")
+@click.option("--storage", help="Directory or URL for tables, catalog and checkpoints.  [default: what the spec says]")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated.")
+@click.option("--refresh", multiple=True, metavar="TABLE", help="Only this table; may be repeated.")
+@click.option("--full-refresh", multiple=True, metavar="TABLE", help="Make this table anew; may be repeated.")
+@click.option("--full-refresh-all", is_flag=True, help="Make all tables anew.")
+@click.option("--dry-run", is_flag=True, help="Only check the definitions.")
+@click.option("--cores", type=click.IntRange(1, 1024), default=os.cpu_count() or 1, show_default=True)
+@click.option("--heap", default="1g", show_default=True, help="Of Spark's Java.")
+@click.option("--quiet", is_flag=True, help="Say nothing but what fails.")
+def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], refresh: tuple[str, ...],
+        full_refresh: tuple[str, ...], full_refresh_all: bool, dry_run: bool, cores: int, heap: str, quiet: bool,
+        store_path: Path | None, topics: tuple[str, ...], **given: str | bool | None) -> None:
+    """Process what is new in the sources, then end. SPARK_REMOTE names a Spark Connect server to run it on."""
+    from regulus.pipeline.runner import RunOrder, run_pipeline
+    from regulus.pipeline.spec import read_spec
+
+    spec = read_spec(spec_path or ledger_spec(), storage)
+    parameters = {
+        **_parameters(given), **({"regulus.storePath": str(store_path.resolve())} if store_path else {}),
+        **({"regulus.topics": ",".join(topics)} if topics else {}), **_settings(settings)}
+    if spec_path is None:
+        _check_ledger(parameters)
+    remote = os.environ.get("SPARK_REMOTE") or None
+    order = RunOrder(spec=spec, parameters=parameters, remote=remote, refresh=refresh, full_refresh=full_refresh,
+                     full_refresh_all=full_refresh_all, dry=dry_run, cores=cores, heap=heap)
+
+    def tell(flow: str, state: str) -> None:
+        if not quiet and state in ("COMPLETED", "FAILED", "SKIPPED"):
+            click.echo(f"{flow}: {state.lower()}")
+
+    result = run_pipeline(order, None if remote else find_java(java_places()), os.environ, tell)
+    if not quiet:
+        for flow, rows in sorted(result.rows.items()):
+            click.echo(f"{flow}: {rows:,} new rows read")
+        click.echo(f"{'checked' if dry_run else 'done'}: {spec.name} in {spec.storage}")
+
+
+@pipeline.command()
+@click.option("--storage", type=click.Path(path_type=Path), help="Directory of the pipeline.  [default: the ledger's]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="[default: report.html in the storage]")
+@click.option("--title", default="Message ledger", show_default=True)
+@click.option("--tag-word", default="tag", show_default=True, help="What the messages' tags are.")
+def report(storage: Path | None, output: Path | None, title: str, tag_word: str) -> None:
+    """Write the ledger's report page: one HTML file that needs nothing else."""
+    from regulus.pipeline.report import write_report
+    from regulus.pipeline.spec import local_directory, read_spec
+
+    if storage is None:
+        storage = local_directory(read_spec(ledger_spec()).storage)
+        assert storage is not None
+    output = output or storage / REPORT_NAME
+    write_report(storage, output, made_at=datetime.now(UTC), title=title, source=str(storage), tag_word=tag_word)
+    click.echo(f"report: {output}")
+
+
+def ledger_spec() -> Path:
+    """The message ledger that ships with the package."""
+    return Path(str(files("regulus.pipeline"))) / "message_ledger" / "spark-pipeline.yml"
+
+
+def _parameters(given: dict[str, str | bool | None]) -> dict[str, str]:
+    """`--effects-key` is the setting regulus.effectsKey."""
+    found = {}
+    for name, value in given.items():
+        first, *rest = name.split("_")
+        if value:
+            found["regulus." + first + "".join(word.title() for word in rest)] = (
+                "true" if value is True else str(value))
+    return found
+
+
+def _settings(pairs: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise PipelineError(f"--set {pair!r} is no setting: write KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def _check_ledger(parameters: dict[str, str]) -> None:
+    """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError."""
+    from regulus.pipeline.ledger_parameters import read_parameters
+    from regulus.spark.store_files import StoreFiles
+
+    ledger = read_parameters(parameters.get)
+    if "storePath" in ledger.source:
+        known = StoreFiles(ledger.source["storePath"]).topics()
+        for topic in ledger.topics:
+            if topic not in known:
+                listed = ", ".join(sorted(name for name in known if not name.startswith("%"))) or "none"
+                raise PipelineError(f"the store has no topic {topic!r}; it has {listed}")

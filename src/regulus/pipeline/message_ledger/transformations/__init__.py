@@ -1,0 +1,1 @@
+"""What defines the tables; Spark imports each file by itself."""

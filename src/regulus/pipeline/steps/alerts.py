@@ -1,0 +1,36 @@
+"""Messages about messages: rows for the sink, one alert each. Work on streams."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from regulus.model.topics import DLQ_PREFIX
+from regulus.pipeline.steps.message_facts import business_key
+
+DEAD_LETTER, REJECTED = "dead_letter", "rejected"
+
+
+def dead_letter_alerts(messages: DataFrame) -> DataFrame:
+    """One alert a dead letter.
+
+    `messages`: `topic, broker_name, queue_id, queue_offset, message_id, origin_topic, keys, reconsume_times,
+    store_time`. Returns `tags, keys, body`, the body a JSON object.
+    """
+    dead = messages.where(F.col("topic").startswith(DLQ_PREFIX))
+    return _alerts(dead.withColumn("reason", F.lit(None).cast("string")), DEAD_LETTER, business_key(), "origin_topic",
+                   "reconsume_times")
+
+
+def reject_alerts(rejects: DataFrame) -> DataFrame:
+    """One alert a rejected message.
+
+    `rejects`: what `message_rejects` returns. Returns `tags, keys, body`, the body a JSON object.
+    """
+    return _alerts(rejects, REJECTED, F.col("message_id"))
+
+
+def _alerts(rows: DataFrame, kind: str, key: Column, *more: str) -> DataFrame:
+    place = F.concat_ws("/", "broker_name", "queue_id", "queue_offset").alias("place")
+    fields = F.struct(F.lit(kind).alias("alert"), "topic", place, "message_id", key.alias("key"), "reason",
+                      "store_time", *more)
+    # The sink takes keys without the space that separates several.
+    return rows.select(F.lit(kind).alias("tags"), key.alias("keys"), F.to_json(fields).cast("binary").alias("body"))

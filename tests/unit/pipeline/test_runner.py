@@ -1,0 +1,191 @@
+"""Pipelines run, run again, and fail in one sentence."""
+
+import fcntl
+import json
+import os
+from io import StringIO
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from regulus.errors import PipelineError
+from regulus.pipeline.runner import RunOrder, RunResult, _Story, run_pipeline
+from regulus.pipeline.spec import read_spec
+from regulus.spark.java import Java, JavaPlaces, find_java
+
+SPEC = """\
+name: numbers
+storage: file:///nowhere
+configuration:
+  spark.sql.shuffle.partitions: "2"
+  spark.sql.warehouse.dir: a-static-setting-that-no-flow-may-see
+libraries:
+  - glob: {include: tables/**}
+"""
+TABLES = """\
+from pyspark import pipelines as dp
+from pyspark.sql import functions as F
+
+
+@dp.table
+def lines():
+    return spark.readStream.format("text").load(spark.conf.get("numbers.from"))
+
+
+@dp.materialized_view
+def total():
+    return spark.read.table("lines").agg(F.sum(F.col("value").cast("bigint")).alias("total"))
+"""
+
+
+@pytest.fixture
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                                cache=tmp_path_factory.mktemp("java")))
+
+
+def make(directory: Path, tables: str = TABLES) -> Path:
+    (directory / "tables").mkdir(parents=True)
+    (directory / "tables" / "numbers.py").write_text(tables)
+    (directory / "spark-pipeline.yml").write_text(SPEC)
+    return directory
+
+
+def order(directory: Path, **changes: object) -> RunOrder:
+    spec = read_spec(directory, str(directory / "storage"))
+    return RunOrder(**{"spec": spec, "parameters": {"numbers.from": str(directory / "in it's")},  # type: ignore[arg-type]
+                       **changes})
+
+
+def run(directory: Path, java: Java, **changes: object) -> RunResult:
+    return run_pipeline(order(directory, **changes), java, os.environ)
+
+
+@pytest.mark.spark
+def test_a_second_run_knows_the_tables_of_the_first_and_reads_only_what_is_new(tmp_path: Path, java: Java) -> None:
+    make(tmp_path)
+    source = tmp_path / "in it's"
+    source.mkdir()
+    (source / "a.txt").write_text("1\n2\n3\n")
+    first = run(tmp_path, java)
+    assert first.states == {"lines": "COMPLETED", "total": "COMPLETED"}
+    assert (first.rows, first.catalog) == ({"lines": 3}, "hive")
+    (source / "b.txt").write_text("40\n")
+    second = run(tmp_path, java)
+    assert second.rows == {"lines": 1}
+    total = ds.dataset([str(file) for file in (tmp_path / "storage" / "warehouse" / "total").glob("*.parquet")])
+    assert total.to_table().to_pylist() == [{"total": 46}]
+    assert "INVALID_HANDLE" not in (tmp_path / "storage" / "pipeline.log").read_text()
+
+
+@pytest.mark.spark
+def test_a_flow_that_fails_is_named_with_its_cause(tmp_path: Path, java: Java) -> None:
+    make(tmp_path, TABLES.replace('F.sum(F.col("value").cast("bigint"))', 'F.raise_error(F.lit("it broke"))'))
+    (tmp_path / "in it's").mkdir()
+    (tmp_path / "in it's" / "a.txt").write_text("1\n")
+    with pytest.raises(PipelineError) as caught:
+        run(tmp_path, java, parameters={"numbers.from": str(tmp_path / "in it's"),
+                                        "spark.sql.pipelines.maxFlowRetryAttempts": "0"})
+    assert str(caught.value).startswith("flow 'total' failed: ")
+    assert "it broke" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_a_definition_file_that_fails_is_named_with_the_line(tmp_path: Path, java: Java) -> None:
+    make(tmp_path, TABLES + "\n\nraise ValueError('not today')\n")
+    with pytest.raises(PipelineError) as caught:
+        run(tmp_path, java)
+    assert f"{tmp_path}/tables/numbers.py:15: ValueError: not today" in str(caught.value)
+
+
+def test_two_runs_at_a_time_are_one_too_many(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "storage").mkdir()
+    with (tmp_path / "storage" / "pipeline.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PipelineError, match=r"another run of the pipeline in .* is going on"):
+            run(tmp_path, Java(tmp_path, 17, "a test"))
+
+
+def test_a_java_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> None:
+    make(tmp_path)
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text("#!/bin/sh\necho no memory left for this Java >&2\nexit 1\n")
+    (home / "bin" / "java").chmod(0o755)
+    with pytest.raises(PipelineError, match="Java gateway process exited") as caught:
+        run(tmp_path, Java(home, 17, "a test"))
+    assert "pipeline.log" in str(caught.value)
+    assert "no memory left for this Java" in (tmp_path / "storage" / "pipeline.log").read_text()
+
+
+def test_a_storage_elsewhere_needs_a_server_there(tmp_path: Path) -> None:
+    spec = read_spec(make(tmp_path), "s3://bucket/numbers")
+    with pytest.raises(PipelineError, match="set SPARK_REMOTE"):
+        run_pipeline(RunOrder(spec=spec), Java(tmp_path, 17, "a test"), {})
+
+
+def test_all_and_some_contradict_each_other(tmp_path: Path) -> None:
+    make(tmp_path)
+    with pytest.raises(PipelineError, match="give --full-refresh-all alone"):
+        run(tmp_path, Java(tmp_path, 17, "a test"), full_refresh_all=True, refresh=("lines",))
+
+
+def test_a_storage_that_cannot_be_written(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "storage").touch()
+    with pytest.raises(PipelineError, match="name another place with --storage"):
+        run(tmp_path, Java(tmp_path, 17, "a test"))
+
+
+# --- what is told of a run -------------------------------------------------------------------------------------------
+
+
+def story(tmp_path: Path, *events: dict[str, object]) -> tuple[_Story, list[tuple[str, str]]]:
+    told: list[tuple[str, str]] = []
+    one = _Story(tmp_path / "spec.yml")
+    one.follow(StringIO("".join(json.dumps(event) + "\n" for event in events)),
+               lambda flow, state: told.append((flow, state)))
+    (tmp_path / "pipeline.log").write_text("WARNING: something\nError: the last line\n")
+    return one, told
+
+
+def says(text: str) -> dict[str, object]:
+    return {"event": "run", "text": text}
+
+
+def test_states_are_told_once_each_and_rows_are_added_up(tmp_path: Path) -> None:
+    one, told = story(
+        tmp_path, {"event": "server", "version": "4.3.0", "catalog": "hive"}, says("Flow a.b.lines is RUNNING."),
+        says("Flow a.b.lines is RUNNING."), {"event": "batch", "flow": "a.b.lines", "rows": 3, "sources": []},
+        {"event": "batch", "flow": "a.b.lines", "rows": 4, "sources": [{"start": None, "end": "{7}"}]},
+        says("Flow a.b.lines has COMPLETED."), says("Run is COMPLETED."))
+    assert told == [("lines", "RUNNING"), ("lines", "COMPLETED")]
+    assert (one.result.rows, one.result.offsets) == ({"lines": 7}, {"lines": "{7}"})
+
+
+def test_the_first_flow_that_failed_for_good_counts(tmp_path: Path) -> None:
+    traceback = ("Flow 'a.b.lines' has FAILED.\nError: [PYTHON_DATA_SOURCE_ERROR] Traceback:\n  File ...\n"
+                 "regulus.errors.OptionError: the store has no topic 'x'; it has y\n SQLSTATE: 38000")
+    one, told = story(tmp_path, says("Flow 'a.b.mended' has FAILED.\nError: once"), says(traceback),
+                      says("Flow a.b.mended has COMPLETED."),
+                      says("Flow 'a.b.total' SKIPPED due to upstream failure(s)."),
+                      {"event": "failed", "text": "Run failed"})
+    assert ("total", "SKIPPED") in told
+    assert one.sentence(tmp_path / "pipeline.log", keeps_log=False) == (
+        "flow 'lines' failed: the store has no topic 'x'; it has y")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("[LOCATION_ALREADY_EXISTS] Cannot name ...", "the server's catalog has forgotten the tables"),
+    ("StatusCode.UNAVAILABLE: failed to connect to all addresses", "the Spark Connect server does not answer"),
+    ("java.lang.OutOfMemoryError: Java heap space", "give it more with --heap"),
+    ("", "Error: the last line"),
+])
+def test_known_troubles_come_with_their_mend(tmp_path: Path, text: str, words: str) -> None:
+    one, _ = story(tmp_path, *([{"event": "failed", "text": text}] if text else []))
+    sentence = one.sentence(tmp_path / "pipeline.log", keeps_log=True)
+    assert words in sentence
+    assert sentence.endswith(f"Spark's words are in {tmp_path / 'pipeline.log'}")
