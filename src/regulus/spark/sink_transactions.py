@@ -26,7 +26,15 @@ from regulus.client.transaction_producer import (
     TransactionProducerConfig,
     TransactionState,
 )
-from regulus.errors import BrokerRefused, ClientError, ConnectFailed, ConnectionLost, NoRoute, RequestTimeout
+from regulus.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NoRoute,
+    RequestTimeout,
+    SinkRefused,
+)
 from regulus.model.message import MessageExt
 from regulus.spark.sink_commits import Attempt, CommitTopic, Verdicts
 from regulus.spark.sink_options import SinkOptions
@@ -46,6 +54,7 @@ class Transactions:
 
     def __init__(self, options: SinkOptions, sink_id: str, client: ClientConfig) -> None:
         self._options = options
+        self._sink_id = sink_id
         self._admin = Admin(options.name_server, client)
         self._producer = TransactionProducer(options.name_server, options.producer_group,
                                              config=producer_config(options, client))
@@ -63,6 +72,9 @@ class Transactions:
     async def commit(self, batch: int, attempts: Mapping[str, str], halves: Sequence[HalfMessage]) -> None:
         """Make a batch visible, however often this is called for it. Raises ClientError, SinkRefused; call it again."""
         decision = await self._topic.decision(batch)
+        if decision.latest > batch:
+            raise SinkRefused(f"sink {self._sink_id} has committed batch {decision.latest}, and this is batch {batch}: "
+                              "the checkpoint is not the sink's; give a new sinkId")
         if decision.attempts is None:
             if not halves:
                 return

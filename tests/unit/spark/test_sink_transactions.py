@@ -5,7 +5,7 @@ import pytest
 
 from regulus.client import sync
 from regulus.client.admin import Admin
-from regulus.errors import ClientError
+from regulus.errors import ClientError, SinkRefused
 from regulus.spark import sink_commits, sink_transactions
 from regulus.spark.sink_commits import CommitTopic
 from regulus.spark.sink_options import SinkOptions, parse_sink_options
@@ -127,6 +127,13 @@ def test_a_task_that_fails_gives_up_what_it_sent(regulus_server):
         run_task(batches(), options(regulus_server), TaskPlace(sink_id="sink", batch=0, partition=0), {})
     commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
     assert visible(regulus_server) == list(range(20))
+
+
+def test_a_new_checkpoint_under_an_old_sink_is_refused(regulus_server):
+    for batch in range(2):
+        commit([write(regulus_server, batch)], options(regulus_server), "sink", batch, {})
+    with pytest.raises(SinkRefused, match="has committed batch 1, and this is batch 0"):
+        commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
 
 
 def test_without_rows_there_is_nothing_to_decide(regulus_server):
