@@ -113,7 +113,8 @@ class PushDownReader(DataSourceReader):
             if isinstance(part.part, ReadRange):    # files of an archive are chosen by the narrowed options alone
                 part.part = narrowed_range(part.part, self._limits)
         # One stays, even when nothing can match, because Spark makes a partition None of none.
-        return [part for part in parts if not isinstance(part.part, ReadRange) or part.part.units] or parts[:1]
+        return [part for part in parts if not isinstance(part.part, ReadRange) or part.part.units or part.part.gaps
+                ] or parts[:1]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return iter(self._inner.read(partition))

@@ -7,6 +7,10 @@ with the process and costs nothing but time.
 A batch is a function of its two offsets: its tasks, and the order of their rows, depend on nothing else, so that a sink
 can tell the row of a batch that is done again.
 
+Spark asks for the initial offset more than once, again even after a restart, as long as the first batch is not
+committed; and the end of a topic moves. So the end of the first batch says in `began` where that batch begins, and this
+counts, not what a later question about the start brings.
+
 A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
 whose epoch changed enters anew at 0.
 """
@@ -33,11 +37,17 @@ _ANEW = "because the topic was deleted and made anew; how many more there were i
 
 
 class StreamOffset:
-    """Where each queue is read next, and which topic of its name each broker had then."""
+    """Where each queue is read next, and which topic of its name each broker had then.
 
-    def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int]) -> None:
+    `is_initial`: where the query starts. `began`: of the first batch's end, where that batch begins.
+    """
+
+    def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int], *, is_initial: bool = False,
+                 began: "StreamOffset | None" = None) -> None:
         self.positions = positions
         self.epochs = dict(epochs)
+        self.is_initial = is_initial
+        self.began = began
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> "StreamOffset":
@@ -46,10 +56,18 @@ class StreamOffset:
         if value.get("v") != 1 or "topics" not in value:
             raise OptionError(f"{_CHECKPOINT} {text[:200]} is none of this source: give the query a checkpointLocation "
                               "of its own")
-        return cls(parse_offsets(text, _CHECKPOINT), parse_epochs(text, _CHECKPOINT))
+        began = value.get("began")
+        return cls(parse_offsets(text, _CHECKPOINT), parse_epochs(text, _CHECKPOINT),
+                   is_initial=value.get("initial") is True,
+                   began=None if began is None else cls.parse(began))
 
     def object(self) -> dict[str, Any]:
-        return offsets_object(self.positions, self.epochs)
+        written = offsets_object(self.positions, self.epochs)
+        if self.is_initial:
+            written["initial"] = True
+        if self.began is not None:
+            written["began"] = offsets_object(self.began.positions, self.began.epochs)
+        return written
 
     def epoch(self, queue: MessageQueue) -> int:
         return self.epochs.get((queue.topic, queue.broker_name), 0)
@@ -71,6 +89,7 @@ class StreamPlanner:
         self._target: QueueOffsets | None = None
         self._wrong_since: dict[MessageQueue, float] = {}
         self._batch_at = -inf
+        self._initial: dict[str, Any] | None = None
         self._planned: QueueOffsets = {}
         self._record_sizes: dict[MessageQueue, float] = {}
         self._is_known = False
@@ -78,14 +97,17 @@ class StreamPlanner:
     # --- what Spark asks ---------------------------------------------------------------------------------------------
 
     def initial(self) -> dict[str, Any]:
-        """Where a new query starts. Raises OptionError, DataLoss."""
+        """Where a new query starts; the same however often it is asked. Raises OptionError, DataLoss."""
+        if self._initial is not None:
+            return self._initial
         states = self._look()
         starts, gaps = starting_offsets(self._options, self._place, list(states), states, is_stream=True)
         for gap in gaps:
             # The first batch meets the gap again, and has a row for it.
             starts[gap.queue] = min(starts[gap.queue], gap.start)
         self._is_known = True
-        return StreamOffset(starts, _epochs(states)).object()
+        self._initial = StreamOffset(starts, _epochs(states), is_initial=True).object()
+        return self._initial
 
     def freeze(self) -> None:
         """From now on nothing that comes later is read."""
@@ -107,13 +129,18 @@ class StreamPlanner:
             entered.positions.update(ends)
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
+        if offset.is_initial:
+            entered.began = offset
         self._is_known = True
         self._planned = dict(entered.positions)
-        return entered.object()
+        is_changed = (entered.positions, entered.epochs) != (offset.positions, offset.epochs)
+        return entered.object() if is_changed or offset.is_initial else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Part]:
         """What each task of a batch reads. Raises DataLoss when it is to fail for what is gone."""
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
+        if first.is_initial and last.began is not None:
+            first = last.began
         ranges, gaps = [], []
         states = self._states_of(list(last.positions))
         for queue, stop in sorted(last.positions.items()):

@@ -71,13 +71,41 @@ def test_a_stream_starts_at_the_end_and_reads_what_comes():
     rig = Rig()
     start = rig.planner.initial()
     assert json.dumps(start, separators=(",", ":")) == (
-        '{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":20}}}}}')
+        '{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":20}}}},"initial":true}')
+    start = rig.latest(start)
+    assert positions(start) == [10, 20]
     assert rig.latest(start) == start
     rig.place.table[Q1] = QueueState(5, 22, 7)
     end = rig.latest(start)
     assert positions(end) == [10, 22]
     assert rig.ranges(start, end) == [(1, 20, 22)]
     assert rig.planner.partitions(end, end) == []
+
+
+def test_the_first_batch_begins_where_it_was_planned_to_however_often_the_start_is_asked():
+    rig = Rig()
+    start = rig.planner.initial()
+    rig.place.table[Q0] = QueueState(0, 15, 7)
+    assert rig.planner.initial() == start
+    end = rig.latest(start)
+    assert rig.ranges(start, end) == [(0, 10, 15)]
+    restarted = Rig(rig.place)
+    rig.place.table[Q0] = QueueState(0, 99, 7)
+    again = restarted.planner.initial()
+    assert positions(again) == [99, 20]
+    assert restarted.ranges(again, end) == [(0, 10, 15)]
+    then = restarted.latest(end)
+    assert "began" not in then
+    assert restarted.ranges(end, then) == [(0, 15, 99)]
+
+
+def test_a_first_batch_of_nothing_stays_one_of_nothing():
+    rig = Rig()
+    end = rig.latest(rig.planner.initial())
+    rig.place.table[Q0] = QueueState(0, 15, 7)
+    restarted = Rig(rig.place)
+    assert restarted.planner.partitions(restarted.planner.initial(), end) == []
+    assert restarted.ranges(end, restarted.latest(end)) == [(0, 10, 15)]
 
 
 def test_a_stream_starts_where_the_group_is():
@@ -186,8 +214,7 @@ def test_a_broker_without_epochs_raises_no_alarm():
 
 def test_a_queue_that_ends_earlier_than_read_is_data_loss_when_it_stays_so():
     rig = Rig(retryTimeout="5s")
-    start = rig.planner.initial()
-    rig.latest(start)
+    start = rig.latest(rig.planner.initial())
     rig.place.table[Q0] = QueueState(0, 8, 7)
     assert rig.latest(start) == start
     rig.seconds += 5
@@ -197,8 +224,7 @@ def test_a_queue_that_ends_earlier_than_read_is_data_loss_when_it_stays_so():
 
 def test_a_replica_that_is_behind_for_a_moment_is_no_loss():
     rig = Rig(retryTimeout="5s")
-    start = rig.planner.initial()
-    rig.latest(start)
+    start = rig.latest(rig.planner.initial())
     for high in (8, 10, 9):
         rig.place.table[Q0] = QueueState(0, high, 7)
         assert rig.latest(start) == start
@@ -217,8 +243,7 @@ def test_without_failing_a_queue_that_ends_earlier_is_read_on_from_there():
 
 def test_a_queue_that_is_away_is_waited_for():
     rig = Rig(retryTimeout="5s")
-    start = rig.planner.initial()
-    rig.latest(start)
+    start = rig.latest(rig.planner.initial())
     gone = rig.place.table.pop(Q0)
     assert rig.latest(start) == start
     rig.seconds += 4
