@@ -194,7 +194,14 @@ class _RangeWriter:
         topic = found.column("topic")[rows]
         days = found.column("store_timestamp")[rows] // _DAY_MS
         queue_ids, queue_offsets = found.column("queue_id")[rows], found.column("queue_offset")[rows]
-        order = np.lexsort((rows, queue_offsets, queue_ids, days, ranks[topic]))
+        keys = ranks[topic], days, queue_ids
+        order = log_ranges.stable_order(*keys)
+        is_next = np.diff(queue_offsets[order]) >= 0
+        for key in keys:
+            is_next |= np.diff(key[order]) != 0
+        if not is_next.all():
+            # The log has a queue's messages in order, unless the topic was deleted and made anew.
+            order = np.lexsort((rows, queue_offsets, *keys[::-1]))
         ordered = rows[order]
         topic, days = topic[order], days[order]
         borders = np.flatnonzero((np.diff(topic) != 0) | (np.diff(days) != 0)) + 1
@@ -206,7 +213,7 @@ class _RangeWriter:
         """Runs of queue offsets one behind the other, in the order of the log, of the rows of each queue."""
         found = self._found
         topic, queue_ids = found.column("topic")[rows], found.column("queue_id")[rows]
-        order = np.lexsort((rows, queue_ids, topic))
+        order = log_ranges.stable_order(topic, queue_ids)
         topic, queue_ids, offsets = topic[order], queue_ids[order], found.column("queue_offset")[rows][order]
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = (np.diff(topic) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)

@@ -184,7 +184,7 @@ class _RangeRebuild:
         if not all(self._is_kept):
             is_wanted &= np.array(self._is_kept, dtype=np.bool_)[rows.column("topic")]
         topic, queue_ids, offsets = rows.column("topic"), rows.column("queue_id"), rows.column("queue_offset")
-        order = np.lexsort((queue_ids, topic))
+        order = log_ranges.stable_order(topic, queue_ids)
         order = order[is_wanted[order]]
         if not len(order):
             return

@@ -122,6 +122,27 @@ def end_of_record(data: Any, position: int) -> int:
         return 0
 
 
+def stable_order(*keys: Int64s) -> Int64s:
+    """Row numbers sorted by the keys, the first one first; rows alike stay as they were.
+
+    Few different values, as topics and queues are, become one small number, which is sorted several times as fast.
+    """
+    rows = len(keys[0])
+    order: Int64s = np.arange(rows)
+    combined = np.zeros(rows, dtype=np.int64)
+    values = 1
+    for key in keys if rows else ():
+        low = int(key.min())
+        span = int(key.max()) - low + 1
+        values *= span
+        combined = combined * span + (key - low) if values <= 1 << 16 else combined
+    if values > 1 << 16:
+        order = np.lexsort(keys[::-1])
+    elif rows:
+        order = np.argsort(combined.astype(np.uint16), kind="stable")
+    return order
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 

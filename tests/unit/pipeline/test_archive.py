@@ -277,6 +277,9 @@ def test_a_topic_deleted_and_made_anew_is_archived_on(tmp_path):
     store.close()
     report = archive_store(tmp_path / "store", tmp_path / "archive", range_size=1024)
     assert report.rows == 37
+    archive_store(tmp_path / "store", tmp_path / "one", range_size=1 << 20)
+    assert everything(tmp_path / "one") == everything(tmp_path / "archive")
+    assert len({*everything(tmp_path / "one")}) == 30
     stretches = [part for manifest in manifests_of(tmp_path / "archive")
                  for part in manifest["queues"].get("TopicA", {}).get("0", [])]
     assert stretches[0][0] == 0

@@ -4,7 +4,10 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regulus.errors import DataLoss, StoreNewer
 from regulus.pipeline import log_ranges
@@ -112,3 +115,11 @@ def test_whether_a_broker_has_the_store(tmp_path):
 def test_an_empty_store(tmp_path):
     (tmp_path / "commitlog").mkdir()
     assert end_of(tmp_path) == (0, "")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 40_000), st.integers(20_000, 20_004)), max_size=30),
+       st.booleans())
+def test_rows_are_sorted_by_all_keys_and_stay_in_order(rows, few):
+    rows = [(first, second % 3 if few else second, third) for first, second, third in rows]
+    keys = [np.array([row[number] for row in rows], dtype=np.int64) for number in range(3)]
+    assert log_ranges.stable_order(*keys).tolist() == sorted(range(len(rows)), key=lambda number: rows[number])
