@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from regulus.spark.writer import BatchWriter, StreamWriter
 
 
+_BOUNDS = ("startingoffsets", "endingoffsets")
+
+
 class RocketMQSource(DataSource):
     """`spark.read.format("rocketmq").option("storePath", ...).option("topic", ...).load()`"""
 
@@ -30,7 +33,9 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        return table_ddl(parse_options(self.options))
+        # Spark asks before it says whether this is a batch or a stream, which differ in where they may start and end.
+        judged = {name: text for name, text in self.options.items() if name.lower() not in _BOUNDS}
+        return table_ddl(parse_options(judged))
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         return batch_reader(parse_options(self.options), schema)

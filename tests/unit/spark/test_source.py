@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from regulus.spark.source import RocketMQSource
 from regulus.spark.table_schema import COLUMNS, ddl
 from tests.unit.spark.conftest import GOLDEN, send_orders
 
@@ -101,3 +102,8 @@ def test_a_running_broker(spark, regulus_server):
     assert {(row.queue_id, row.queue_offset, row.body) for row in rows} == {
         (number % 2, number // 2, f"body {number}") for number in range(200)}
     assert read.option("topic", "orders").schema("body binary").load().count() == 200
+
+
+def test_the_schema_is_the_same_for_a_batch_and_for_a_stream():
+    options = {"nameServer": "a:1", "topic": "orders", "startingOffsets": "latest", "columns": "topic,body"}
+    assert RocketMQSource(options).schema() == "topic string, body binary"
