@@ -69,6 +69,10 @@ class LiveBrokers:
 
     def queues(self) -> list[MessageQueue]:
         selection = self._options.selection
+        found = self._each(sorted(selection.named_topics), self._queues_of)
+        if found and all(found.values()):
+            # No need of the list of all topics, which may be long.
+            return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
         topics = selection.topics_of(set(self.call(self._admin.list_topics, "the list of topics")), "the cluster")
         found = self._each(topics, self._queues_of)
         return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")

@@ -32,17 +32,22 @@ class TopicSelection:
             return sorted(known)
         if self.pattern is not None:
             return sorted(topic for topic in known if self._matches(topic))
-        named = set(self.topics) | {queue.topic for queue in self.queues}
+        named = self.named_topics
         missing = sorted(named - known)
         if missing:
             raise OptionError(f"{place} has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
         return sorted(named)
 
+    @property
+    def named_topics(self) -> set[str]:
+        """None where a pattern chooses."""
+        return set(self.topics) | {queue.topic for queue in self.queues}
+
     def names(self, topic: str) -> bool:
         """Whether the topic is one of those to read, be it there or not."""
         if self.pattern is not None:
             return self._matches(topic)
-        return topic in self.topics or any(queue.topic == topic for queue in self.queues)
+        return topic in self.named_topics
 
     def queues_of(self, there: Iterable[MessageQueue], place: str = "the store") -> list[MessageQueue]:
         """The queues to read of those that are there, sorted. Raises OptionError when one that is named is not."""
