@@ -47,8 +47,11 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 
 @spark.command()
-@click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Directory of a broker's store.")
+@click.option("-n", "--namesrv", "name_server", help="Name server of running brokers, host:port.")
+@click.option("--archive", "archive_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Directory of an archive; with --namesrv, the archive and from its end on the brokers.")
 @click.option("--topic", required=True, help="Topic, or several with commas between.")
 @click.option("--tags", default="*", show_default=True, help="`TagA || TagB`.")
 @click.option("--from", "starting", help="First store time: ISO 8601 or ms since 1970.")
@@ -58,15 +61,19 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--limit", default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
 @click.option("--cores", default=os.cpu_count() or 1, show_default=True)
-def read(store_path: Path, topic: str, tags: str, starting: str | None, ending: str | None, columns: str,
-         where: str | None, limit: int, count: bool, cores: int) -> None:
-    """Print messages of a store's directory, running or not."""
+def read(store_path: Path | None, name_server: str | None, archive_path: Path | None, topic: str, tags: str,
+         starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
+         cores: int) -> None:
+    """Print messages: of a store's directory, of running brokers, of an archive."""
+    if store_path is None and name_server is None and archive_path is None:
+        raise click.UsageError("give --store, --namesrv or --archive: the place to read from")
     from pyspark.errors import PySparkException
 
     from regulus.spark.session import open_session
 
-    options = {"storePath": str(store_path.resolve()), "subscribe": topic, "tags": tags, "columns": columns,
-               "startingTimestamp": starting, "endingTimestamp": ending}
+    options = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
+               "archivePath": str(archive_path.resolve()) if archive_path else None, "subscribe": topic,
+               "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     session = open_session(lambda: find_java(java_places()), os.environ, f"local[{cores}]",
                            {"spark.log.level": "ERROR"})
     try:

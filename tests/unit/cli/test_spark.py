@@ -25,3 +25,9 @@ def test_read_wants_a_store():
     result = CliRunner().invoke(spark, ["read", "--store", "/nowhere", "--topic", "orders"])
     assert result.exit_code == 2
     assert "does not exist" in result.output
+
+
+def test_read_wants_a_place():
+    result = CliRunner().invoke(spark, ["read", "--topic", "orders"])
+    assert result.exit_code == 2
+    assert "give --store, --namesrv or --archive" in result.output
