@@ -105,6 +105,8 @@ def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
     graph = create_dataflow_graph(spark, order["catalog"], order["database"], configuration)
     _define(spark, graph, SparkConnectGraphElementRegistry(spark, graph), order)
     for message in _start(spark, graph, order):
+        # For the log as well, where it stands beside what Spark says of itself.
+        print(message, file=sys.stderr, flush=True)
         tell({"event": "run", "text": message})
 
 

@@ -34,13 +34,15 @@ _LOCK_NAME = "pipeline.lock"
 _CAUSE_LENGTH_MAX = 2000
 _FLOW_EVENT = re.compile(r"Flow '?(?:[\w`]+\.)*`?(?P<flow>[^`'.\s]+)`?'? (?:is |has |was )?(?P<state>[A-Z]+)")
 _WORDS = (
-    (re.compile(r"INVALID_HANDLE|Connection refused|failed to connect|UNAVAILABLE"),
+    (re.compile(r"StatusCode.UNAVAILABLE|failed to connect to all addresses"),
      "the Spark Connect server does not answer"),
     (re.compile(r"LOCATION_ALREADY_EXISTS"),
      ("the server's catalog has forgotten the tables of the run before, and their files are there: start the server "
       "with spark.sql.catalogImplementation=hive, or remove the files")),
     (re.compile(r"Another instance of Derby may have already booted"),
      "another process has the pipeline's catalog open: wait for it to end"),
+    (re.compile(r"Python worker failed to connect back"),
+     "a Python worker did not come up within Spark's ten seconds; is the machine overloaded? Run it again"),
     (re.compile(r"OutOfMemoryError"), "Spark's Java ran out of memory: give it more with --heap"),
 )
 

@@ -45,8 +45,10 @@ def settings(storage: Path, cores: int, heap: str, given: Mapping[str, str]) -> 
         **SETTINGS,
         "spark.driver.memory": heap,
         "spark.sql.shuffle.partitions": str(cores),
-        # A flow that failed is tried again once: a broker may have restarted. Most causes do not go away by waiting.
-        "spark.sql.pipelines.maxFlowRetryAttempts": "1",
+        # All flows at once starve each other, and Spark gives a Python worker ten seconds to come up.
+        "spark.sql.pipelines.execution.maxConcurrentFlows": str(max(2, cores)),
+        # Spark's own default: a broker may have restarted, or the machine been busy.
+        "spark.sql.pipelines.maxFlowRetryAttempts": "2",
         **given,
         "spark.master": given.get("spark.master", f"local[{cores}]"),
         # One process, one server, reached by nobody else: any free port of this machine, and a password.

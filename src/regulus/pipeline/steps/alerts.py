@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from regulus.model.topics import DLQ_PREFIX
-from regulus.pipeline.steps.message_facts import business_key
+from regulus.pipeline.steps.message_facts import also, business_key
 
 DEAD_LETTER, REJECTED = "dead_letter", "rejected"
 
@@ -16,7 +16,7 @@ def dead_letter_alerts(messages: DataFrame) -> DataFrame:
     store_time`. Returns `tags, keys, body`, the body a JSON object.
     """
     dead = messages.where(F.col("topic").startswith(DLQ_PREFIX))
-    return _alerts(dead.withColumn("reason", F.lit(None).cast("string")), DEAD_LETTER, business_key(), "origin_topic",
+    return _alerts(also(dead, F.lit(None).cast("string").alias("reason")), DEAD_LETTER, business_key(), "origin_topic",
                    "reconsume_times")
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from regulus.model.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from regulus.pipeline.steps.message_facts import business_key, home_topic, milliseconds
+from regulus.pipeline.steps.message_facts import also, business_key, home_topic, milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +79,12 @@ def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: 
         )
         .where(F.col("sends") > 0)
     )
-    joined = _with_effects(by_key, effects)
-    done = F.col("effect_seen") if effects is not None else (
-        F.col("is_reached") & ~F.col("is_parked") & (F.col("dead_letters") == 0))
-    ended = joined.withColumn("applied", done).withColumn("dead_lettered", F.col("dead_letters") > 0).withColumn(
-        "waiting", ~F.col("applied") & ~F.col("dead_lettered") & (F.col("is_parked") | ~F.col("is_reached")))
-    return ended.select(
+    ended = also(_with_effects(by_key, effects), (F.col("dead_letters") > 0).alias("dead_lettered"))
+    settled = F.col("applied") | F.col("dead_lettered")
+    return also(ended, (~settled & (F.col("is_parked") | ~F.col("is_reached"))).alias("waiting")).select(
         "key", "tags", "sends", "retries", "dead_letters", "deliveries", "born_time", "applied_time",
         milliseconds("born_time", "applied_time").alias("latency_ms"), "applied", "dead_lettered", "waiting",
-        (~F.col("applied") & ~F.col("dead_lettered") & ~F.col("waiting")).alias("lost"))
+        (~settled & ~F.col("waiting")).alias("lost"))
 
 
 def ledger_by_tag(ledger: DataFrame) -> DataFrame:
@@ -127,19 +124,19 @@ def ledger_total(ledger: DataFrame) -> DataFrame:
 def _with_reached(copies: DataFrame, consumer_group: str, progress: DataFrame | None) -> DataFrame:
     """The copies with `reached`: whether the group has read them, true where its progress is not known at all."""
     if progress is None:
-        return copies.withColumn("reached", F.lit(True))
+        return also(copies, F.lit(True).alias("reached"))
     read = progress.where(F.col("consumer_group") == consumer_group).select("topic", "broker_name", "queue_id",
                                                                             "consumer_offset")
     reached = F.coalesce(F.col("consumer_offset") > F.col("queue_offset"), F.lit(False))
-    return copies.join(F.broadcast(read), ["topic", "broker_name", "queue_id"], "left").withColumn("reached", reached)
+    return also(copies.join(F.broadcast(read), ["topic", "broker_name", "queue_id"], "left"), reached.alias("reached"))
 
 
 def _with_effects(by_key: DataFrame, effects: DataFrame | None) -> DataFrame:
+    """The keys with `applied, applied_time, deliveries`."""
     if effects is None:
-        unknown = {"applied_time": "timestamp", "deliveries": "bigint"}
-        return by_key.withColumns({name: F.lit(None).cast(kind) for name, kind in unknown.items()})
-    seen = effects.select("key", "applied_time", F.coalesce("deliveries", F.lit(1)).alias("deliveries"),
-                          F.lit(True).alias("effect_seen"))
-    # Not fillna: a Connect server looks at a table to fill it, which it may not while a pipeline is defined.
-    return by_key.join(seen, "key", "left").withColumns({
-        "deliveries": F.coalesce("deliveries", F.lit(0)), "effect_seen": F.coalesce("effect_seen", F.lit(False))})
+        passed = F.col("is_reached") & ~F.col("is_parked") & (F.col("dead_letters") == 0)
+        return also(by_key, passed.alias("applied"), F.lit(None).cast("timestamp").alias("applied_time"),
+                    F.lit(None).cast("bigint").alias("deliveries"))
+    seen = effects.select("key", "applied_time", F.coalesce("deliveries", F.lit(1)).alias("effects"))
+    return also(by_key.join(seen, "key", "left"), F.col("effects").isNotNull().alias("applied"),
+                F.coalesce("effects", F.lit(0)).alias("deliveries"))

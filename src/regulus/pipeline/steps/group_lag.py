@@ -3,6 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from regulus.pipeline.steps.message_facts import also
+
 
 def group_lag(progress: DataFrame, messages: DataFrame) -> DataFrame:
     """One row a group and topic.
@@ -14,7 +16,7 @@ def group_lag(progress: DataFrame, messages: DataFrame) -> DataFrame:
     """
     newest = messages.groupBy("topic", "broker_name", "queue_id").agg(F.max("store_time").alias("newest"))
     behind = F.unix_millis("newest") - F.unix_millis("last_consumed_store_time")
-    queues = progress.join(newest, ["topic", "broker_name", "queue_id"], "left").withColumn(
-        "lag_ms", F.when(F.col("lag") > 0, behind).otherwise(0))
+    queues = also(progress.join(newest, ["topic", "broker_name", "queue_id"], "left"),
+                  F.when(F.col("lag") > 0, behind).otherwise(0).alias("lag_ms"))
     return queues.groupBy("consumer_group", "topic").agg(
         F.count("*").alias("queues"), F.sum("lag").alias("lag"), F.max("lag_ms").alias("lag_ms"))

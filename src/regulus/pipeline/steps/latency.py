@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from regulus.pipeline.steps.message_facts import (
     PERCENTILE_ACCURACY,
+    also,
     business_key,
     is_first_copy,
     milliseconds,
@@ -72,11 +73,11 @@ def latency_over_time(latency: DataFrame, bucket: str = "1 hour") -> DataFrame:
     `bucket`: a length in Spark's words. Returns `bucket_start timestamp`, then as `latency_percentiles` by topic.
     """
     start = F.window("store_time", bucket)["start"].alias("bucket_start")
-    return latency_percentiles(latency.withColumn("bucket_start", start), ("bucket_start", "topic"))
+    return latency_percentiles(also(latency, start), ("bucket_start", "topic"))
 
 
 def _with_first(rows: DataFrame, times: DataFrame | None, key: str, time: str) -> DataFrame:
     """The rows with the first time of their key; null without a table of times."""
     if times is None:
-        return rows.withColumn(time, F.lit(None).cast("timestamp"))
+        return also(rows, F.lit(None).cast("timestamp").alias(time))
     return rows.join(times.where(F.col(key).isNotNull()).groupBy(key).agg(F.min(time).alias(time)), key, "left")

@@ -13,6 +13,15 @@ QUEUE = ("topic", "broker_name", "queue_id", EPOCH)
 PERCENTILE_ACCURACY = 10_000
 
 
+def also(table: DataFrame, *columns: Column) -> DataFrame:
+    """The table with more columns, which it does not have yet.
+
+    Not withColumn: a declarative pipeline does not see through it that a flow reads another table of the pipeline, and
+    runs the flow before that table has its news.
+    """
+    return table.select("*", *columns)
+
+
 def business_key() -> Column:
     """The first of the message's keys; null when it has none."""
     return F.split("keys", " ").getItem(0)
@@ -24,7 +33,7 @@ def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
     None looks whether the column is there, which the definition of a pipeline's table may not.
     """
     there = EPOCH in table.columns if has_epoch is None else has_epoch
-    return table if there else table.withColumn(EPOCH, F.lit(0).cast("bigint"))
+    return table if there else also(table, F.lit(0).cast("bigint").alias(EPOCH))
 
 
 def home_topic() -> Column:

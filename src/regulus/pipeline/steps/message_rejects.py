@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from regulus.pipeline.steps.message_facts import is_first_copy
+from regulus.pipeline.steps.message_facts import also, is_first_copy
 
 _CRC_BITS = 0x7FFFFFFF
 """RocketMQ keeps the checksum as a signed int without its sign."""
@@ -17,7 +17,7 @@ def message_rejects(messages: DataFrame) -> DataFrame:
     a key, without which no ledger can follow it. Works on streams.
     Returns `topic, broker_name, queue_id, queue_offset, physical_offset, message_id, store_time, reason`.
     """
-    return messages.withColumn("reason", _reason()).where("reason IS NOT NULL").select(
+    return also(messages, _reason().alias("reason")).where("reason IS NOT NULL").select(
         "topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id", "store_time", "reason")
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from regulus.model.topics import DLQ_PREFIX, SCHEDULE_TOPIC
-from regulus.pipeline.steps.message_facts import business_key, group_of, home_topic, milliseconds, percentiles
+from regulus.pipeline.steps.message_facts import also, business_key, group_of, home_topic, milliseconds, percentiles
 
 CAUSE_PROPERTIES = ("LAST_ERROR", "ERROR", "EXCEPTION", "CAUSE", "REASON", "lastError", "error", "exception", "cause",
                     "reason")
@@ -67,7 +67,7 @@ def retry_outcomes(messages: DataFrame, effects: DataFrame | None = None, progre
     copies = _with_reached(failed_copies(messages, cause_properties), progress)
     by_message = _by_message(copies)
     applied = _first_effects(effects)
-    joined = by_message.withColumn("applied_time", F.lit(None).cast("timestamp")) if applied is None else (
+    joined = also(by_message, F.lit(None).cast("timestamp").alias("applied_time")) if applied is None else (
         by_message.join(applied, "key", "left"))
     return joined.select(
         "consumer_group", "topic", "identity", "key", "tags", "tries", _outcome().alias("outcome"), _cause(),
@@ -114,11 +114,11 @@ def dead_letters_by_cause(outcomes: DataFrame) -> DataFrame:
 def _with_reached(copies: DataFrame, progress: DataFrame | None) -> DataFrame:
     """The copies with `reached`: whether the group read them; null when its progress is not known."""
     if progress is None:
-        return copies.withColumn("reached", F.lit(None).cast("boolean"))
+        return also(copies, F.lit(None).cast("boolean").alias("reached"))
     read = progress.select("consumer_group", F.col("topic").alias("stored_in"), "broker_name", "queue_id",
                            "consumer_offset")
     joined = copies.join(read, ["consumer_group", "stored_in", "broker_name", "queue_id"], "left")
-    return joined.withColumn("reached", F.col("consumer_offset") > F.col("queue_offset"))
+    return also(joined, (F.col("consumer_offset") > F.col("queue_offset")).alias("reached"))
 
 
 def _by_message(copies: DataFrame) -> DataFrame:

@@ -41,4 +41,4 @@ def duplicates() -> DataFrame:
 @dp.materialized_view(comment="Messages and bytes stored, by time and topic.")
 def throughput() -> DataFrame:
     stored = steps_throughput.throughput(spark.read.table("messages"), parameters.bucket)
-    return stored.withColumn("bucket_seconds", F.lit(parameters.bucket_seconds))
+    return stored.select("*", F.lit(parameters.bucket_seconds).alias("bucket_seconds"))
