@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
-from regulus.cli.demo.ledger import LEDGER_TABLES, make_ledger, report_ledger
+from regulus.cli.demo.ledger import EFFECTS_OPTIONS, LEDGER_TABLES, make_ledger, report_ledger
 from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC, DemoRun, run_demo
 from regulus.errors import RegulusError
 from regulus.pipeline.report_charts import Mark
@@ -121,4 +121,6 @@ Next, on what the demo left (the first one in a terminal of its own):
   {regulus} topic tail {TOPIC} --from-beginning --count 5{server}
   {regulus} topic status '%DLQ%{CONSUMER_GROUP}'{server}
   {regulus} group progress {CONSUMER_GROUP}{server}
-  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5""")
+  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5
+  {regulus} pipeline run --store {directory / 'store'} --topic {TOPIC} --group {CONSUMER_GROUP} \\
+      --storage {directory / 'ledger'} {EFFECTS_OPTIONS.format(directory=directory)}""")

@@ -14,6 +14,10 @@ from regulus.spark.java import find_java
 LEDGER_TABLES = 18
 """So many tables the pipeline makes of the demo's log."""
 
+EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --effects-key flight_id "
+                   "--effects-time applied_ms --effects-deliveries deliveries --bucket '1 second'")
+"""How the same is said on the command line."""
+
 
 def make_ledger(directory: Path, topic: str, consumer_group: str, table_done: Callable[[], None]) -> None:
     """Run the pipeline over what the demo left in `directory`. Raises PipelineError or MissingJava."""

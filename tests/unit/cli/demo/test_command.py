@@ -11,10 +11,14 @@ import pytest
 def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", "--directory",
-                           str(directory)], capture_output=True, text=True, timeout=240, check=False)
+                           str(directory)], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1000 sent = 996 applied + 4 dead letters, 0 lost" in done.stdout
-    assert (directory / "demo.png").read_bytes().startswith(b"\x89PNG")
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert "1,000 sent = 996 applied + 4 dead letters, 0 lost" in page
+    assert "broker killed, and back" in page
+    assert "Ledger by carrier" in page
+    assert f"pipeline run --store {directory / 'store'}" in done.stdout
 
 
 def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
