@@ -73,7 +73,8 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found. The offenders are in the results' views; `views` are the tables that the rules speak of."""
+    """What was found. The offenders are in the results' views; `views` are the tables that the rules speak of, kept by
+    Spark until `close`."""
 
     messages: int
     queues: int
@@ -81,7 +82,7 @@ class Audit:
     verdicts: dict[str, int]
     latencies: tuple[Row, ...]
     views: dict[str, DataFrame] = field(repr=False)
-    cached: DataFrame = field(repr=False)
+    kept: tuple[DataFrame, ...] = field(repr=False)
 
     @property
     def passed(self) -> bool:
@@ -98,8 +99,9 @@ class Audit:
         return sum(result.count for result in self.results if result.rule.name == rule)
 
     def close(self) -> None:
-        """Give back what Spark keeps of the messages; the views are read anew after that."""
-        self.cached.unpersist()
+        """Give back what Spark keeps; who looks into the views after that reads the messages anew."""
+        for frame in self.kept:
+            frame.unpersist()
 
     def sentence(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
@@ -122,6 +124,7 @@ def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = 
     bounds = None if before is None else _bounds(spark, before, source.bounds(spark, topics))
     say(f"looking at {extents['rows'] or 0} messages in {extents['queues']} queues")
     views = _views(messages, own, bounds, request, now)
+    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for name, frame in views.items() if name != "messages"]
     rules = [rule for rule in request.rules if request.effects is not None or rule.name not in _NEED_EFFECTS]
     results = check(rules, views)
     say("measuring latency")
@@ -130,7 +133,7 @@ def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = 
         verdicts={row["verdict"]: row["keys"] for row in verdict_counts(views["verdicts"]).collect()},
         latencies=tuple(latency_percentiles(latencies(
             own, _deliveries(spark, request), request.effects)).orderBy("topic", "leg").collect()),
-        views=views, cached=messages)
+        views=views, kept=(*kept, messages))
 
 
 def _views(messages: DataFrame, own: DataFrame, bounds: DataFrame | None, request: AuditRequest,

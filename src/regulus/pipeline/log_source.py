@@ -54,12 +54,15 @@ class LogSource:
             return set(self.known)
         if "storePath" in self.options:
             return StoreFiles(self.options["storePath"]).topics()
+        found: set[str] = set()
+        if "archivePath" in self.options:
+            found |= {file.topic for manifest in archive_manifest.load(Path(self.options["archivePath"]))
+                      for file in manifest.files}
         if "nameServer" in self.options:
             live = {name: value for name, value in self.options.items() if name in ("nameServer", "credentials")}
             table = spark.read.format("rocketmq").options(**live, table="topics", subscribePattern=_ALL_TOPICS).load()
-            return {row["topic"] for row in table.select("topic").distinct().collect()}
-        return {file.topic for manifest in archive_manifest.load(Path(self.options["archivePath"]))
-                for file in manifest.files}
+            found |= {row["topic"] for row in table.select("topic").distinct().collect()}
+        return found
 
     def there(self, spark: SparkSession, *topics: str) -> list[str]:
         """Those of the topics that exist."""

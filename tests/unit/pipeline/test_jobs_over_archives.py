@@ -7,6 +7,8 @@ import pytest
 
 from tests.archives import archive_store
 
+from .shop import GROUP, TOPIC, send_orders
+
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
@@ -53,3 +55,16 @@ def test_the_end_of_retries_is_told_as_far_as_an_archive_knows_it(spark, archive
     assert sorted((row["key"], row["outcome"]) for row in report.outcomes.collect()) == [
         ("r3", "unknown"), ("r4", "dead letter"), ("r5", "dead letter")]
     report.close()
+
+
+def test_history_and_tail_are_audited_as_one(spark, shop, tmp_path):
+    from regulus.pipeline.audit import AuditRequest, audit
+    from regulus.pipeline.log_source import LogSource
+
+    archive_store(Path(shop.store), tmp_path / "archive")
+    send_orders(shop, "o90", "o91")
+    source = LogSource({"nameServer": shop.name_server, "archivePath": str(tmp_path / "archive")})
+    found = audit(spark, AuditRequest(source=source, topics=(TOPIC,), group=GROUP), datetime.now(UTC))
+    assert found.passed
+    assert (found.messages, found.missing, found.verdicts) == (10, 0, {"fine": 9, "dead letter": 1})
+    found.close()
