@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from regulus.client.config import PushConsumerConfig
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.sync import Admin, Producer, PushConsumer
 from regulus.model.message import Message, MessageExt
-from regulus.testing.running_server import ServerThread, small_store
+from regulus.testing.running_server import ServerThread
 
 if TYPE_CHECKING:
     from regulus.pipeline.log_source import LogSource
@@ -36,7 +36,6 @@ class Shop:
 
     server: ServerThread
     bills: Path
-    clients: list[PushConsumer] = field(default_factory=list)
 
     @property
     def name_server(self) -> str:
@@ -78,8 +77,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         connection.execute("CREATE TABLE bills(id TEXT PRIMARY KEY, billed_ms INTEGER NOT NULL)")
         connection.commit()
     store = root / "store"
-    with ServerThread(store, BrokerConfig(listen_port=0, message_delay_level=LADDER),
-                      replace(small_store(store), message_delay_level=LADDER)) as server:
+    with ServerThread(store, BrokerConfig(listen_port=0, message_delay_level=LADDER)) as server:
         shop = Shop(server, bills)
         _bill(shop)
         yield shop
