@@ -54,6 +54,7 @@ RULES = (
          says="messages of one sharding key are applied in the order in which they are stored"),
     Rule(name="dead_letters", table="verdicts", holds=f"verdict <> '{DEAD}'", says="no message is a dead letter"),
 )
+_USED_AGAIN = ("holes", "verdicts")
 _NEED_EFFECTS = {"messages_without_effect", "messages_without_key", "effects_repeated", "effects_out_of_order"}
 
 
@@ -73,8 +74,8 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found. The offenders are in the results' views; `views` are the tables that the rules speak of, kept by
-    Spark until `close`."""
+    """What was found. The offenders are in the results' views; `views` are the tables that the rules speak of. Spark
+    keeps what they are made of until `close`."""
 
     messages: int
     queues: int
@@ -124,7 +125,7 @@ def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = 
     bounds = None if before is None else _bounds(spark, before, source.bounds(spark, topics))
     say(f"looking at {extents['rows'] or 0} messages in {extents['queues']} queues")
     views = _views(messages, own, bounds, request, now)
-    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for name, frame in views.items() if name != "messages"]
+    kept = [views[name].persist(StorageLevel.MEMORY_AND_DISK) for name in _USED_AGAIN]
     rules = [rule for rule in request.rules if request.effects is not None or rule.name not in _NEED_EFFECTS]
     results = check(rules, views)
     say("measuring latency")

@@ -1,5 +1,6 @@
 """Jobs that look do so over an archive as over the log it was made of."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def test_history_and_tail_are_audited_as_one(spark, shop, tmp_path):
     from regulus.pipeline.audit import AuditRequest, audit
     from regulus.pipeline.log_source import LogSource
 
-    archive_store(Path(shop.store), tmp_path / "archive")
+    shutil.copytree(shop.store, tmp_path / "backup")
+    archive_store(tmp_path / "backup", tmp_path / "archive")
     send_orders(shop, "o90", "o91")
     source = LogSource({"nameServer": shop.name_server, "archivePath": str(tmp_path / "archive")})
     found = audit(spark, AuditRequest(source=source, topics=(TOPIC,), group=GROUP), datetime.now(UTC))
