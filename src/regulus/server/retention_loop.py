@@ -57,6 +57,7 @@ class RetentionLoop:
         self._told_hanging: HangingFile | None = None
 
     def start(self) -> None:
+        self._report()      # whoever asks before the first pass gets an answer, too
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
