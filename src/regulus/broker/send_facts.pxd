@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.wire.headers.plain_send cimport PlainAnswers, PlainSendReader
+from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers, PlainSendReader
 
 
 cdef class TopicFacts:
@@ -28,6 +28,7 @@ cdef class SendFacts:
     cdef public dict host_texts
     cdef public PlainSendReader plain_sends
     cdef public dict plain_answers
+    cdef public dict binary_plain_answers
     cdef public int max_message_size
     cdef public int delay_level_max
     cdef public bint sync_flush
@@ -37,3 +38,6 @@ cdef class SendFacts:
 
     @cython.locals(answers=PlainAnswers)
     cpdef PlainAnswers answers(self, bytes store_host)
+
+    @cython.locals(answers=BinaryPlainAnswers)
+    cpdef BinaryPlainAnswers binary_answers(self, bytes store_host)

@@ -8,7 +8,7 @@ from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
 from regulus.model.topics import TopicConfig
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers.plain_send import PlainAnswers, PlainSendReader
+from regulus.wire.headers.plain_send import BinaryPlainAnswers, PlainAnswers, PlainSendReader
 
 TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
 NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
@@ -67,6 +67,7 @@ class SendFacts:
         self.plain_sends = PlainSendReader(frozenset(name.encode() for name in UNUSUAL_PROPERTIES | set(self.stamp)),
                                            stamp)
         self.plain_answers: dict[bytes, PlainAnswers] = {}
+        self.binary_plain_answers: dict[bytes, BinaryPlainAnswers] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
         self.sync_flush = config.sync_flush
@@ -79,4 +80,11 @@ class SendFacts:
         answers = self.plain_answers.get(store_host)
         if answers is None:
             answers = self.plain_answers[store_host] = PlainAnswers(store_host, self.region_id, self.trace_on)
+        return answers
+
+    def binary_answers(self, store_host: bytes) -> BinaryPlainAnswers:
+        answers = self.binary_plain_answers.get(store_host)
+        if answers is None:
+            answers = BinaryPlainAnswers(store_host, self.region_id, self.trace_on)
+            self.binary_plain_answers[store_host] = answers
         return answers

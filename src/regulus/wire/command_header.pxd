@@ -11,3 +11,4 @@ cdef class CommandHeader:
     cdef public str remark
     cdef dict _ext
     cdef bytes _ext_json
+    cdef bytes _ext_binary

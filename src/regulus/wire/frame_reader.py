@@ -139,6 +139,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingComma
     command = RemotingCommand.__new__(RemotingCommand)
     command.serialize_type = word >> 24
     command._body_parts = None
+    command._ext_binary = None
     if command.serialize_type == _JSON:
         decode_json(command, data, header_start, header_end)
     elif command.serialize_type == _ROCKETMQ:

@@ -17,13 +17,16 @@ Source: RocketMQSerializable.
 from struct import Struct
 
 from regulus.errors import FrameError
+from regulus.wire.codes import RequestCode
 from regulus.wire.command_header import CommandHeader
+from regulus.wire.header_json import cut
 
 _FIXED = Struct(">hBhiii")
 _VALUE_SIZE = Struct(">i")
 _NAME_SIZE = Struct(">h")
 _SIZE_MIN = 21
 _NAME_SIZE_MAX = 32767
+_SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 
 
 def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -> None:
@@ -46,8 +49,42 @@ def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int)
     position += 4
     if ext_size < 0 or ext_size > end - position:
         raise FrameError(f"binary header's ext length {ext_size} does not fit")
-    header._ext = _decode_ext(text, position, position + ext_size) if ext_size else None
-    header._ext_json = None
+    header._ext = header._ext_json = header._ext_binary = None
+    if header.code == _SEND_MESSAGE_V2 and is_whole_ascii(text, position, position + ext_size):
+        header._ext_binary = cut(text, position, position + ext_size)
+    elif ext_size:
+        header._ext = _decode_ext(text, position, position + ext_size)
+
+
+def parse_ext(ext_binary: bytes) -> dict[str, str]:
+    """The map that `decode` left as it came."""
+    return _decode_ext(ext_binary, 0, len(ext_binary))
+
+
+def is_whole_ascii(text: bytes | bytearray, position: int, end: int) -> bool:
+    """Whether the map has whole entries only, in ASCII: nothing in it that `_decode_ext` would refuse."""
+    while position < end:
+        if position + 6 > end:
+            return False
+        name_size = _short(text, position)
+        position += 2
+        if name_size < 0 or name_size + 4 > end - position:
+            return False
+        value_size = _int(text, position + name_size)
+        if value_size < 0 or value_size > end - position - name_size - 4:
+            return False
+        if not (_is_ascii(text, position, position + name_size)
+                and _is_ascii(text, position + name_size + 4, position + name_size + 4 + value_size)):
+            return False
+        position += name_size + 4 + value_size
+    return True
+
+
+def _is_ascii(text: bytes | bytearray, start: int, end: int) -> bool:
+    bits = 0
+    for position in range(start, end):
+        bits |= text[position]
+    return bits < 0x80
 
 
 def _decode_ext(text: bytes | bytearray, position: int, end: int) -> dict[str, str]:

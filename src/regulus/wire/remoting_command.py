@@ -57,6 +57,7 @@ class RemotingCommand(CommandHeader):
         self.serialize_type = serialize_type
         self._ext = ext
         self._ext_json = None
+        self._ext_binary = None
         self._body: bytes | None = body
         self._source: bytes | bytearray = b""
         self._body_start = 0
@@ -81,6 +82,7 @@ class RemotingCommand(CommandHeader):
         answer.serialize_type = self.serialize_type
         answer._ext = ext
         answer._ext_json = None
+        answer._ext_binary = None
         if isinstance(body, bytes):
             answer._body = body
             answer._body_parts = None
@@ -101,14 +103,17 @@ class RemotingCommand(CommandHeader):
     def ext(self) -> dict[str, str]:
         """The custom fields; the same dict at each call, to be changed in place or replaced."""
         if self._ext is None:
-            self._ext = {} if self._ext_json is None else header_json.parse_ext(self._ext_json)
-            self._ext_json = None
+            if self._ext_json is not None:
+                self._ext = header_json.parse_ext(self._ext_json)
+            else:
+                self._ext = {} if self._ext_binary is None else header_rocketmq.parse_ext(self._ext_binary)
+            self._ext_json = self._ext_binary = None
         return self._ext
 
     @ext.setter
     def ext(self, ext: dict[str, str]) -> None:
         self._ext = ext
-        self._ext_json = None
+        self._ext_json = self._ext_binary = None
 
     @property
     def body(self) -> bytes:

@@ -6,7 +6,7 @@ from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.peer cimport Peer
 from regulus.model.store_result cimport Appended
-from regulus.wire.headers.plain_send cimport PlainAnswers
+from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers
 from regulus.wire.headers.send_message cimport (
     SendMessageRequest, decode_send_message_request, send_message_response,
 )
@@ -15,6 +15,7 @@ from regulus.wire.remoting_command cimport RemotingCommand
 cdef str _UNIQUE_KEY
 cdef str _WAIT
 cdef int _ONEWAY
+cdef int _ROCKETMQ
 cdef int _SUCCESS
 cdef object _PUT_OK
 cdef int _TRANSACTION_MASK
@@ -24,7 +25,7 @@ cdef frozenset _UNUSUAL_PROPERTIES
 @cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
 cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, long long now_ms)
 
-@cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, unique_key=str, message_id=str)
+@cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, unique_key=str, message_id=str)
 cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,
                  long long now_ms)
 

@@ -28,7 +28,7 @@ from regulus.wire.headers.send_message import (
     decode_send_message_request,
     send_message_response,
 )
-from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
+from regulus.wire.remoting_command import ONEWAY_FLAG, ROCKETMQ, RemotingCommand
 
 RETRY_LIMIT_VERSION_MIN = 121
 """Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
@@ -48,6 +48,7 @@ _UNIQUE_KEY = names.UNIQUE_KEY
 _WAIT = names.WAIT_STORE_MSG_OK
 _TRANSACTION_MASK = sys_flag.TRANSACTION_MASK
 _ONEWAY = ONEWAY_FLAG
+_ROCKETMQ = ROCKETMQ
 _SUCCESS = int(ResponseCode.SUCCESS)
 _PUT_OK = PutStatus.PUT_OK
 
@@ -107,6 +108,9 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
         return ReplyWhenDurable(send_message_response(request, _SUCCESS, message_id, message.queue_id,
                                                       appended.queue_offset, unique_key, facts.region_id,
                                                       facts.trace_on), appended.end)
+    if request.serialize_type == _ROCKETMQ:
+        binary = facts.binary_answers(message.store_host)
+        return ReplyFrame(binary.frame(message, request.opaque, appended.start, appended.queue_offset))
     answers = facts.answers(message.store_host)
     return ReplyFrame(answers.frame(message, request.opaque, appended.start, appended.queue_offset))
 

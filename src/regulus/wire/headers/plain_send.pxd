@@ -5,7 +5,10 @@ from regulus.wire.header_json cimport cut, matches
 from regulus.wire.headers.send_message cimport send_message_response
 from regulus.wire.remoting_command cimport RemotingCommand
 
-cdef int _JSON
+cdef int _ROCKETMQ
+cdef int _PROPERTIES_BIT
+cdef int _OPAQUE_AT
+cdef int _EXT_SIZE_AT
 cdef int _KEY_SIZE_MAX
 cdef long long _INT_MAX
 cdef int _DIGITS_MAX
@@ -26,46 +29,58 @@ cdef class PlainSendReader:
     cdef frozenset _unusual
     cdef bytes _stamp
     cdef bytes _text
-    cdef Py_ssize_t _position
     cdef long long _names_seen
 
-    @cython.locals(ext_json=bytes, message=PlainMessage)
+    @cython.locals(text=bytes, message=PlainMessage)
     cpdef bint read(self, RemotingCommand command) except -1
 
-    @cython.locals(text="const unsigned char*", key=Py_ssize_t, size=Py_ssize_t, found=cython.int, bit=cython.int)
-    cdef bint _read_fields(self) except -1
+    @cython.locals(text="const unsigned char*", key=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, found=cython.int,
+                   bit=cython.int, is_field=cython.bint)
+    cdef bint _read_members(self) except -1
+
+    @cython.locals(text="const unsigned char*", key=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
+                   size=Py_ssize_t, upto=Py_ssize_t, found=cython.int, bit=cython.int)
+    cdef bint _read_entries(self) except -1
 
     @cython.locals(message=PlainMessage, size=Py_ssize_t)
     cdef bint _has_unique_key(self) except -1
 
-    cdef int _take(self, int key) except -2
+    @cython.locals(text="const unsigned char*")
+    cdef Py_ssize_t _run_end(self, Py_ssize_t position) noexcept
 
-    @cython.locals(text="const unsigned char*", position=Py_ssize_t)
-    cdef void _skip(self) noexcept
+    cdef int _take(self, int key, Py_ssize_t start, Py_ssize_t end) except -2
 
-    cdef int _take_other(self) except -2
+    @cython.locals(message=PlainMessage, known=bytes, topic=bytes)
+    cdef int _take_topic(self, Py_ssize_t start, Py_ssize_t end) except -2
 
-    @cython.locals(start=Py_ssize_t, message=PlainMessage, known=bytes, topic=bytes)
-    cdef int _take_topic(self) except -2
-
-    @cython.locals(text="const unsigned char*", start=Py_ssize_t)
-    cdef int _take_bool(self, int key) except -2
-
-    @cython.locals(text="const unsigned char*", first=Py_ssize_t, end=Py_ssize_t, value=cython.longlong)
-    cdef int _take_number(self, int key) except -2
+    @cython.locals(text="const unsigned char*", first=Py_ssize_t, position=Py_ssize_t, value=cython.longlong)
+    cdef int _take_number(self, int key, Py_ssize_t start, Py_ssize_t end) except -2
 
     @cython.locals(message=PlainMessage)
     cdef void _set_number(self, int key, long long value) noexcept
 
-    @cython.locals(text="const unsigned char*", message=PlainMessage, out="unsigned char*", position=Py_ssize_t,
-                   size=Py_ssize_t, name=Py_ssize_t, value=Py_ssize_t)
-    cdef int _take_properties(self) except -2
+    @cython.locals(message=PlainMessage)
+    cdef void _begin_properties(self) noexcept
+
+    @cython.locals(text="const unsigned char*", out="unsigned char*", size=Py_ssize_t, name=Py_ssize_t,
+                   value=Py_ssize_t, end=Py_ssize_t)
+    cdef Py_ssize_t _take_escaped_properties(self, Py_ssize_t position) except -1
+
+    @cython.locals(text="const unsigned char*", out="unsigned char*", size=Py_ssize_t, name=Py_ssize_t,
+                   value=Py_ssize_t, end=Py_ssize_t)
+    cdef bint _take_properties(self, Py_ssize_t position, Py_ssize_t upto) except -1
+
+    cdef int _end_properties(self, Py_ssize_t size) except -1
 
     @cython.locals(message=PlainMessage, out="unsigned char*", size=Py_ssize_t, bit=cython.longlong)
     cdef bint _note(self, Py_ssize_t name, Py_ssize_t value, Py_ssize_t end) except -1
 
     cdef long long _bit_of_other(self, bytes name) except -1
 
+
+cdef Py_ssize_t _field_end(const unsigned char* text, Py_ssize_t position, Py_ssize_t end) noexcept
+
+cdef Py_ssize_t _word(const unsigned char* text, Py_ssize_t position) noexcept
 
 cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
 
@@ -85,6 +100,20 @@ cdef class PlainAnswers:
     @cython.locals(out="unsigned char*", end=Py_ssize_t)
     cpdef bytes frame(self, PlainMessage message, long long opaque, long long physical_offset, long long queue_offset)
 
+
+cdef class BinaryPlainAnswers:
+    cdef bytes _begin
+    cdef bytes _before_queue
+    cdef bytes _before_offset
+    cdef bytes _before_key
+    cdef bytearray _out
+
+    @cython.locals(out="unsigned char*", end=Py_ssize_t)
+    cpdef bytes frame(self, PlainMessage message, long long opaque, long long physical_offset, long long queue_offset)
+
+
+@cython.locals(end=Py_ssize_t)
+cdef Py_ssize_t _put_sized_number(unsigned char* out, Py_ssize_t position, long long value) noexcept
 
 @cython.locals(index=Py_ssize_t)
 cdef Py_ssize_t _put(unsigned char* out, Py_ssize_t position, const unsigned char* data, Py_ssize_t start,

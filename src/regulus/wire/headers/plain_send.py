@@ -5,27 +5,30 @@ it can take without a doubt, in the form that clients print, and says False to e
 decided, and the ordinary way reads the request anew. So it may be strict where that way is lenient, never the reverse.
 What it takes becomes the same record, byte for byte.
 
-`PlainAnswers` makes the frames of the answers. They differ in five places only, so they are cut once from a frame that
-the ordinary way encoded.
+`PlainAnswers` and `BinaryPlainAnswers` make the frames of the answers. They differ in five places only, so they are cut
+once from a frame that the ordinary way encoded.
 """
 
 from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
 from regulus.wire.header_json import cut, matches
 from regulus.wire.headers.send_message import send_message_response
-from regulus.wire.remoting_command import JSON, RemotingCommand
+from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 
 UNIQUE_KEY_SIZE_MAX = 255
 """A longer unique key takes the ordinary way; those of clients have 32 characters."""
 
 # Under private names these may be typed constants in the compiled form.
-_JSON = JSON
+_ROCKETMQ = ROCKETMQ
 _KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
 _INT_MAX = 0x7FFFFFFF
 _DIGITS_MAX = 18
 _TEXT_SIZE_MAX = PLAIN_TEXT_SIZE_MAX
 _WHOLE = 0x1FF                  # bits of the fields a to i, which a plain send has all
+_PROPERTIES_BIT = 0x100
 _UNUSUAL = -1
 _NUMBER_SIZE_MAX = 20
+_OPAQUE_AT = 8 + 5              # in a frame with a binary header without a remark
+_EXT_SIZE_AT = 8 + 17
 _HEX = b"0123456789ABCDEF"
 _FIRST_UNUSUAL_BIT = 16
 _UNIQ_KEY_BIT, _TAGS_BIT, _KEYS_BIT, _WAIT_BIT = 1, 2, 4, 8
@@ -42,17 +45,15 @@ class PlainSendReader:
         self._unusual = unusual
         self._stamp = stamp
         self._text = b""
-        self._position = 0
         self._names_seen = 0
 
     def read(self, command: RemotingCommand) -> bool:
         """Whether the request is a plain send, which `message` holds then."""
-        ext_json = command._ext_json
-        if ext_json is None or command.serialize_type != _JSON or command.opaque < 0 \
-                or len(ext_json) > _TEXT_SIZE_MAX - len(self._stamp):
+        text = command._ext_binary if command.serialize_type == _ROCKETMQ else command._ext_json
+        if text is None or command.opaque < 0 or len(text) > _TEXT_SIZE_MAX - len(self._stamp):
             return False
-        self._text = ext_json
-        if not self._read_fields():
+        self._text = text
+        if not (self._read_entries() if command.serialize_type == _ROCKETMQ else self._read_members()):
             return False
         message = self.message
         message.take_data(command._source if command._body is None else command._body)
@@ -60,31 +61,58 @@ class PlainSendReader:
         message.body_end = command._body_end if command._body is None else len(command._body)
         return True
 
-    def _read_fields(self) -> bool:
+    def _read_members(self) -> bool:
         """Walk over the members of the JSON object, whose form `header_json.scan` has checked."""
         text = self._text
         self.message.reconsume_times = 0
         found = 0
-        self._position = 1
-        while text[self._position] == ord('"'):
-            key = self._position + 1
-            self._position = key
-            self._skip()
-            size = self._position - key
-            if size == 0 or text[self._position] != ord('"') or text[self._position + 2] != ord('"'):
+        position = 1
+        while text[position] == ord('"'):
+            key = position + 1
+            position = self._run_end(key)
+            if position == key or text[position] != ord('"') or text[position + 2] != ord('"'):
                 return False
-            self._position += 3
+            start = position + 3
             # Others have longer names, such as a signature, and mean nothing here.
-            bit = self._take(text[key]) if size == 1 else self._take_other()
-            # Every one of these ends at the value's quote.
-            if bit == _UNUSUAL or text[self._position] != ord('"'):
+            is_field = position - key == 1
+            if is_field and text[key] == ord("i"):
+                position = self._take_escaped_properties(start)
+                bit = _PROPERTIES_BIT if position > 0 else _UNUSUAL
+            else:
+                position = self._run_end(start)
+                bit = self._take(text[key], start, position) if is_field else 0
+            if bit == _UNUSUAL or text[position] != ord('"'):
                 return False
             found |= bit
-            self._position += 1
-            if text[self._position] == ord("}"):
+            if text[position + 1] == ord("}"):
                 return found == _WHOLE and self._has_unique_key()
-            self._position += 1
+            position += 2
         return False
+
+    def _read_entries(self) -> bool:
+        """Walk over the entries of a binary map, whose form `header_rocketmq.is_whole_ascii` has checked."""
+        text = self._text
+        self.message.reconsume_times = 0
+        found = 0
+        position = 0
+        upto = len(self._text)
+        while position < upto:
+            size = text[position] << 8 | text[position + 1]
+            key = position + 2
+            start = key + size + 4
+            end = start + _word(text, key + size)
+            position = end
+            # Others have longer names; an empty value counts as absent.
+            if size != 1 or start == end:
+                continue
+            if text[key] == ord("i"):
+                bit = _PROPERTIES_BIT if self._take_properties(start, end) else _UNUSUAL
+            else:
+                bit = self._take(text[key], start, end)
+            if bit == _UNUSUAL:
+                return False
+            found |= bit
+        return found == _WHOLE and self._has_unique_key()
 
     def _has_unique_key(self) -> bool:
         """The broker makes none here, and answers with it as it is."""
@@ -93,66 +121,49 @@ class PlainSendReader:
         return 0 < size <= _KEY_SIZE_MAX and _is_plain_ascii(message.text, message.unique_key_start,
                                                              message.unique_key_end)
 
-    def _take(self, key: int) -> int:
-        """Take the value at the position and go to its quote; its bit, 0 for what is not needed, or _UNUSUAL."""
-        if key == ord("i"):
-            return self._take_properties()
-        if key == ord("b"):
-            return self._take_topic()
-        if ord("d") <= key <= ord("h") or key == ord("j") or key == ord("l"):
-            return self._take_number(key)
-        if key == ord("k") or key == ord("m"):
-            return self._take_bool(key)
-        self._skip()
-        return 1 << (key - ord("a")) if key == ord("a") or key == ord("c") else 0 if key == ord("n") else _UNUSUAL
-
-    def _skip(self) -> None:
-        """To the next quote or backslash; where a backslash is, no value ends."""
+    def _run_end(self, position: int) -> int:
+        """Where the next quote or backslash stands; a scanned header has one."""
         text = self._text
-        position = self._position
         while text[position] != ord('"') and text[position] != ord("\\"):
             position += 1
-        self._position = position
+        return position
 
-    def _take_other(self) -> int:
-        self._skip()
-        return 0
+    def _take(self, key: int, start: int, end: int) -> int:
+        """Take the value between these places; its bit, 0 for what is not needed, or _UNUSUAL."""
+        if key == ord("b"):
+            return self._take_topic(start, end)
+        if ord("d") <= key <= ord("h") or key == ord("j") or key == ord("l"):
+            return self._take_number(key, start, end)
+        # Unit mode matters only to topics that are made for it; a batch is not plain.
+        if key == ord("k") or key == ord("m"):
+            if matches(self._text, start, end, b"false", 5):
+                return 0
+            return 0 if key == ord("k") and matches(self._text, start, end, b"true", 4) else _UNUSUAL
+        return 1 << (key - ord("a")) if key == ord("a") or key == ord("c") else 0 if key == ord("n") else _UNUSUAL
 
-    def _take_topic(self) -> int:
-        start = self._position
-        self._skip()
+    def _take_topic(self, start: int, end: int) -> int:
         message = self.message
         known = message.topic_text
-        if not matches(self._text, start, self._position, known, len(known)):
-            topic = self._text[start:self._position]
+        if not matches(self._text, start, end, known, len(known)):
+            topic = self._text[start:end]
             if not topic.isascii():
                 return _UNUSUAL
             message.topic_text = topic
             message.topic = topic.decode()
         return 2
 
-    def _take_bool(self, key: int) -> int:
-        """Unit mode matters only to topics that are made for it; a batch is not plain."""
+    def _take_number(self, key: int, start: int, end: int) -> int:
         text = self._text
-        start = self._position
-        self._skip()
-        if matches(text, start, self._position, b"false", 5):
-            return 0
-        return 0 if key == ord("k") and matches(text, start, self._position, b"true", 4) else _UNUSUAL
-
-    def _take_number(self, key: int) -> int:
-        text = self._text
-        first = self._position + 1 if text[self._position] == ord("-") else self._position
-        end = first
-        value = 0
-        while ord("0") <= text[end] <= ord("9"):
-            value = value * 10 + (text[end] - ord("0"))
-            end += 1
-        if end == first or end - first > _DIGITS_MAX:
+        first = start + 1 if text[start] == ord("-") else start
+        if first >= end or end - first > _DIGITS_MAX:
             return _UNUSUAL
-        if first != self._position:
+        value = 0
+        for position in range(first, end):
+            if not ord("0") <= text[position] <= ord("9"):
+                return _UNUSUAL
+            value = value * 10 + (text[position] - ord("0"))
+        if first != start:
             value = -value
-        self._position = end
         if key == ord("g"):
             self.message.born_timestamp = value
         elif value > _INT_MAX or value < -_INT_MAX - 1:
@@ -173,47 +184,73 @@ class PlainSendReader:
         elif key == ord("j"):
             message.reconsume_times = value
 
-    def _take_properties(self) -> int:
-        """Take over the property string, whose separators are escapes here; other escapes are not plain.
-
-        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, is not plain either.
-        """
-        text = self._text
+    def _begin_properties(self) -> None:
         message = self.message
-        out = message.text
         self._names_seen = 0
         message.unique_key_end = message.tags_end = message.keys_end = 0
         message.unique_key_start = message.tags_start = message.keys_start = 0
         message.waits = True
-        position = self._position
+
+    def _take_escaped_properties(self, position: int) -> int:
+        """Take over the property string, whose separators are escapes here; other escapes are not plain.
+
+        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, is not plain either.
+        The place of the closing quote; 0 when it is not plain.
+        """
+        text = self._text
+        out = self.message.text
+        self._begin_properties()
         size = 0
         while text[position] != ord('"'):
             name = size
-            while text[position] != ord("\\") and text[position] != ord('"'):
-                out[size] = text[position]
-                size += 1
-                position += 1
-            if size == name or not _is_escaped(text, position, ord("1")):
-                return _UNUSUAL
-            position += 6
+            end = self._run_end(position)
+            size = _put(out, size, text, position, end)
+            if size == name or not _is_escaped(text, end, ord("1")):
+                return 0
             out[size] = 1
-            size += 1
-            value = size
-            while text[position] != ord("\\") and text[position] != ord('"'):
-                out[size] = text[position]
-                size += 1
-                position += 1
+            value = size + 1
+            position = end + 6
+            end = self._run_end(position)
+            size = _put(out, value, text, position, end)
             if size == value or not self._note(name, value, size):
-                return _UNUSUAL
-            if text[position] == ord("\\"):
-                if not _is_escaped(text, position, ord("2")):
-                    return _UNUSUAL
-                position += 6
+                return 0
+            position = end
+            if text[end] == ord("\\"):
+                if not _is_escaped(text, end, ord("2")):
+                    return 0
+                position = end + 6
             out[size] = 2
             size += 1
-        self._position = position
-        message.text_size = _put(out, size, self._stamp, 0, len(self._stamp))
-        return 1 << (ord("i") - ord("a"))
+        self._end_properties(size)
+        return position
+
+    def _take_properties(self, position: int, upto: int) -> bool:
+        """The same of a property string with its separators as they are."""
+        text = self._text
+        out = self.message.text
+        self._begin_properties()
+        size = 0
+        while position < upto:
+            name = size
+            end = _field_end(text, position, upto)
+            size = _put(out, size, text, position, end)
+            if size == name or end == upto or text[end] != 1:
+                return False
+            out[size] = 1
+            value = size + 1
+            position = end + 1
+            end = _field_end(text, position, upto)
+            size = _put(out, value, text, position, end)
+            if size == value or not self._note(name, value, size) or (end < upto and text[end] != 2):
+                return False
+            position = end + 1
+            out[size] = 2
+            size += 1
+        self._end_properties(size)
+        return True
+
+    def _end_properties(self, size: int) -> None:
+        self.message.text_size = _put(self.message.text, size, self._stamp, 0, len(self._stamp))
 
     def _note(self, name: int, value: int, end: int) -> bool:
         """Note what the property between these places of the text is good for; False when it is not plain."""
@@ -250,6 +287,17 @@ class PlainSendReader:
         if name in self._unusual:
             return 0
         return _FIRST_UNUSUAL_BIT << (hash(name) & 31)
+
+
+def _field_end(text: bytes, position: int, end: int) -> int:
+    """Where the next separator of a property string stands, or the end."""
+    while position < end and text[position] > 2:
+        position += 1
+    return position
+
+
+def _word(text: bytes, position: int) -> int:
+    return text[position] << 24 | text[position + 1] << 16 | text[position + 2] << 8 | text[position + 3]
 
 
 def _is_escaped(text: bytes, position: int, digit: int) -> bool:
@@ -300,6 +348,45 @@ class PlainAnswers:
         _put_word(out, 0, end - 4)
         _put_word(out, 4, end - 8)
         return cut(out, 0, end)
+
+
+class BinaryPlainAnswers:
+    """The same in the binary form, where each value stands behind its length, and the opaque in front."""
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        request = RemotingCommand(0, serialize_type=ROCKETMQ)
+        sample = send_message_response(request, 0, store_host.hex().upper() + "#" * 16, 1_222_222_222, 1_333_333_333,
+                                       "###", region, trace_on).encode()
+        rest = sample[:-len(b"\0\0\0\x03###")]
+        rest, _, self._before_key = rest.rpartition(b"\0\0\0\x0a1333333333")
+        rest, _, self._before_offset = rest.rpartition(b"\0\0\0\x0a1222222222")
+        self._begin, _, self._before_queue = rest.rpartition(b"#" * 16)
+        self._out = bytearray(len(sample) + 16 + 2 * _NUMBER_SIZE_MAX + _KEY_SIZE_MAX)
+        self._out[:len(self._begin)] = self._begin
+
+    def frame(self, message: PlainMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
+        """The whole answer to the send of `message`, which was stored there."""
+        out = self._out
+        end = _put_hex(out, len(self._begin), physical_offset)
+        end = _put(out, end, self._before_queue, 0, len(self._before_queue))
+        end = _put_sized_number(out, end, message.queue_id)
+        end = _put(out, end, self._before_offset, 0, len(self._before_offset))
+        end = _put_sized_number(out, end, queue_offset)
+        end = _put(out, end, self._before_key, 0, len(self._before_key))
+        _put_word(out, end, message.unique_key_end - message.unique_key_start)
+        end = _put(out, end + 4, message.text, message.unique_key_start, message.unique_key_end)
+        _put_word(out, 0, end - 4)
+        _put_word(out, 4, _ROCKETMQ << 24 | (end - 8))
+        _put_word(out, _OPAQUE_AT, opaque)
+        _put_word(out, _EXT_SIZE_AT, end - _EXT_SIZE_AT - 4)
+        return cut(out, 0, end)
+
+
+def _put_sized_number(out: bytearray, position: int, value: int) -> int:
+    """Write a number in decimal digits behind their count; the position behind it."""
+    end = _put_number(out, position + 4, value)
+    _put_word(out, position, end - position - 4)
+    return end
 
 
 def _put(out: bytearray, position: int, data: bytes | bytearray, start: int, end: int) -> int:

@@ -88,9 +88,9 @@ def test_other_forms_of_the_header_are_not_read():
     parsed = RemotingCommand(310, dict(FIELDS))
     assert not make_reader().read(parsed)
     assert not make_reader().read(command(FIELDS, opaque=-1))
-    binary = command(FIELDS)
-    binary.serialize_type = ROCKETMQ
-    assert not make_reader().read(binary)
+    confused = command(FIELDS)
+    confused.serialize_type = ROCKETMQ
+    assert not make_reader().read(confused)
 
 
 @pytest.mark.parametrize(("opaque", "physical_offset", "queue_offset"), [
