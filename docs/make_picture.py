@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 1160, 1010
+WIDTH, HEIGHT = 1160, 1100
 TIMEOUT_S = 120
 TARGET = Path(__file__).with_name("demo.png")
 
