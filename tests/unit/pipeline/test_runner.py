@@ -94,10 +94,10 @@ def test_a_flow_that_fails_is_named_with_its_cause(tmp_path: Path, java: Java) -
 
 @pytest.mark.spark
 def test_a_definition_file_that_fails_is_named_with_the_line(tmp_path: Path, java: Java) -> None:
-    make(tmp_path, TABLES + "\n\nraise ValueError('not today')\n")
+    make(tmp_path, "\nraise ValueError('not today')\n" + TABLES)
     with pytest.raises(PipelineError) as caught:
         run(tmp_path, java)
-    assert f"{tmp_path}/tables/numbers.py:15: ValueError: not today" in str(caught.value)
+    assert f"{tmp_path}/tables/numbers.py:2: ValueError: not today" in str(caught.value)
 
 
 def test_two_runs_at_a_time_are_one_too_many(tmp_path: Path) -> None:
