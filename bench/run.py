@@ -6,7 +6,8 @@
 
 Ours and the real broker take turns, round by round, so that both meet the same moods of the machine; a figure is the
 median of its rounds, and the ratio is that of the medians. Parts: `load` sends neutral frames (load_generator.py),
-`java` is RocketMQ's own benchmark producer and consumer, `spark` reads our log beside Parquet (spark_scan.py).
+`java` is RocketMQ's own benchmark producer and consumer, `spark` reads our log beside Parquet, `live` a running broker,
+`stream` in micro-batches; `archive` and `sink` write (spark_scan.py, spark_live.py, ...).
 """
 
 import argparse
@@ -32,10 +33,13 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 LOAD_GENERATOR = (sys.executable, str(HERE / "load_generator.py"))
 DOCUMENT = PROJECT / "docs" / "benchmarks.md"
-PARTS = ("load", "java", "spark")
+SPARK_SCRIPTS = {"spark": ("spark_scan.py",), "live": ("spark_live.py", "--spark"), "stream": ("spark_stream.py",),
+                 "archive": ("spark_archive.py",), "sink": ("spark_sink.py",)}
+PARTS = ("load", "java", *SPARK_SCRIPTS)
 WARM_UP_SECONDS = 12
 BACKLOG = 1_500_000     # messages that the benchmark consumer finds; it averages over nine seconds
 CONSUME_SECONDS = 16
+SPARK_TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +199,15 @@ def consume_rows(brokers: tuple[Broker, Broker]) -> list[Row]:
 # --- part: Spark ---
 
 
-def spark_section() -> Section:
-    """What spark_scan.py prints, as it prints it."""
-    result = subprocess.run([sys.executable, str(HERE / "spark_scan.py")], capture_output=True, text=True, timeout=1800)
-    if result.returncode != 0:
-        raise SystemExit(result.stderr)
-    print(result.stdout)
-    return Section("spark", f"`python bench/spark_scan.py`:\n\n```\n{result.stdout.rstrip()}\n```")
+def spark_section(name: str) -> Section:
+    """What a script prints, as it prints it."""
+    script, *arguments = SPARK_SCRIPTS[name]
+    result = subprocess.run([sys.executable, str(HERE / script), *arguments], capture_output=True, text=True,
+                            timeout=SPARK_TIMEOUT_S)
+    if result.returncode:
+        raise SystemExit(f"{script} failed:\n{result.stderr[-4000:]}")
+    shown = " ".join(["python", f"bench/{script}", *arguments])
+    return Section(name, f"`{shown}`:\n\n```\n{result.stdout.rstrip()}\n```")
 
 
 # --- all of it ---
@@ -263,8 +269,7 @@ def main() -> None:
         sections.append(load_section(options.directory, options.rounds, options.seconds))
     if "java" in parts:
         sections.append(java_section(options.directory, options.rounds, options.seconds))
-    if "spark" in parts:
-        sections.append(spark_section())
+    sections += [spark_section(name) for name in SPARK_SCRIPTS if name in parts]
     for section in sections:
         print(f"\n{section.text}")
     if options.write:
