@@ -11,7 +11,7 @@ from ..pipeline.shop import GROUP, TOPIC, shop
 
 __all__ = ["shop"]
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 
 def run(*words: str):

@@ -26,7 +26,9 @@ def test_the_ledger_ships_with_the_package_and_is_shown_at_the_top() -> None:
     assert spec.name == "message_ledger"
     assert {file.name for file in spec.libraries} >= {"messages.py", "deliveries.py", "latency.py", "alerts.py"}
     shown = Path(__file__).parents[3] / "pipelines" / "message_ledger" / "spark-pipeline.yml"
-    assert shown.resolve() == ledger_spec().resolve()
+    # The compiled build is a copy, so the two are one file only where the sources run.
+    assert shown.resolve().parts[-2:] == ledger_spec().parts[-2:]
+    assert shown.read_text(encoding="utf-8") == ledger_spec().read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [

@@ -69,7 +69,8 @@ async def test_what_a_listener_raises_is_no_status_and_ends_no_worker(listener, 
     workers = ListenerWorkers(listener, 1, results)
     workers.submit(works_of(3))
     assert [status for _, status in await results.all()] == [None, None, None]
-    assert "RuntimeError: no" in caplog.text
+    raised = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert [repr(error) for error in raised] == ["RuntimeError('no')"] * 3
     await workers.close(1000)
 
 
