@@ -81,16 +81,39 @@ class LiveBrokers:
         return {queue: QueueState(*state) for queue, state in self._each(queues, self._admin.queue_state).items()}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        return self._each(list(times), lambda queue: self._admin.search_offset(queue, times[queue]))
+        return self._each(list(times), lambda queue: self._offset_at(queue, times[queue]))
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         return self._each(queues, lambda queue: self._admin.group_offset(self._options.consumer_group, queue))
 
     def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        async def one(queue: MessageQueue) -> int | None:
-            read = await self._admin.read_queue(queue, offsets[queue], offsets[queue] + 1, size_max=1)
-            return message_record.decode(read.data, 0, False).store_timestamp if read.data else None
-        return {queue: stored for queue, stored in self._each(list(offsets), one).items() if stored is not None}
+        found = self._each(list(offsets), lambda queue: self._store_time(queue, offsets[queue]))
+        return {queue: stored for queue, stored in found.items() if stored is not None}
+
+    async def _offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+        """The first message stored at or after the time. RocketMQ 4.9 answers with the nearest one, earlier or later,
+        and with any of several of that time, so the answer is looked at, and searched anew where it is another."""
+        low, high = QueueState(*await self._admin.queue_state(queue))[:2]
+        found = min(max(await self._admin.search_offset(queue, time_ms), low), high)
+        if (found == low or await self._is_before(queue, found - 1, time_ms)) and \
+                (found == high or not await self._is_before(queue, found, time_ms)):
+            return found
+        while low < high:
+            middle = (low + high) // 2
+            if await self._is_before(queue, middle, time_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    async def _is_before(self, queue: MessageQueue, queue_offset: int, time_ms: int) -> bool:
+        """Whether the message was stored before the time; so was one that is gone."""
+        stored = await self._store_time(queue, queue_offset)
+        return stored is None or stored < time_ms
+
+    async def _store_time(self, queue: MessageQueue, queue_offset: int) -> int | None:
+        read = await self._admin.read_queue(queue, queue_offset, queue_offset + 1, size_max=1)
+        return message_record.decode(read.data, 0, False).store_timestamp if read.data else None
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """By samples, always the same of the same ranges."""
