@@ -171,7 +171,9 @@ class ServerProcess:
     def _ready_line(self, deadline: float) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        output = select.poll()      # select() fails in a process with more than 1024 open files
+        output.register(self._process.stdout, select.POLLIN)
+        readable = output.poll(max(0.0, deadline - time.monotonic()) * 1000)
         return self._process.stdout.readline() if readable else ""
 
     def _end(self, number: signal.Signals) -> int:
