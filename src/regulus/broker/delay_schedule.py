@@ -94,8 +94,7 @@ class DelaySchedule:
             return False
         facts = self._topics.facts.get(message.topic)
         if facts is not None:
-            facts.put_nums += 1
-            facts.put_size += appended.end - appended.start
+            facts.count(1, appended)
         return True
 
     def _corrected(self, level: int) -> int:

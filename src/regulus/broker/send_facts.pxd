@@ -1,5 +1,6 @@
 cimport cython
 
+from regulus.model.store_result cimport Appended
 from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers, PlainSendReader
 
 
@@ -15,6 +16,8 @@ cdef class TopicFacts:
     cdef public long long put_size
     cdef public int refusal_code
     cdef public str refusal_remark
+
+    cpdef count(self, int messages, Appended appended)
 
 
 cdef class SendFacts:
@@ -41,3 +44,6 @@ cdef class SendFacts:
 
     @cython.locals(answers=BinaryPlainAnswers)
     cpdef BinaryPlainAnswers binary_answers(self, bytes store_host)
+
+    @cython.locals(host=str)
+    cpdef str offset_message_id(self, bytes store_host, long long physical_offset)

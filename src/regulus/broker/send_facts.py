@@ -6,6 +6,7 @@ from regulus.broker.sink_marks import SinkMarks
 from regulus.model import message_properties as names
 from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
+from regulus.model.store_result import Appended
 from regulus.model.topics import TopicConfig
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.plain_send import BinaryPlainAnswers, PlainAnswers, PlainSendReader
@@ -42,6 +43,11 @@ class TopicFacts:
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = f"the topic[{name}] sending message is forbidden"
         self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
+
+    def count(self, messages: int, appended: Appended) -> None:
+        """So many messages were stored, in these bytes."""
+        self.put_nums += messages
+        self.put_size += appended.end - appended.start
 
 
 class SendFacts:
@@ -88,3 +94,10 @@ class SendFacts:
             answers = BinaryPlainAnswers(store_host, self.region_id, self.trace_on)
             self.binary_plain_answers[store_host] = answers
         return answers
+
+    def offset_message_id(self, store_host: bytes, physical_offset: int) -> str:
+        """As model.message_id makes it; the host's part is the same for almost all messages."""
+        host = self.host_texts.get(store_host)
+        if host is None:
+            host = self.host_texts[store_host] = store_host.hex().upper()
+        return f"{host}{physical_offset:016X}"

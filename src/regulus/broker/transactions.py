@@ -376,8 +376,7 @@ class Transactions:
         appended = self._store.append(message, now_ms)
         facts = self._topics.facts.get(message.topic)
         if facts is not None and appended.status == PutStatus.PUT_OK:
-            facts.put_nums += 1
-            facts.put_size += appended.end - appended.start
+            facts.count(1, appended)
         return appended
 
 

@@ -41,6 +41,3 @@ cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_i
 @cython.locals(message=MessageExt)
 cdef MessageExt _message(SendMessageRequest header, TopicFacts topic, bytes body, dict properties, int queue_id,
                          int flag, bytes born_host, bytes store_host)
-
-@cython.locals(host=str)
-cdef str _offset_message_id(SendFacts facts, bytes store_host, long long physical_offset)

@@ -8,18 +8,18 @@ done.
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyWhenDurable, refuse
+from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
+from regulus.broker.handlers.sink_sends import send_marked, send_marked_batch, send_run
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyWhenDurable
 from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
-from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of, sequences_of_batch
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
-from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.peer import Peer
-from regulus.model.store_result import Appended, PutStatus
+from regulus.model.store_result import PutStatus
 from regulus.wire import message_batch
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import (
@@ -33,12 +33,6 @@ from regulus.wire.remoting_command import ONEWAY_FLAG, ROCKETMQ, RemotingCommand
 RETRY_LIMIT_VERSION_MIN = 121
 """Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
 
-DUPLICATE = "duplicate"
-"""Ext field of the answer to a message of a sink that was stored before."""
-
-MARK = "mark"
-"""Ext field of the answer to a run that was stored before: the writer's mark, as SEQ is written."""
-
 TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
 
 _TIMER_PROPERTIES = TIMER_PROPERTIES
@@ -51,12 +45,6 @@ _ONEWAY = ONEWAY_FLAG
 _ROCKETMQ = ROCKETMQ
 _SUCCESS = int(ResponseCode.SUCCESS)
 _PUT_OK = PutStatus.PUT_OK
-
-_CODES = {
-    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
-    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
-}
 
 
 def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -97,14 +85,13 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
     message.store_host = facts.store_host or peer.local
     appended = facts.store.append(message, now_ms)
     if appended.status is not _PUT_OK:
-        return _refuse_put(request, broker, appended)
-    topic.put_nums += 1
-    topic.put_size += appended.end - appended.start
+        return refuse_put(request, broker, appended)
+    topic.count(1, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
     if facts.sync_flush and message.waits:
         unique_key = message.text[message.unique_key_start:message.unique_key_end].decode()
-        message_id = _offset_message_id(facts, message.store_host, appended.start)
+        message_id = facts.offset_message_id(message.store_host, appended.start)
         return ReplyWhenDurable(send_message_response(request, _SUCCESS, message_id, message.queue_id,
                                                       appended.queue_offset, unique_key, facts.region_id,
                                                       facts.trace_on), appended.end)
@@ -119,7 +106,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
           peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     body = request.body
     if len(body) > facts.max_message_size:
-        return _refuse_size(request, facts, len(body))
+        return refuse_size(request, facts, len(body))
     properties = header.properties
     is_unusual = not _UNUSUAL_PROPERTIES.isdisjoint(properties)
     unique_key = properties.get(_UNIQUE_KEY)
@@ -130,7 +117,7 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     store_host = facts.store_host or peer.local
     message = _message(header, topic, body, properties, queue_id, header.flag, peer.remote, store_host)
     if is_unusual or message.sys_flag & _TRANSACTION_MASK:
-        outcome = _refuse_unusual(request, message, facts) or _send_marked(request, message, topic, broker, now_ms)
+        outcome = _refuse_unusual(request, message, facts) or send_marked(request, message, topic, broker, now_ms)
         if outcome is not None:
             return outcome
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
@@ -140,14 +127,13 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
         place(message, facts.delay_level_max)
     appended = facts.store.append(message, now_ms)
     if appended.status is not _PUT_OK:
-        return _refuse_put(request, broker, appended)
+        return refuse_put(request, broker, appended)
     if message.topic != topic.topic:
         topic = facts.topics[message.topic]
-    topic.put_nums += 1
-    topic.put_size += appended.end - appended.start
+    topic.count(1, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
-    response = send_message_response(request, _SUCCESS, _offset_message_id(facts, store_host, appended.start),
+    response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),
                                      queue_id, appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
     if facts.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
         return ReplyWhenDurable(response, appended.end)
@@ -161,7 +147,7 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if fault is not None:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
     if len(request.body) > facts.max_message_size:
-        return _refuse_size(request, facts, len(request.body))
+        return refuse_size(request, facts, len(request.body))
     store_host = facts.store_host or peer.local
     messages = []
     is_marked = False
@@ -179,15 +165,14 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if not messages:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
     if names.SINK in header.properties:
-        return _send_run(request, header, messages, broker, now_ms)
+        return send_run(request, header, messages, broker, now_ms)
     if is_marked:
-        return _send_marked_batch(request, messages, broker, now_ms)
+        return send_marked_batch(request, messages, broker, now_ms)
     appended = facts.store.append_batch(messages, now_ms)
     if appended.status is not _PUT_OK:
-        return _refuse_put(request, broker, appended)
-    topic.put_nums += len(messages)
-    topic.put_size += appended.end - appended.start
-    message_ids = ",".join([_offset_message_id(facts, store_host, start) for start in appended.starts])
+        return refuse_put(request, broker, appended)
+    topic.count(len(messages), appended)
+    message_ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, _SUCCESS, message_ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
     if facts.sync_flush and header.properties.get(_WAIT) != "false":
@@ -216,14 +201,6 @@ def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, propert
     message.store_size = 0
     message.body_crc = 0
     return message
-
-
-def _offset_message_id(facts: SendFacts, store_host: bytes, physical_offset: int) -> str:
-    """As model.message_id makes it; the host's part is the same for almost all messages."""
-    host = facts.host_texts.get(store_host)
-    if host is None:
-        host = facts.host_texts[store_host] = store_host.hex().upper()
-    return f"{host}{physical_offset:016X}"
 
 
 # --- before storing --------------------------------------------------------------------------------------------------
@@ -303,126 +280,6 @@ def _refuse_unusual(request: RemotingCommand, message: MessageExt, facts: SendFa
     return None
 
 
-# --- messages of a sink's writer -------------------------------------------------------------------------------------
-
-
-def _send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts, broker: BrokerState,
-                 now_ms: int) -> Outcome | None:
-    """Store the message of a writer unless it was stored before; None when no writer sent it."""
-    facts = broker.send_facts
-    queue_id = message.queue_id
-    try:
-        marked = None if topic.is_retry else sequence_of(message.properties)
-    except MessageIllegal as error:
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
-    if marked is None:
-        return None
-    mark = broker.sink_marks.seen(*marked)
-    if mark is not None:
-        return _answer_marked(request, [message], [mark], queue_id, facts)
-    missing = broker.sink_marks.missing([marked])
-    if missing:
-        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
-    place(message, facts.delay_level_max)
-    appended = facts.store.append(message, now_ms)
-    if appended.status is not _PUT_OK:
-        return _refuse_put(request, broker, appended)
-    broker.sink_marks.stored(message)
-    _count_put(facts, message.topic, 1, appended)
-    return _answer_marked(request, [message], [None], queue_id, facts)
-
-
-def _send_marked_batch(request: RemotingCommand, messages: list[MessageExt], broker: BrokerState,
-                       now_ms: int) -> Outcome:
-    """Store those messages of a batch that were not stored before, all of them or none."""
-    facts = broker.send_facts
-    marks = broker.sink_marks
-    try:
-        marked = sequences_of_batch([message.properties for message in messages])
-    except MessageIllegal as error:
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
-    seen = [marks.seen(*each) for each in marked]
-    unseen = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
-    missing = marks.missing([each for each, mark in zip(marked, seen, strict=True) if mark is None])
-    if missing:
-        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
-    if unseen:
-        appended = facts.store.append_batch(unseen, now_ms)
-        if appended.status is not _PUT_OK:
-            return _refuse_put(request, broker, appended)
-        for message in unseen:
-            marks.stored(message)
-        _count_put(facts, messages[0].topic, len(unseen), appended)
-    return _answer_marked(request, messages, seen, messages[0].queue_id, facts)
-
-
-def _send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
-              now_ms: int) -> Outcome:
-    """Store those rows of a run that were not stored before, all of them or none.
-
-    A run is a batch whose request carries SINK and, as SEQ, the place of its first row; the others follow without gaps.
-    """
-    facts = broker.send_facts
-    marks = broker.sink_marks
-    try:
-        marked = sequence_of(header.properties)
-    except MessageIllegal as error:
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
-    if marked is None:
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "a run of a sink's rows needs SINK and SEQ")
-    sink, first = marked
-    gap = marks.gap_before(sink, first)
-    if gap:
-        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, gap)
-    known = marks.rows_known(sink, first, len(messages))
-    mark = marks.mark_of(sink) if known else None
-    if mark is not None and mark.sequence == Sequence(first.batch, first.row + known - 1):
-        stored = facts.store.look_message(mark.physical_offset)
-        if stored is not None and stored.body != messages[known - 1].body:
-            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                               f"row {mark.sequence} of {sink} was stored with another body: rows that are sent again "
-                               "come in their first order (after a shuffle Spark's sink keeps it by option dedupKey)")
-    for row, message in enumerate(messages, first.row):
-        message.properties[names.SEQUENCE] = f"{first.batch}/{row}"
-    if known < len(messages):
-        appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
-        if appended.status is not _PUT_OK:
-            return _refuse_put(request, broker, appended)
-        marks.stored(messages[len(messages) - 1])
-        _count_put(facts, header.topic, len(messages) - known, appended)
-        mark = None
-    outcome = _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
-    if mark is not None and isinstance(outcome, Reply | ReplyWhenDurable):
-        outcome.response.ext = {**outcome.response.ext, MARK: str(mark.sequence)}
-    return outcome
-
-
-def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
-                   facts: SendFacts) -> Outcome:
-    """Answer with the places of the messages; `seen` has the marks of those that were stored before."""
-    if request.flag & _ONEWAY:
-        return NO_REPLY
-    ids = [_offset_message_id(facts, message.store_host, (mark or message).physical_offset)
-           for message, mark in zip(messages, seen, strict=True)]
-    places = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
-    first = places[0] if places else seen[0]
-    assert first is not None
-    unique_key = messages[0].message_id if len(messages) == 1 else None
-    response = send_message_response(request, _SUCCESS, ",".join(ids), queue_id if places else first.queue_id,
-                                     first.queue_offset, unique_key, facts.region_id, facts.trace_on)
-    if not places:
-        response.ext = {**response.ext, DUPLICATE: "true"}
-    if facts.sync_flush and messages[0].properties.get(_WAIT) != "false":
-        return ReplyWhenDurable(response, facts.store.commit_log_max_offset())
-    return Reply(response)
-
-
-def _count_put(facts: SendFacts, topic: str, count: int, appended: Appended) -> None:
-    counted = facts.topics[topic]
-    counted.put_nums += count
-    counted.put_size += appended.end - appended.start
-
-
 def _make_half(request: RemotingCommand, message: MessageExt, facts: SendFacts) -> Reply | None:
     if facts.rejects_transactions:
         return refuse_send(request, facts, ResponseCode.NO_PERMISSION,
@@ -464,38 +321,3 @@ def _bury(message: MessageExt, broker: BrokerState, now_ms: int) -> None:
     group = message.topic[len(topics.RETRY_PREFIX):]
     broker.topics.create_if_absent(topics.dlq_topic(group), 1, now_ms)
     place_dead_letter(message, group)
-
-
-# --- afterwards ------------------------------------------------------------------------------------------------------
-
-
-def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
-    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked.
-
-    When the message is a writer's, no later one of that writer is taken before it was.
-    """
-    for properties in _sent_properties(request):
-        facts.sink_marks.refused(properties)
-    ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
-    return refuse(request, code, remark, ext)
-
-
-def _sent_properties(request: RemotingCommand) -> list[dict[str, str]]:
-    """The properties of the messages that a request sends; none of what cannot be read."""
-    try:
-        header = decode_send_message_request(request)
-        return [each.properties for each in message_batch.decode(request.body)] if header.batch else [header.properties]
-    except HeaderError:
-        return []
-
-
-def _refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:
-    return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                       f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
-
-
-def _refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
-    broker.statistics.put_failed_times += 1
-    code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
-    remark = appended.remark or f"the store answers {PutStatus(appended.status).name}"
-    return refuse_send(request, broker.send_facts, code, remark)

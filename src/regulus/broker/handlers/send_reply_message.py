@@ -6,7 +6,7 @@ request named. Whoever replies hears whether it got there.
 Source: ReplyMessageProcessor.
 """
 
-from regulus.broker.handlers.send_message import refuse_send
+from regulus.broker.handlers.send_refusals import refuse_send
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
@@ -40,8 +40,7 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
     appended = facts.store.append(message, now_ms)
     is_stored = appended.status == PutStatus.PUT_OK
     if is_stored:
-        topic.put_nums += 1
-        topic.put_size += appended.end - appended.start
+        topic.count(1, appended)
     client_id = message.properties.get(names.REPLY_TO_CLIENT, "")
     client = broker.clients.find_client(client_id)
     if client is None:

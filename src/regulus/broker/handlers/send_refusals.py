@@ -1,0 +1,50 @@
+"""How sends are refused."""
+
+from regulus.broker.outcome import Reply, refuse
+from regulus.broker.send_facts import SendFacts
+from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError
+from regulus.model import message_properties as names
+from regulus.model.store_result import Appended, PutStatus
+from regulus.wire import message_batch
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.send_message import decode_send_message_request
+from regulus.wire.remoting_command import RemotingCommand
+
+_CODES = {
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+}
+
+
+def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
+    """Answers to sends carry region and trace switch in any case: the Java client reads them unasked.
+
+    When the message is a writer's, no later one of that writer is taken before it was.
+    """
+    for properties in _sent_properties(request):
+        facts.sink_marks.refused(properties)
+    ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
+    return refuse(request, code, remark, ext)
+
+
+def _sent_properties(request: RemotingCommand) -> list[dict[str, str]]:
+    """The properties of the messages that a request sends; none of what cannot be read."""
+    try:
+        header = decode_send_message_request(request)
+        return [each.properties for each in message_batch.decode(request.body)] if header.batch else [header.properties]
+    except HeaderError:
+        return []
+
+
+def refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:
+    return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                       f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
+
+
+def refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
+    broker.statistics.put_failed_times += 1
+    code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
+    remark = appended.remark or f"the store answers {PutStatus(appended.status).name}"
+    return refuse_send(request, broker.send_facts, code, remark)

@@ -1,0 +1,136 @@
+"""Messages of a sink's writer: stored unless they were stored before, as `sink_marks` knows.
+
+They come as single messages, as batches of marked messages, and as runs: batches whose request carries the mark.
+"""
+
+from regulus.broker.handlers.send_refusals import refuse_put, refuse_send
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.placement import place
+from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of, sequences_of_batch
+from regulus.broker.state import BrokerState
+from regulus.errors import MessageIllegal
+from regulus.model import message_properties as names
+from regulus.model.message import MessageExt
+from regulus.model.store_result import PutStatus
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
+from regulus.wire.remoting_command import RemotingCommand
+
+DUPLICATE = "duplicate"
+"""Ext field of the answer to a message of a sink that was stored before."""
+
+MARK = "mark"
+"""Ext field of the answer to a run that was stored before: the writer's mark, as SEQ is written."""
+
+
+def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts, broker: BrokerState,
+                now_ms: int) -> Outcome | None:
+    """Store the message of a writer unless it was stored before; None when no writer sent it."""
+    facts = broker.send_facts
+    queue_id = message.queue_id
+    try:
+        marked = None if topic.is_retry else sequence_of(message.properties)
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if marked is None:
+        return None
+    mark = broker.sink_marks.seen(*marked)
+    if mark is not None:
+        return _answer_marked(request, [message], [mark], queue_id, facts)
+    missing = broker.sink_marks.missing([marked])
+    if missing:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    place(message, facts.delay_level_max)
+    appended = facts.store.append(message, now_ms)
+    if appended.status is not PutStatus.PUT_OK:
+        return refuse_put(request, broker, appended)
+    broker.sink_marks.stored(message)
+    facts.topics[message.topic].count(1, appended)
+    return _answer_marked(request, [message], [None], queue_id, facts)
+
+
+def send_marked_batch(request: RemotingCommand, messages: list[MessageExt], broker: BrokerState,
+                      now_ms: int) -> Outcome:
+    """Store those messages of a batch that were not stored before, all of them or none."""
+    facts = broker.send_facts
+    marks = broker.sink_marks
+    try:
+        marked = sequences_of_batch([message.properties for message in messages])
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    seen = [marks.seen(*each) for each in marked]
+    unseen = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
+    missing = marks.missing([each for each, mark in zip(marked, seen, strict=True) if mark is None])
+    if missing:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    if unseen:
+        appended = facts.store.append_batch(unseen, now_ms)
+        if appended.status is not PutStatus.PUT_OK:
+            return refuse_put(request, broker, appended)
+        for message in unseen:
+            marks.stored(message)
+        facts.topics[messages[0].topic].count(len(unseen), appended)
+    return _answer_marked(request, messages, seen, messages[0].queue_id, facts)
+
+
+def send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
+             now_ms: int) -> Outcome:
+    """Store those rows of a run that were not stored before, all of them or none.
+
+    A run is a batch whose request carries SINK and, as SEQ, the place of its first row; the others follow without gaps.
+    """
+    facts = broker.send_facts
+    marks = broker.sink_marks
+    try:
+        marked = sequence_of(header.properties)
+    except MessageIllegal as error:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if marked is None:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "a run of a sink's rows needs SINK and SEQ")
+    sink, first = marked
+    gap = marks.gap_before(sink, first)
+    if gap:
+        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, gap)
+    known = marks.rows_known(sink, first, len(messages))
+    mark = marks.mark_of(sink) if known else None
+    if mark is not None and mark.sequence == Sequence(first.batch, first.row + known - 1):
+        stored = facts.store.look_message(mark.physical_offset)
+        if stored is not None and stored.body != messages[known - 1].body:
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                               f"row {mark.sequence} of {sink} was stored with another body: rows that are sent again "
+                               "come in their first order (after a shuffle Spark's sink keeps it by option dedupKey)")
+    for row, message in enumerate(messages, first.row):
+        message.properties[names.SEQUENCE] = f"{first.batch}/{row}"
+    if known < len(messages):
+        appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
+        if appended.status is not PutStatus.PUT_OK:
+            return refuse_put(request, broker, appended)
+        marks.stored(messages[len(messages) - 1])
+        facts.topics[header.topic].count(len(messages) - known, appended)
+        mark = None
+    outcome = _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
+    if mark is not None and isinstance(outcome, Reply | ReplyWhenDurable):
+        outcome.response.ext = {**outcome.response.ext, MARK: str(mark.sequence)}
+    return outcome
+
+
+def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
+                   facts: SendFacts) -> Outcome:
+    """Answer with the places of the messages; `seen` has the marks of those that were stored before."""
+    if request.is_oneway:
+        return NO_REPLY
+    ids = [facts.offset_message_id(message.store_host, (mark or message).physical_offset)
+           for message, mark in zip(messages, seen, strict=True)]
+    places = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
+    first = places[0] if places else seen[0]
+    assert first is not None
+    unique_key = messages[0].message_id if len(messages) == 1 else None
+    response = send_message_response(request, int(ResponseCode.SUCCESS), ",".join(ids),
+                                     queue_id if places else first.queue_id, first.queue_offset, unique_key,
+                                     facts.region_id, facts.trace_on)
+    if not places:
+        response.ext = {**response.ext, DUPLICATE: "true"}
+    if facts.sync_flush and messages[0].properties.get(names.WAIT_STORE_MSG_OK) != "false":
+        return ReplyWhenDurable(response, facts.store.commit_log_max_offset())
+    return Reply(response)

@@ -1,0 +1,188 @@
+"""A writer's rows are stored once, whatever is sent again."""
+
+import pytest
+
+from regulus.broker.outcome import NO_REPLY, ReplyWhenDurable
+from regulus.model.message import Message
+from regulus.wire import message_batch
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import SendMessageRequest, SendMessageResponse
+
+
+def row(sequence: str, sink: str = "S/0", **properties: str) -> dict[str, str]:
+    return {"UNIQ_KEY": f"U{sequence}", "SINK": sink, "SEQ": sequence, **properties}
+
+
+def test_a_row_that_was_stored_is_answered_with_its_place_and_not_stored_again(rig):
+    first = rig.send(properties=row("1/0"))
+    again = rig.send(properties=row("1/0"))
+    assert "duplicate" not in first.ext
+    assert again.ext == {**first.ext, "duplicate": "true"}
+    assert SendMessageResponse.decode(again).queue_offset == 0
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_a_row_below_the_mark_is_answered_with_the_mark(rig):
+    rig.send(properties=row("1/0"), queue_id=0)
+    last = rig.send(properties=row("1/5"), queue_id=2)
+    again = SendMessageResponse.decode(rig.send(properties=row("1/3"), queue_id=1))
+    assert (again.queue_id, again.queue_offset, again.msg_id) == (2, 0, SendMessageResponse.decode(last).msg_id)
+
+
+def test_rows_of_other_writers_and_later_rows_are_stored(rig):
+    for properties in (row("1/0"), row("1/0", "S/1"), row("1/1"), row("2/0"), row("1/0", "R/0")):
+        assert "duplicate" not in rig.send(properties=properties).ext
+    assert len(rig.stored("TopicA")) == 5
+    assert rig.broker.topics.facts["TopicA"].put_nums == 5
+
+
+def test_a_delayed_row_waits_and_is_not_stored_again(rig):
+    rig.send(properties=row("1/0", DELAY="1"))
+    assert rig.send(properties=row("1/0", DELAY="1")).ext["duplicate"] == "true"
+    rig.run(2_000)
+    assert len(rig.stored("TopicA")) == 1
+
+
+def test_behind_a_refused_row_none_is_taken_until_it_came(rig):
+    rig.send(properties=row("1/0"))
+    rig.store.refusal = "the disk is full"
+    assert rig.send(properties=row("1/1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    rig.store.refusal = ""
+    late = rig.send(properties=row("1/2"))
+    assert (late.code, "row 1/1 of S/0 was refused" in late.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    for sequence in ("1/0", "1/1", "1/2"):
+        assert rig.send(properties=row(sequence)).code == ResponseCode.SUCCESS
+    assert [message.properties["SEQ"] for message in rig.stored("TopicA")] == ["1/0", "1/1", "1/2"]
+
+
+def run(rig, sequence: str, *bodies: str, sink: str = "S/0"):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": sink, "SEQ": sequence}, batch=True)
+    messages = [Message("TopicA", body.encode()) for body in bodies]
+    return rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode(messages))
+
+
+def rows_stored(rig) -> list[tuple[str, bytes]]:
+    return [(message.properties["SEQ"], message.body) for message in rig.stored("TopicA")]
+
+
+def test_rows_of_a_run_are_numbered_from_its_first_on(rig):
+    answer = run(rig, "7/0", "a", "b")
+    assert (answer.code, "duplicate" in answer.ext) == (ResponseCode.SUCCESS, False)
+    assert SendMessageResponse.decode(run(rig, "7/2", "c")).queue_offset == 2
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b"), ("7/2", b"c")]
+    assert {message.properties["SINK"] for message in rig.stored("TopicA")} == {"S/0"}
+    assert rig.broker.topics.facts["TopicA"].put_nums == 3
+
+
+def test_a_run_that_was_stored_is_answered_with_the_mark(rig):
+    run(rig, "7/0", "a", "b")
+    again = run(rig, "7/0", "a", "b")
+    assert (again.code, again.ext["duplicate"], again.ext["mark"]) == (ResponseCode.SUCCESS, "true", "7/1")
+    assert SendMessageResponse.decode(again).queue_offset == 1
+    assert run(rig, "6/0", "of an earlier batch").ext["duplicate"] == "true"
+    assert len(rows_stored(rig)) == 2
+
+
+def test_of_a_run_that_overlaps_the_mark_the_rest_is_stored(rig):
+    run(rig, "7/0", "a", "b")
+    answer = run(rig, "7/1", "b", "c", "d")
+    assert ("duplicate" in answer.ext, SendMessageResponse.decode(answer).queue_offset) == (False, 2)
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b"), ("7/2", b"c"), ("7/3", b"d")]
+
+
+def test_a_run_that_leaves_a_gap_is_refused(rig):
+    assert run(rig, "7/1", "b").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    run(rig, "7/0", "a")
+    late = run(rig, "7/2", "c")
+    assert (late.code, "rows from 7/1 on have not come" in late.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    assert run(rig, "8/3", "x").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert run(rig, "8/0", "x").code == ResponseCode.SUCCESS
+    assert rows_stored(rig) == [("7/0", b"a"), ("8/0", b"x")]
+
+
+def test_rows_in_another_order_than_before_are_refused(rig):
+    run(rig, "7/0", "a", "b")
+    answer = run(rig, "7/0", "b", "a", "c")
+    assert (answer.code, "stored with another body" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert len(rows_stored(rig)) == 2
+
+
+def test_a_run_that_the_store_refuses_moves_no_mark(rig):
+    rig.store.refusal = "the disk is full"
+    assert run(rig, "7/0", "a").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    rig.store.refusal = ""
+    assert run(rig, "7/1", "b").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert run(rig, "7/0", "a", "b").code == ResponseCode.SUCCESS
+    assert rows_stored(rig) == [("7/0", b"a"), ("7/1", b"b")]
+
+
+@pytest.mark.parametrize("sequence", ["7", "x/0", ""])
+def test_a_run_needs_the_place_of_its_first_row(rig, sequence):
+    assert run(rig, sequence, "a").code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_row_refused_for_any_reason_holds_up_its_writer(rig):
+    assert rig.send("no topic", properties=row("1/0")).code == ResponseCode.INVALID_PARAMETER
+    assert rig.send(properties=row("1/1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert rig.send(properties=row("1/1", "S/1")).code == ResponseCode.SUCCESS
+    assert rig.send(properties={"UNIQ_KEY": "ordinary"}).code == ResponseCode.SUCCESS
+
+
+def test_a_misspelt_mark_is_told(rig):
+    response = rig.send(properties=row("first"))
+    assert (response.code, "write <batch>/<row>" in response.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+
+
+def test_a_property_of_that_name_alone_is_the_applications(rig):
+    assert rig.send(properties={"SINK": "kitchen", "UNIQ_KEY": "U"}).code == ResponseCode.SUCCESS
+
+
+def test_a_retry_of_a_row_is_no_row(rig):
+    rig.broker.subscription_groups.find("CG", 0)
+    rig.send(properties=row("1/0"))
+    answer = rig.send("%RETRY%CG", properties=row("1/0", ORIGIN_MESSAGE_ID="X"), reconsume_times=1)
+    assert "duplicate" not in answer.ext
+    assert len(rig.stored("%RETRY%CG")) == 1
+
+
+def test_the_answer_to_a_repeated_row_waits_for_the_disk_too(make_rig):
+    rig = make_rig(flush_disk_type="SYNC_FLUSH")
+    for _ in range(2):
+        header = SendMessageRequest("PG", "TopicA", queue_id=0, properties=row("1/0"))
+        outcome = rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext_for(RequestCode.SEND_MESSAGE_V2), b"x")
+        assert isinstance(outcome, ReplyWhenDurable)
+        assert outcome.end == rig.store.commit_log_max_offset()
+
+
+def test_of_a_batch_only_what_is_new_is_stored(rig):
+    def batch(*rows: str) -> list[Message]:
+        return [Message("TopicA", each.encode(), properties=row(each)) for each in rows]
+
+    first = rig.send_batch(batch("1/0", "1/1"))
+    assert (first.code, "duplicate" in first.ext) == (ResponseCode.SUCCESS, False)
+    mixed = SendMessageResponse.decode(rig.send_batch(batch("1/1", "1/2", "1/3")))
+    assert mixed.queue_offset == 2
+    assert len(mixed.msg_id.split(",")) == 3
+    again = rig.send_batch(batch("1/2", "1/3"))
+    assert again.ext["duplicate"] == "true"
+    assert [message.body for message in rig.stored("TopicA")] == [b"1/0", b"1/1", b"1/2", b"1/3"]
+    assert rig.send_batch([*batch("1/4"), Message("TopicA", b"x")]).code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.send_batch(batch("1/5")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert rig.send_batch(batch("1/4", "1/5")).code == ResponseCode.SUCCESS
+
+
+def test_a_refused_batch_appends_nothing_and_holds_up_its_writer(rig):
+    messages = [Message("TopicA", b"x", properties=row(f"1/{number}")) for number in range(3)]
+    rig.store.refusal = "the disk is full"
+    rig.send_batch(messages)
+    rig.store.refusal = ""
+    assert rig.send(properties=row("1/2")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert rig.send_batch(messages).code == ResponseCode.SUCCESS
+    assert len(rig.stored("TopicA")) == 3
+
+
+def test_a_one_way_row_moves_the_mark_unanswered(rig):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties=row("1/0"))
+    for _ in range(2):
+        assert rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext_for(310), b"x", oneway=True) is NO_REPLY
+    assert len(rig.stored("TopicA")) == 1
