@@ -19,7 +19,7 @@ from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "offset_message_id", "message_type",
            "keys", "tags", "properties", "body", "born_time", "store_time", "born_host", "reconsume_times",
-           "origin_topic")
+           "physical_offset", "origin_topic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def _found(spark: SparkSession, request: SearchRequest, topics: list[str]) -> Da
     rows = source.messages(spark, topics, COLUMNS, request.starting, request.ending)
     for condition in _conditions(request):
         rows = rows.where(condition)
-    return rows.orderBy("store_time", "broker_name", "queue_id", "queue_offset").limit(request.limit)
+    return rows.orderBy("store_time", "broker_name", "physical_offset").limit(request.limit)
 
 
 def _conditions(request: SearchRequest) -> list[Column]:
