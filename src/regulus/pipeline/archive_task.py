@@ -137,15 +137,9 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
                                   FLAWS[int(flaws[row])], rows + row))
         tables.append(piece.table)
         rows += piece.table.shape[1]
-        position = walk.position
-        if walk.is_blank:
-            position += int.from_bytes(data[position:position + 4], "big")
-        elif walk.fault is not None:
-            behind = log_ranges.end_of_record(data, position)
-            if behind <= limit:
-                behind = log_ranges.next_record(data, position + 1, limit, base)
-                rejects.append(Reject(position, behind - position, str(walk.fault).rpartition(" at ")[0], -1))
-            position = behind
+        position, reason = log_ranges.step_over(walk, data, limit, base)
+        if reason:
+            rejects.append(Reject(walk.position, position - walk.position, reason, -1))
     table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
     topics = [name.decode("utf-8", "replace") for name in walk.topics]
     return _Walked(table, topics, rejects, base + position)

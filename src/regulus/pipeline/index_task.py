@@ -142,15 +142,9 @@ class _RangeRebuild:
         while position < limit:
             rows = log_ranges.walked(walk, data, position, limit, base)
             self._take(rows, base)
-            position = walk.position
-            if walk.is_blank:
-                position += int.from_bytes(data[position:position + 4], "big")
-            elif walk.fault is not None:
-                behind = log_ranges.end_of_record(data, position)
-                if behind <= limit:
-                    behind = log_ranges.next_record(data, position + 1, limit, base)
-                    skipped += behind - position
-                position = behind
+            position, reason = log_ranges.step_over(walk, data, limit, base)
+            if reason:
+                skipped += position - walk.position
         if self._entries_file is not None:
             self._entries_file.close()
             self._draft.replace(staged_entries(task.output, task.start))

@@ -102,24 +102,45 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
     A record tells its own place in the log, and so cannot be mistaken for bytes within a body, which do not.
     """
     while (found := data.find(_MAGIC_START, start + 4, limit)) >= 0:
-        position = found - 4
-        if int.from_bytes(data[found:found + 4], "big", signed=True) in _MAGICS and int.from_bytes(
-                data[position + 28:position + 36], "big") == base + position:
-            try:
-                dispatch_request(data, position, limit, False)
-                return int(position)
-            except RecordError:
-                pass
+        position = int(found) - 4
+        tells_its_place = int.from_bytes(data[position + 28:position + 36], "big") == base + position
+        if tells_its_place and _whole_record_size(data, position, limit, check_crc=False):
+            return position
         start = position + 1
     return limit
 
 
-def end_of_record(data: Any, position: int) -> int:
-    """Where the record there ends, if it is a good one of the file; else 0."""
+def _whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) -> int:
+    """0 when there is no record, or not all of it before `limit`."""
     try:
-        return position + int(dispatch_request(data, position, len(data), True).size)
+        return int(dispatch_request(data, position, limit, check_crc).size)
     except RecordError:
         return 0
+
+
+class Step(NamedTuple):
+    """Where a walk goes on; `reason` when the bytes up to there are no records."""
+
+    position: int
+    reason: str
+
+
+def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
+    """From where `walk` stands: over a blank, a good record that reaches beyond `limit`, or what is no record."""
+    position = walk.position
+    if walk.is_blank:
+        return Step(position + int.from_bytes(data[position:position + 4], "big"), "")
+    if walk.fault is None:
+        return Step(position, "")
+    beyond = position + _whole_record_size(data, position, len(data), check_crc=True)
+    if beyond > limit:
+        return Step(beyond, "")
+    return Step(next_record(data, position + 1, limit, base), reason_of(walk.fault))
+
+
+def reason_of(fault: RecordError) -> str:
+    """What is wrong, without the place."""
+    return str(fault).rpartition(" at ")[0]
 
 
 def stable_order(*keys: Int64s) -> Int64s:
@@ -176,7 +197,7 @@ def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd:
         if walk.fault is not None:
             _refuse_newer(data, position, piece)
             is_empty = data[position:position + 8].strip(b"\0") == b""
-            return LogEnd(piece.start + position, "" if is_empty else str(walk.fault).rpartition(" at ")[0])
+            return LogEnd(piece.start + position, "" if is_empty else reason_of(walk.fault))
     return LogEnd(piece.start + piece.size, "")
 
 

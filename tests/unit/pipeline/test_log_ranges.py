@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from regulus.errors import DataLoss, StoreNewer
 from regulus.pipeline import log_ranges
 from regulus.record import message_record
+from regulus.record.log_units import LogWalk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, fill, open_store, small_config
@@ -102,6 +103,30 @@ def test_a_body_with_a_copy_of_a_record_is_no_place_to_cut(tmp_path):
     store.close()
     log = log_ranges.open_log(str(tmp_path / "store"))
     assert log_ranges.next_record(log.map(log.pieces[0]), 300, 1 << 16, 0) == start
+
+
+def walked_to_the_end(log: log_ranges.CommitLogFiles, limit: int) -> list[tuple[int, int, str]]:
+    """Of each stop of a walk over the first file: where it was, where it goes on, why."""
+    data, position, stops = log.map(log.pieces[0]), 0, []
+    walk = LogWalk((), False, False, False)
+    while position < limit:
+        log_ranges.walked(walk, data, position, limit, 0)
+        position, reason = log_ranges.step_over(walk, data, limit, 0)
+        stops.append((walk.position, position, reason))
+    return stops
+
+
+def test_a_walk_steps_over_a_flaw_a_blank_and_its_limit(store, change_log):
+    log = log_ranges.open_log(str(store))
+    data = log.map(log.pieces[0])
+    second = int.from_bytes(data[:4], "big")
+    third = second + int.from_bytes(data[second:second + 4], "big")
+    blank = walked_to_the_end(log, 4096)[-1][0]
+    assert walked_to_the_end(log, 4096) == [(blank, 4096, "")]
+    assert walked_to_the_end(log, second + 20) == [(second, third, "")]
+    change_log(second + 4, bytes(4))
+    assert walked_to_the_end(log_ranges.open_log(str(store)), 4096) == [
+        (second, third, "no record: magic number is 0x00000000"), (blank, 4096, "")]
 
 
 def test_whether_a_broker_has_the_store(tmp_path):
