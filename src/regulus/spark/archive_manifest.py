@@ -202,20 +202,22 @@ def effective(found: Iterable[Range]) -> list[Range]:
     return kept
 
 
-def load(archive: Path) -> list[Manifest]:
+def load(archive: Path, known: Iterable[Manifest] = ()) -> list[Manifest]:
     """The manifests that count, by broker and start. Raises OptionError when there is no archive.
 
-    One that is replaced while it is looked for is looked for again under its new name.
+    One that is replaced while it is looked for is looked for again under its new name. A manifest never changes: those
+    that are `known` are not read again.
     """
     if not (archive / MANIFESTS).is_dir():
         raise OptionError(f"option 'archivePath' is {str(archive)!r}, which has no directory {MANIFESTS!r}: it must be "
                           "the target of `regulus archive run`, on the machine where Spark runs")
+    read = {manifest.range: manifest for manifest in known}
     while True:
         manifests = []
         try:
             for part in effective(ranges(archive)):
                 path = archive / manifest_path(part)
-                manifests.append(decode(path.read_bytes(), str(path)))
+                manifests.append(read.get(part) or decode(path.read_bytes(), str(path)))
         except FileNotFoundError:
             continue
         return manifests

@@ -4,33 +4,44 @@ The manifests say all that is needed; no Parquet file is opened here. A message 
 or by its store time; a file that has none of the wanted ones is left out.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest
-from regulus.spark import offsets as queue_offsets
 from regulus.spark.archive_manifest import ArchivedFile, Manifest, QueueFacts, Range
-from regulus.spark.offsets import QueueOffsets
-from regulus.spark.options import NoMatch, ReadOptions
+from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import Gap, partition_count
-from regulus.spark.selection import queue_text
 
-_FOREVER = 1 << 52
+FOREVER = 1 << 52
 """Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
 
 
+class QueueBounds(NamedTuple):
+    """The archive has messages [first, behind) of a queue, as far as none was rejected.
+
+    Of a topic that was deleted and made anew this is the last one of its name, which begins in the range of the log
+    that starts at `log_start`. `is_mixed`: in the middle of it, so that its rows there cannot be told from the others.
+    """
+
+    first: int
+    behind: int
+    log_start: int = 0
+    is_mixed: bool = False
+
+
 class Wanted(NamedTuple):
-    """Rows of one queue: offsets [start, end), store times [time_start, time_end) in ms."""
+    """Rows of one queue: offsets [start, end), store times [time_start, time_end) in ms, and only such as lie in ranges
+    of the log from `log_start` on."""
 
     queue_id: int
     start: int
     end: int
-    time_start: int
-    time_end: int
+    time_start: int = -FOREVER
+    time_end: int = FOREVER
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +58,31 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRange:
-    """What one task reads."""
+    """What one task reads. It tells of `gaps`, which were found while planning."""
 
     parts: tuple[FilePart, ...]
+    gaps: tuple[Gap, ...] = ()
 
 
-def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
-    """What each task reads. Raises OptionError or DataLoss."""
-    archive = Path(options.archive_path)
-    manifests = archive_manifest.load(archive)
-    windows = _windows(options, manifests)
-    _check_gaps(options, manifests, windows)
-    return tasks(archive, manifests, windows, options, cores)
+def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions, cores: int) -> list[ArchiveRange]:
+    """What each task reads: tasks of about equal weight, the first with the gaps."""
+    found = _divide(parts, options, cores)
+    if gaps:
+        found[:1] = [ArchiveRange(found[0].parts if found else (), tuple(gaps))]
+    return found
 
 
-def tasks(archive: Path, manifests: Sequence[Manifest], windows: Mapping[MessageQueue, Wanted], options: ReadOptions,
-          cores: int) -> list[ArchiveRange]:
-    """What each task reads, of the wanted rows."""
-    parts = [part for manifest in manifests for file in manifest.files
-             if (part := _part(archive, manifest.range.broker_name, file, windows)) is not None]
-    return _divide(parts, options, cores)
+def parts(archive: Path, manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[FilePart]:
+    """The files with wanted rows, in the order of the log."""
+    for manifest in manifests:
+        for file in manifest.files:
+            part = _part(archive, manifest.range, file, wanted)
+            if part is not None:
+                yield part
 
 
-def never_archived(manifests: Sequence[Manifest], queues: Container[MessageQueue]) -> Iterator[Gap]:
-    """What of the queues lies in parts of the log that went before they were archived."""
+def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[Gap]:
+    """What of the wanted rows lies in parts of the log that went before they were archived."""
     behind: dict[MessageQueue, int] = {}
     before = Range("", 0, 0)
     for manifest in manifests:
@@ -80,112 +92,48 @@ def never_archived(manifests: Sequence[Manifest], queues: Container[MessageQueue
         for (topic, queue_id), stretches in manifest.queues.items():
             queue = MessageQueue(topic, broker_name, queue_id)
             last, first = behind.get(queue), stretches[0][0]
-            if not joins and last is not None and queue in queues and last < first:
-                yield Gap(queue, last, first, "they left the log before they were archived")
             behind[queue] = stretches[-1][1]
+            window = wanted.get(queue)
+            if joins or window is None or last is None or last >= first:
+                continue
+            if window.start < first and last < window.end:
+                yield Gap(queue, last, first, "as they left the log before they were archived")
 
 
-def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, tuple[int, int]]:
-    """For each queue in the archive the first offset, and the one behind the last: where a live tail goes on.
-
-    Of a topic that was deleted and made anew, what lies behind the last restart.
-    """
-    found: dict[MessageQueue, tuple[int, int]] = {}
+def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
+    """What the archive has of each queue."""
+    found: dict[MessageQueue, QueueBounds] = {}
     for manifest in manifests:
         for (topic, queue_id), stretches in manifest.queues.items():
             queue = MessageQueue(topic, manifest.range.broker_name, queue_id)
-            for first, behind in stretches:
+            for number, (first, behind) in enumerate(stretches):
                 known = found.get(queue)
-                found[queue] = (first if known is None or first < known[1] else known[0], behind)
+                if known is None:
+                    found[queue] = QueueBounds(first, behind)
+                elif first < known.behind:
+                    found[queue] = QueueBounds(first, behind, manifest.range.start, is_mixed=number > 0)
+                else:
+                    found[queue] = known._replace(behind=behind)
     return found
 
 
 def ends(archive_path: str) -> dict[MessageQueue, int]:
     """For each queue in the archive the offset behind its last row. Raises OptionError when there is no archive."""
-    return {queue: end for queue, (_, end) in bounds(archive_manifest.load(Path(archive_path))).items()}
+    return {queue: each.behind for queue, each in bounds(archive_manifest.load(Path(archive_path))).items()}
 
 
 # --- which rows ------------------------------------------------------------------------------------------------------
 
 
-def _windows(options: ReadOptions, manifests: Sequence[Manifest]) -> dict[MessageQueue, Wanted]:
-    """For each queue that is read the offsets and times; a time beats an offset."""
-    there = bounds(manifests)
-    chosen = set(options.selection.topics_of({queue.topic for queue in there}, "the archive"))
-    queues = options.selection.queues_of((queue for queue in there if queue.topic in chosen), "the archive")
-    times = _last_times(manifests)
-    starting_times = _per_queue(options.starting_times, queues, "startingOffsetsByTimestamp")
-    ending_times = _per_queue(options.ending_times, queues, "endingOffsetsByTimestamp")
-    starts = _offsets(options.starting_offsets, queues, "startingOffsets",
-                      options.starting_timestamp is not None or bool(starting_times), queue_offsets.EARLIEST)
-    ends_ = _offsets(options.ending_offsets, queues, "endingOffsets",
-                     options.ending_timestamp is not None or bool(ending_times), queue_offsets.LATEST)
-    windows = {}
-    for queue in queues:
-        low, high = there[queue]
-        time_start = starting_times.get(queue, options.starting_timestamp)
-        time_end = ending_times.get(queue, options.ending_timestamp)
-        if time_start is not None and options.no_match is NoMatch.ERROR and times[queue] < time_start:
-            raise OptionError(f"{queue_text(queue)} has no message stored at {time_start} ms or later in the archive; "
-                              "set startingOffsetsByTimestampStrategy to latest to read none of it")
-        start, end = 0, _FOREVER
-        wanted_start = starts if isinstance(starts, int) else starts[queue]
-        wanted_end = ends_ if isinstance(ends_, int) else ends_[queue]
-        if time_start is None and wanted_start != queue_offsets.EARLIEST:
-            start = queue_offsets.resolve_start(wanted_start, low, high, queue, options.fail_on_data_loss)
-        if time_end is None and wanted_end != queue_offsets.LATEST:
-            end = queue_offsets.resolve_end(wanted_end, low, high, queue, options.fail_on_data_loss)
-        windows[queue] = Wanted(queue.queue_id, start, end, -_FOREVER if time_start is None else time_start,
-                                _FOREVER if time_end is None else time_end)
-    return windows
-
-
-def _per_queue(given: QueueOffsets | None, queues: Sequence[MessageQueue], option: str) -> QueueOffsets:
-    if given is None:
-        return {}
-    placed = queue_offsets.at_brokers(given, queues, option)
-    queue_offsets.check_queues(placed, queues, option)
-    return placed
-
-
-def _offsets(given: QueueOffsets | int, queues: Sequence[MessageQueue], option: str, is_beaten: bool,
-             default: int) -> QueueOffsets | int:
-    """`default` where a time beats the offsets."""
-    if is_beaten:
-        return default
-    return given if isinstance(given, int) else _per_queue(given, queues, option)
-
-
-def _last_times(manifests: Iterable[Manifest]) -> dict[MessageQueue, int]:
-    times: dict[MessageQueue, int] = {}
-    for manifest in manifests:
-        for file in manifest.files:
-            for queue_id, facts in file.queues.items():
-                queue = MessageQueue(file.topic, manifest.range.broker_name, queue_id)
-                times[queue] = max(times.get(queue, -_FOREVER), facts.time_last)
-    return times
-
-
-def _check_gaps(options: ReadOptions, manifests: Sequence[Manifest], windows: dict[MessageQueue, Wanted]) -> None:
-    """Raises DataLoss where a wanted queue has messages in a part of the log that went before it was archived."""
-    if not options.fail_on_data_loss:
-        return
-    for gap in never_archived(manifests, windows):
-        window = windows[gap.queue]
-        if window.start < gap.end and window.end > gap.start:
-            raise DataLoss(f"{queue_text(gap.queue)}: messages {gap.start} to {gap.end - 1} left the log before they "
-                           "were archived; set failOnDataLoss to false to go on without them")
-
-
-def _part(archive: Path, broker_name: str, file: ArchivedFile,
+def _part(archive: Path, log_range: Range, file: ArchivedFile,
           windows: Mapping[MessageQueue, Wanted]) -> FilePart | None:
     """What to read of a file; None for nothing."""
     wanted = []
     is_whole = True
     rows = 0
     for queue_id, facts in file.queues.items():
-        window = windows.get(MessageQueue(file.topic, broker_name, queue_id))
-        if window is None or not _meets(window, facts):
+        window = windows.get(MessageQueue(file.topic, log_range.broker_name, queue_id))
+        if window is None or log_range.start < window.log_start or not _meets(window, facts):
             is_whole = False
             continue
         is_whole = is_whole and _covers(window, facts)
@@ -211,7 +159,9 @@ def _covers(window: Wanted, facts: QueueFacts) -> bool:
 
 
 def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int) -> list[ArchiveRange]:
-    """Tasks of about equal weight; a file that is more than one task's share is cut between its row groups."""
+    """A file that is more than one task's share is cut between its row groups."""
+    if not parts:
+        return []
     total = sum(part.weight for part in parts)
     rows = sum(part.rows for part in parts)
     least = max(options.partitions_min or 1, -(-rows // options.partition_records_max))

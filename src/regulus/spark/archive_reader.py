@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from regulus.spark.archive_plan import ArchiveRange, plan
+from regulus.spark.archive_place import plan
+from regulus.spark.archive_plan import ArchiveRange
 from regulus.spark.batch_reader import BatchReader
 
 if TYPE_CHECKING:

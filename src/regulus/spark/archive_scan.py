@@ -17,7 +17,7 @@ from regulus.model import sys_flag
 from regulus.record.checksum import crc32
 from regulus.spark import arrow_arrays
 from regulus.spark.archive_plan import ArchiveRange, FilePart, Wanted
-from regulus.spark.columns import arrow_schema
+from regulus.spark.columns import arrow_schema, gap_batch
 from regulus.spark.options import ReadOptions
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
@@ -29,6 +29,8 @@ _ADVICE = "set failOnDataLoss to false to go on without it"
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> Iterator[pa.RecordBatch]:
     """The batches of one task. Raises DataLoss for a file that is gone or a body that is damaged."""
+    if part.gaps:
+        yield gap_batch(part.gaps, columns)
     for piece in part.parts:
         try:
             yield from _scan_file(options, columns, piece)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from regulus.errors import DataLoss, OptionError
+from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.option_values import json_object
 from regulus.spark.selection import ANY_BROKER, queue_text
@@ -119,34 +119,3 @@ def check_queues(offsets: QueueOffsets, queues: Iterable[MessageQueue], option: 
         missing = ", ".join(map(queue_text, sorted(expected - given))) or "none"
         unknown = ", ".join(map(queue_text, sorted(given - expected))) or "none"
         raise OptionError(f"option {option!r} must name the queues that are read: missing {missing}; unknown {unknown}")
-
-
-def resolve_start(offset: int, low: int, high: int, queue: MessageQueue, fail_on_data_loss: bool) -> int:
-    """Where to begin, of a queue that holds [low, high). Raises DataLoss when the wanted messages are gone."""
-    if offset == EARLIEST:
-        return low
-    if offset == LATEST:
-        raise OptionError(f"startingOffsets of a batch read cannot be -1 (latest), as it is for {queue_text(queue)}")
-    if offset == GROUP_OFFSET:
-        raise OptionError(f"startingOffsets is -3 (the group's offset) for {queue_text(queue)}; a store's files are "
-                          "read without a group")
-    if offset < low and fail_on_data_loss:
-        raise DataLoss(f"{queue_text(queue)}: messages {offset} to {low - 1} are no longer in the store, its first is "
-                       f"{low}; set failOnDataLoss to false to read from there")
-    if offset > high and fail_on_data_loss:
-        raise DataLoss(f"{queue_text(queue)}: start {offset} lies beyond the queue's end {high}: was the topic created "
-                       "anew?")
-    return min(max(offset, low), high)
-
-
-def resolve_end(offset: int, low: int, high: int, queue: MessageQueue, fail_on_data_loss: bool) -> int:
-    """Where to end, of a queue that holds [low, high). Raises DataLoss when the queue does not reach so far."""
-    if offset == LATEST:
-        return high
-    if offset < 0:
-        raise OptionError(f"endingOffsets cannot be {offset}, as it is for {queue_text(queue)}: write an offset or -1, "
-                          "the latest")
-    if offset > high and fail_on_data_loss:
-        raise DataLoss(f"{queue_text(queue)}: end {offset} lies beyond the queue's end {high}; set failOnDataLoss to "
-                       "false to read what is there")
-    return min(max(offset, low), high)

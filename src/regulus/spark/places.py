@@ -6,7 +6,6 @@ Each is imported when it is chosen: planning needs no pyarrow, and who reads fil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from regulus.errors import OptionError
 from regulus.spark.options import Origin, ReadOptions
 from regulus.spark.read_bounds import Part, Place
 from regulus.spark.read_plan import ReadRange
@@ -31,7 +30,9 @@ def open_place(options: ReadOptions) -> Place:
 
             return HistoryPlace(options)
         case Origin.ARCHIVE:
-            raise OptionError("an archive alone is planned from its manifests")
+            from regulus.spark.archive_place import ArchivePlace
+
+            return ArchivePlace(options)
 
 
 def scan_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Iterator["pa.RecordBatch"]:

@@ -1,17 +1,19 @@
 """From where to where each queue is read: what the options ask for, held against what the queues have. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.archive_plan import ArchiveRange
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.selection import queue_text
 
-Part: TypeAlias = ReadRange | ArchiveRange
+if TYPE_CHECKING:
+    from regulus.spark.archive_plan import ArchiveRange
+
+Part: TypeAlias = "ReadRange | ArchiveRange"
 """What one task reads."""
 
 
@@ -24,7 +26,7 @@ class QueueState(NamedTuple):
 
 
 class Place(Protocol):
-    """Where queues are: running brokers, or the files of a store."""
+    """Where queues are: running brokers, the files of a store, or an archive."""
 
     def queues(self) -> list[MessageQueue]:
         """Those that the options select, sorted. Raises OptionError for a topic or queue that is not there."""
@@ -70,7 +72,7 @@ def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
 def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
                      states: Mapping[MessageQueue, QueueState], *, is_stream: bool) -> tuple[QueueOffsets, list[Gap]]:
     """Where each queue is begun, and what was to be read before. Raises OptionError, DataLoss."""
-    times = _times(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
+    times = times_of(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
     wanted = _of_each(options.starting_offsets, queues, "startingOffsets") if len(times) < len(queues) else {}
     asked_groups = [queue for queue, offset in wanted.items() if offset == GROUP_OFFSET]
     if asked_groups and not options.consumer_group:
@@ -84,7 +86,7 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
         state = states[queue]
         if queue in found:
             starts[queue] = min(max(found[queue], state.low), state.high)
-            _check_match(options, queue, starts[queue], state)
+            check_match(options, queue, starts[queue], state)
             continue
         offset = wanted[queue]
         if offset == GROUP_OFFSET:
@@ -96,8 +98,7 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
         starts[queue] = _start(offset, state)
         if offset >= 0:
             gaps += missing_before(queue, offset, state)
-    _judge(options.on_data_loss, gaps)
-    return starts, gaps if options.on_data_loss is OnDataLoss.REPORT else []
+    return starts, to_report(gaps, options.on_data_loss)
 
 
 def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[Gap]:
@@ -115,9 +116,11 @@ def data_loss(gap: Gap) -> DataLoss:
     return DataLoss(f"{gap}; set failOnDataLoss to false to go on without, or to report to have a row for it")
 
 
-def _judge(on_data_loss: OnDataLoss, gaps: Sequence[Gap]) -> None:
+def to_report(gaps: Sequence[Gap], on_data_loss: OnDataLoss) -> list[Gap]:
+    """The gaps that are to have a row. Raises DataLoss for the first one when the read is to fail."""
     if gaps and on_data_loss is OnDataLoss.FAIL:
         raise data_loss(gaps[0])
+    return list(gaps) if on_data_loss is OnDataLoss.REPORT else []
 
 
 def _start(offset: int, state: QueueState) -> int:
@@ -128,7 +131,7 @@ def _start(offset: int, state: QueueState) -> int:
 
 def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
                     states: Mapping[MessageQueue, QueueState]) -> tuple[QueueOffsets, list[Gap]]:
-    times = _times(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
+    times = times_of(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
     wanted = _of_each(options.ending_offsets, queues, "endingOffsets") if len(times) < len(queues) else {}
     found = place.offsets_at(times) if times else {}
     ends: QueueOffsets = {}
@@ -143,11 +146,11 @@ def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[Message
         if offset > state.high:
             gaps.append(Gap(queue, state.high, offset, f"the queue ends at {state.high}, before {offset}, where the "
                                                        "read was to end"))
-    _judge(options.on_data_loss, gaps)
-    return ends, gaps if options.on_data_loss is OnDataLoss.REPORT else []
+    return ends, to_report(gaps, options.on_data_loss)
 
 
-def _check_match(options: ReadOptions, queue: MessageQueue, start: int, state: QueueState) -> None:
+def check_match(options: ReadOptions, queue: MessageQueue, start: int, state: QueueState) -> None:
+    """Raises OptionError where no message is as late as the starting time, and that is to be an error."""
     if start == state.high and options.no_match is NoMatch.ERROR:
         raise OptionError(f"{queue_text(queue)} has no message stored at or after its starting time; set "
                           "startingOffsetsByTimestampStrategy to latest to begin at its end")
@@ -161,7 +164,8 @@ def _of_each(offsets: QueueOffsets | int, queues: Sequence[MessageQueue], option
     return placed
 
 
-def _times(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue], option: str) -> QueueOffsets:
+def times_of(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue],
+             option: str) -> QueueOffsets:
     """The time for each queue, or for none."""
     if times is None:
         return {} if time is None else dict.fromkeys(queues, time)

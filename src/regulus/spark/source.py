@@ -109,13 +109,9 @@ def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStream
     if options.push_filters:
         raise OptionError("option 'pushFilters' is one of batch reads, as Spark pushes nothing to a stream: leave it "
                           "out, and choose by 'tags' or 'sql'")
-    match options.origin:
-        case Origin.STORE | Origin.LIVE | Origin.HISTORY:
-            from regulus.spark.stream_reader import StreamReader
+    from regulus.spark.stream_reader import StreamReader
 
-            return StreamReader(options, columns)
-        case Origin.ARCHIVE:
-            raise OptionError("an archive is no stream: give option 'nameServer' as well, to go on where it ends")
+    return StreamReader(options, columns)
 
 
 def checked_columns(options: ReadOptions, schema: StructType) -> tuple[str, ...]:

@@ -25,7 +25,15 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.admission import Waiting, admit
 from regulus.spark.offsets import QueueOffsets, offsets_object, parse_epochs, parse_offsets
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import Part, Place, QueueState, data_loss, missing_before, starting_offsets
+from regulus.spark.read_bounds import (
+    Part,
+    Place,
+    QueueState,
+    data_loss,
+    missing_before,
+    starting_offsets,
+    to_report,
+)
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
 
@@ -158,9 +166,7 @@ class StreamPlanner:
                 at = min(stop, state.low)
             if at < stop:
                 ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
-        if gaps and self._options.on_data_loss is OnDataLoss.FAIL:
-            raise data_loss(gaps[0])
-        reported = gaps if self._options.on_data_loss is OnDataLoss.REPORT else []
+        reported = to_report(gaps, self._options.on_data_loss)
         return self._place.partitions(ranges, reported, cores=None) if ranges or reported else []
 
     def report(self) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 import pytest
 
-from regulus.errors import DataLoss, OptionError
+from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.offsets import (
     at_brokers,
@@ -9,8 +9,6 @@ from regulus.spark.offsets import (
     parse_epochs,
     parse_offsets,
     parse_times,
-    resolve_end,
-    resolve_start,
 )
 
 QUEUE = MessageQueue("orders", "b", 0)
@@ -75,37 +73,3 @@ def test_the_queues_must_be_those_that_are_read():
     check_queues({QUEUE: 1}, [QUEUE], "startingOffsets")
     with pytest.raises(OptionError, match="missing orders/b/1; unknown orders/b/0"):
         check_queues({QUEUE: 1}, [OTHER], "startingOffsets")
-
-
-@pytest.mark.parametrize(("offset", "start"), [(-2, 10), (10, 10), (15, 15), (20, 20)])
-def test_a_start_in_the_queue(offset, start):
-    assert resolve_start(offset, 10, 20, QUEUE, True) == start
-
-
-@pytest.mark.parametrize(("offset", "start"), [(9, 10), (21, 20)])
-def test_a_start_outside_the_queue_is_data_loss(offset, start):
-    with pytest.raises(DataLoss, match="orders/b/0"):
-        resolve_start(offset, 10, 20, QUEUE, True)
-    assert resolve_start(offset, 10, 20, QUEUE, False) == start
-
-
-@pytest.mark.parametrize("offset", [-1, -3])
-def test_a_start_cannot_be_latest_or_the_groups(offset):
-    with pytest.raises(OptionError, match="orders/b/0"):
-        resolve_start(offset, 10, 20, QUEUE, False)
-
-
-@pytest.mark.parametrize(("offset", "end"), [(-1, 20), (20, 20), (15, 15), (5, 10)])
-def test_an_end_in_the_queue(offset, end):
-    assert resolve_end(offset, 10, 20, QUEUE, True) == end
-
-
-def test_an_end_beyond_the_queue_is_data_loss():
-    with pytest.raises(DataLoss, match="beyond"):
-        resolve_end(21, 10, 20, QUEUE, True)
-    assert resolve_end(21, 10, 20, QUEUE, False) == 20
-
-
-def test_an_end_cannot_be_earliest():
-    with pytest.raises(OptionError, match="-2"):
-        resolve_end(-2, 10, 20, QUEUE, True)

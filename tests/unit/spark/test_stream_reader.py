@@ -12,6 +12,7 @@ from regulus.client.sync import Admin
 from regulus.errors import RegulusError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.progress import ProgressPublisher, lag
+from tests.archives import archive_store
 from tests.unit.spark.conftest import order, send_orders
 
 if TYPE_CHECKING:
@@ -66,6 +67,19 @@ def test_a_live_topic_is_read_in_bounded_batches_and_once_over_restarts(spark, r
     send_orders(regulus_server, range(1000, 1100))
     run(**options)
     assert found(spark, tmp_path) == expected(range(1100))
+
+
+def test_an_archive_is_a_stream_of_what_is_archived(spark, run, make_store, tmp_path):
+    archive = tmp_path / "archive"
+    shutil.move(make_store([order(number) for number in range(20)]), tmp_path / "earlier")
+    archive_store(tmp_path / "earlier", archive, range_size=1024)
+    options = {"archivePath": str(archive), "topic": "orders", "startingOffsets": "earliest"}
+    run(**options)
+    assert found(spark, tmp_path) == expected(range(20))
+    archive_store(make_store([order(number) for number in range(40)]), archive, range_size=1024)
+    query = run(**options)
+    assert found(spark, tmp_path) == expected(range(40))
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 20
 
 
 def test_lag_and_group_follow_the_batches(spark, run, regulus_server):

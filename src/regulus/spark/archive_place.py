@@ -1,0 +1,149 @@
+"""An archive as a place of queues: what its manifests name, and nothing that is still to be archived."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regulus.errors import DataLoss
+from regulus.model.message_queue import MessageQueue
+from regulus.spark import archive_manifest, archive_plan
+from regulus.spark.archive_manifest import Manifest
+from regulus.spark.archive_plan import FOREVER, ArchiveRange, QueueBounds, Wanted
+from regulus.spark.offsets import EARLIEST, LATEST
+from regulus.spark.options import NoMatch, ReadOptions
+from regulus.spark.read_bounds import QueueState, batch_bounds, check_match, times_of, to_report
+from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.selection import queue_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STREAM_TASKS_AT_ONCE = 1
+
+
+def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
+    """What each task of a batch read takes. Raises OptionError, DataLoss.
+
+    A time chooses row by row. Of a topic that was deleted and made anew, the earlier ones of its name are read too.
+    """
+    place = ArchivePlace(options)
+    queues = place.queues()
+    states = place.states(queues)
+    begins = times_of(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
+    stops = times_of(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
+    if begins and options.no_match is NoMatch.ERROR:
+        for queue, start in place.offsets_at(begins).items():
+            check_match(options, queue, start, states[queue])
+    untimed = replace(options, starting_times=None, starting_timestamp=None, ending_times=None, ending_timestamp=None,
+                      starting_offsets=EARLIEST if begins else options.starting_offsets,
+                      ending_offsets=LATEST if stops else options.ending_offsets)
+    ranges, gaps = batch_bounds(untimed, place)
+    wanted = {}
+    for unit in ranges:
+        state = states[unit.queue]
+        wanted[unit.queue] = Wanted(unit.queue_id, 0 if unit.start == state.low else unit.start,
+                                    FOREVER if unit.end == state.high else unit.end,
+                                    begins.get(unit.queue, -FOREVER), stops.get(unit.queue, FOREVER))
+    return place.tasks(wanted, gaps, cores)
+
+
+class ArchivePlace:
+    """The archive that the options name. Raises OptionError when it is none."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._path = Path(options.archive_path)
+        self._manifests: list[Manifest] = []
+        self._bounds: dict[MessageQueue, QueueBounds] = {}
+        self.look_again()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def look_again(self) -> None:
+        """A job may have archived more since."""
+        self._manifests = archive_manifest.load(self._path, self._manifests)
+        self._bounds = archive_plan.bounds(self._manifests)
+
+    def queues(self) -> list[MessageQueue]:
+        chosen = set(self._options.selection.topics_of({queue.topic for queue in self._bounds}, "the archive"))
+        return self._options.selection.queues_of((queue for queue in self._bounds if queue.topic in chosen),
+                                                 "the archive")
+
+    def bounds(self, queue: MessageQueue) -> QueueBounds | None:
+        """What the archive had of a queue when it was last looked at."""
+        return self._bounds.get(queue)
+
+    def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        """The place in the log of a topic's last beginning stands for its epoch."""
+        self.look_again()
+        return {queue: QueueState(each.first, each.behind, each.log_start) for queue in queues
+                if (each := self._bounds.get(queue)) is not None}
+
+    def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        found = {}
+        for queue, time in times.items():
+            row = self._first_row(queue, time_start=time)
+            found[queue] = self._bounds[queue].behind if row is None else row[0]
+        return found
+
+    def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Files are read without a group, so the options name none."""
+        return dict.fromkeys(queues)
+
+    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        rows = {queue: self._first_row(queue, start=offset, end=offset + 1) for queue, offset in offsets.items()}
+        return {queue: row[1] for queue, row in rows.items() if row is not None}
+
+    def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
+        """Bytes in the log, on average over the files of the topic."""
+        totals: dict[tuple[str, str], tuple[int, int]] = {}
+        for manifest in self._manifests:
+            for file in manifest.files:
+                key = (file.topic, manifest.range.broker_name)
+                size, rows = totals.get(key, (0, 0))
+                totals[key] = (size + file.log_bytes, rows + file.rows)
+        found = [totals.get((unit.topic, unit.broker_name), (0, 0)) for unit in ranges]
+        return [size / rows if rows else 1.0 for size, rows in found]
+
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ArchiveRange]:
+        wanted = {}
+        for unit in ranges:
+            bounds = self._bounds[unit.queue]
+            if bounds.is_mixed:
+                raise DataLoss(f"{queue_text(unit.queue)}: the topic was deleted and made anew within one archived "
+                               "range, whose messages cannot be told apart: read the archive alone, as a batch, which "
+                               "has those of both")
+            wanted[unit.queue] = Wanted(unit.queue_id, unit.start, unit.end, log_start=bounds.log_start)
+        return self.tasks(wanted, gaps, cores or _STREAM_TASKS_AT_ONCE)
+
+    def tasks(self, wanted: Mapping[MessageQueue, Wanted], gaps: Iterable[Gap], cores: int) -> list[ArchiveRange]:
+        """What each task reads of the wanted rows. Raises DataLoss for what went before it was archived."""
+        manifests = self._manifests if wanted else ()
+        lost = to_report(list(archive_plan.lost(manifests, wanted)), self._options.on_data_loss)
+        parts = list(archive_plan.parts(self._path, manifests, wanted))
+        return archive_plan.tasks(parts, [*gaps, *lost], self._options, cores)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _first_row(self, queue: MessageQueue, start: int = 0, end: int = FOREVER,
+                   time_start: int = -FOREVER) -> tuple[int, int] | None:
+        """Offset and store time in ms of the first of a queue's rows within these bounds; None where there is none."""
+        from regulus.spark import archive_scan
+
+        bounds = self._bounds.get(queue)
+        if bounds is None:
+            return None
+        wanted = {queue: Wanted(queue.queue_id, start, end, time_start, log_start=bounds.log_start)}
+        read = replace(self._options, tags=None, verify_bodies=False)
+        for part in archive_plan.parts(self._path, self._manifests, wanted):
+            for batch in archive_scan.scan(read, ("queue_offset", "store_time"), ArchiveRange((part,))):
+                return _number(batch.column(0)), _number(batch.column(1)) // 1000
+        return None
+
+
+def _number(column: "pa.Array") -> int:
+    import pyarrow as pa
+
+    return int(column[0].cast(pa.int64()).as_py())
