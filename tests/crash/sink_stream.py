@@ -7,18 +7,18 @@ import os
 import sys
 from pathlib import Path
 
-from regulus.spark.java import JavaPlaces, find_java
-from regulus.spark.session import local_session
+from tests.java import java_of_tests
+
+from regulus.spark.session import open_session
 
 TASK_FAILURES_MAX = 4
 ROWS_A_SECOND = 400
 
 
 def main(name_server: str, source: str, checkpoint: str, guarantee: str) -> None:
-    places = JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                        cache=Path(checkpoint).with_name("java"))
-    spark = local_session(find_java(places), os.environ, 2, {
-        "spark.master": f"local[2,{TASK_FAILURES_MAX}]", "spark.log.level": "ERROR", "spark.driver.memory": "1g"})
+    spark = open_session(lambda: java_of_tests(Path(checkpoint).with_name("java")), os.environ,
+                         f"local[2,{TASK_FAILURES_MAX}]",
+                         {"spark.log.level": "ERROR", "spark.driver.memory": "1g"})
     lines = spark.readStream.option("maxFilesPerTrigger", 2).text(source)
     query = (lines.selectExpr("value AS body", "value AS keys").writeStream.format("rocketmq").queryName("killed")
              .options(nameServer=name_server, topic="sunk", producerGroup="sunk-sink", deliveryGuarantee=guarantee,

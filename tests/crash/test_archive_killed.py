@@ -52,11 +52,10 @@ compact(Torn(), config, "run", {LATER}, None, step)
 """
 WITH_SPARK = PRELUDE + f"""
 from pathlib import Path
-from regulus.spark.java import JavaPlaces, find_java
-from regulus.spark.session import local_session
-java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                            cache=Path(sys.argv[4])))
-spark = local_session(java, os.environ, 2, {{"spark.driver.memory": "1g", "spark.log.level": "ERROR"}})
+from regulus.spark.session import open_session
+from tests.java import java_of_tests
+spark = open_session(lambda: java_of_tests(Path(sys.argv[4])), os.environ, "local[2]",
+                     {{"spark.driver.memory": "1g", "spark.log.level": "ERROR"}})
 config = ArchiveConfig(store_path=store, archive_path=archive, range_size={RANGE_SIZE})
 run_archive(SparkTasks(spark), config, "run", None, None, step)
 """

@@ -40,8 +40,8 @@ class Stream:
     def __init__(self, server: ServerProcess, directory: Path, guarantee: str) -> None:
         self._arguments = [server.name_server_address, str(directory / "in"), str(directory / "checkpoint"), guarantee]
         self._log = directory / "stream.log"
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(
-            [str(directory / "sabotage"), str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])}
+        self._environment = {**os.environ,
+                             "PYTHONPATH": os.pathsep.join([str(directory / "sabotage"), *sys.path])}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from regulus.spark.java import JavaPlaces, find_java
+from tests.java import java_of_tests
 
 SOURCES = Path(__file__).parents[2] / "src"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -22,8 +22,7 @@ START_TIMEOUT_S = 120
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of the processes started here: Java, the Python of this test, and no way to the sources but what is shipped."""
-    java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                                cache=tmp_path_factory.mktemp("java")))
+    java = java_of_tests(tmp_path_factory.mktemp("java"))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("SPARK")}
     return {**kept, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m"}

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    from regulus.spark.java import JavaPlaces, find_java
-    from regulus.spark.session import local_session
+    from regulus.spark.session import open_session
+    from tests.java import java_of_tests
 
-    places = JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                        cache=tmp_path_factory.mktemp("java"))
-    session = local_session(find_java(places), os.environ, 2, {
+    session = open_session(lambda: java_of_tests(tmp_path_factory.mktemp("java")), os.environ, "local[2]", {
         "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from regulus.cli.connection import as_json, print_json, print_table, time_text
-from regulus.cli.spark import java_places
+from regulus.cli.spark_session import command_session
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, Tasks
@@ -124,14 +124,8 @@ def tasks_of(cores: int) -> Iterator[Tasks]:
     if not cores:
         yield LocalTasks()
         return
-    from regulus.spark.java import find_java
-    from regulus.spark.session import local_session
-
-    session = local_session(find_java(java_places()), os.environ, cores, {"spark.log.level": "ERROR"})
-    try:
+    with command_session(f"local[{cores}]") as session:
         yield SparkTasks(session)
-    finally:
-        session.stop()
 
 
 def size_of(text: str) -> int:

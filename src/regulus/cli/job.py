@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from regulus.cli.connection import Moment, print_table
-from regulus.cli.spark import java_places
+from regulus.cli.spark_session import command_session
 from regulus.errors import RegulusError
-from regulus.spark.java import find_java
 from regulus.spark.reason import reason
 
 if TYPE_CHECKING:
@@ -33,11 +32,16 @@ ROWS_SHOWN = 20
 
 
 class Job:
-    """One run: where its messages are, the session that it works in, and where its words go."""
+    """One run: where its messages are, the session that it works in, and where its words go.
 
-    def __init__(self, source_options: dict[str, str], cores: int, json_output: bool, limit: int) -> None:
+    `at_end` stops the session.
+    """
+
+    def __init__(self, source_options: dict[str, str], cores: int, json_output: bool, limit: int,
+                 at_end: ExitStack) -> None:
         self._source_options = source_options
         self._cores = cores
+        self._at_end = at_end
         self.json_output = json_output
         self.limit = limit
         self._session: SparkSession | None = None
@@ -46,11 +50,8 @@ class Job:
     def spark(self) -> "SparkSession":
         """Started when it is first needed, so that a wrong argument is refused at once. Raises MissingJava."""
         if self._session is None:
-            from regulus.spark.session import open_session
-
-            self._session = open_session(lambda: find_java(java_places()), os.environ, f"local[{self._cores}]", {
-                "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": str(self._cores),
-                "spark.driver.memory": "1g"})
+            self._session = self._at_end.enter_context(command_session(f"local[{self._cores}]", {
+                "spark.sql.shuffle.partitions": str(self._cores), "spark.driver.memory": "1g"}))
         return self._session
 
     @property
@@ -119,8 +120,8 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
              **kwargs: Any) -> None:
         given = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
                  "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials}
-        job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit)
-        with refusals():
+        with refusals(), ExitStack() as at_end:
+            job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end)
             command(job, *args, **kwargs)
     return call
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.spark import java_places
+from regulus.cli.spark_session import command_java
 from regulus.errors import PipelineError
-from regulus.spark.java import find_java
 
 REPORT_NAME = "report.html"
 
@@ -67,7 +66,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
         if not quiet and state in ("COMPLETED", "FAILED", "SKIPPED"):
             click.echo(f"{flow}: {state.lower()}")
 
-    result = run_pipeline(order, None if remote else find_java(java_places()), os.environ, tell)
+    result = run_pipeline(order, None if remote else command_java(), os.environ, tell)
     if not quiet:
         for flow, rows in sorted(result.rows.items()):
             click.echo(f"{flow}: {rows:,} new rows read")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from regulus.cli.spark_session import command_session, java_places
 from regulus.spark.doctor import Finding, examine, examine_executors
-from regulus.spark.java import JavaPlaces, find_java
 from regulus.spark.reason import reason
 
 _READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
@@ -26,13 +26,8 @@ def doctor(master: str | None, store_path: str) -> None:
     findings = examine(java_places())
     _print_findings(findings)
     if master and not any(finding.mend for finding in findings if finding.what == "java"):
-        from regulus.spark.session import open_session
-
-        session = open_session(lambda: find_java(java_places()), os.environ, master, {"spark.log.level": "OFF"})
-        try:
+        with command_session(master, {"spark.log.level": "OFF"}) as session:
             asked = examine_executors(session, store_path)
-        finally:
-            session.stop()
         _print_findings(asked)
         findings += asked
     if any(finding.mend for finding in findings if finding.what != "decoder"):
@@ -69,21 +64,18 @@ def read(store_path: Path | None, name_server: str | None, archive_path: Path | 
         raise click.UsageError("give --store, --namesrv or --archive: the place to read from")
     from pyspark.errors import PySparkException
 
-    from regulus.spark.session import open_session
-
     options = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
                "archivePath": str(archive_path.resolve()) if archive_path else None, "subscribe": topic,
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
-    session = open_session(lambda: find_java(java_places()), os.environ, f"local[{cores}]",
-                           {"spark.log.level": "ERROR"})
-    try:
-        given = {key: value for key, value in options.items() if value}
-        table = session.read.format("rocketmq").options(**given).load()
-        if where:
-            table = table.where(where)
-        lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
-    except PySparkException as error:
-        raise click.ClickException(reason(str(error))) from error
+    given = {key: value for key, value in options.items() if value}
+    with command_session(f"local[{cores}]") as session:
+        try:
+            table = session.read.format("rocketmq").options(**given).load()
+            if where:
+                table = table.where(where)
+            lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
+        except PySparkException as error:
+            raise click.ClickException(reason(str(error))) from error
     for line in lines:
         click.echo(line)
 
@@ -100,9 +92,3 @@ def _shown(value: object) -> str:
         return repr(value.decode("utf-8"))
     except UnicodeDecodeError:
         return f"<{len(value)} bytes>"
-
-
-def java_places() -> JavaPlaces:
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                      cache=Path(home) / "regulus")

@@ -28,7 +28,8 @@ def open_session(find_java: Callable[[], Java], environment: MutableMapping[str,
 
     Under spark-submit that of the submission, whose own settings win; at a Spark Connect server where `master` or
     SPARK_REMOTE is an address sc://host:port; else a new one at `master`, such as local[2] or spark://host:7077.
-    Raises MissingJava, which is looked for only where a JVM must be started.
+    Raises MissingJava; Java is looked for only where a JVM must be started, and then it and Python are set in
+    `environment`, the process's, where Spark looks for them.
     """
     from pyspark.sql import SparkSession
 
@@ -52,12 +53,6 @@ def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) ->
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder
-
-
-def local_session(java: Java, environment: MutableMapping[str, str], cores: int,
-                  settings: Mapping[str, str]) -> "SparkSession":
-    """A session on this machine. Sets Java and Python in `environment`, the process's, where Spark looks for them."""
-    return open_session(lambda: java, environment, f"local[{cores}]", settings)
 
 
 def _prepare(java: Java, environment: MutableMapping[str, str]) -> None:

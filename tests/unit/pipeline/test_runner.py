@@ -12,7 +12,8 @@ import pytest
 from regulus.errors import PipelineError
 from regulus.pipeline.runner import RunOrder, RunResult, _Story, run_pipeline
 from regulus.pipeline.spec import read_spec
-from regulus.spark.java import Java, JavaPlaces, find_java
+from regulus.spark.java import Java
+from tests.java import java_of_tests
 
 SPEC = """\
 name: numbers
@@ -41,8 +42,7 @@ def total():
 
 @pytest.fixture
 def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                                cache=tmp_path_factory.mktemp("java")))
+    return java_of_tests(tmp_path_factory.mktemp("java"))
 
 
 def make(directory: Path, tables: str = TABLES) -> Path:

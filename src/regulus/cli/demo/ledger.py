@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from regulus.cli.pipeline import ledger_spec
-from regulus.cli.spark import java_places
+from regulus.cli.spark_session import command_java
 from regulus.pipeline.report_charts import Mark
-from regulus.spark.java import find_java
 
 LEDGER_TABLES = 18
 """So many tables the pipeline makes of the demo's log."""
@@ -30,7 +29,7 @@ def make_ledger(directory: Path, topic: str, consumer_group: str, table_done: Ca
         "regulus.effectsTime": "applied_ms", "regulus.effectsDeliveries": "deliveries", "regulus.bucket": "1 second"}
     order = RunOrder(spec=read_spec(ledger_spec(), str(directory / "ledger")), parameters=parameters,
                      cores=os.cpu_count() or 1)
-    run_pipeline(order, find_java(java_places()), os.environ,
+    run_pipeline(order, command_java(), os.environ,
                  lambda flow, state: table_done() if state == "COMPLETED" else None)
 
 

@@ -1,0 +1,44 @@
+"""The Spark session of a command: Java as this machine has it, errors alone on the terminal, and an end."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from regulus.spark.java import Java, JavaPlaces, find_java
+from regulus.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+@contextmanager
+def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> "Iterator[SparkSession]":
+    """The session that the surroundings ask for, see `open_session`; stopped at the end, unless it was there before.
+
+    Raises MissingJava where a JVM must be started.
+    """
+    from pyspark.sql import SparkSession
+
+    is_ours = SparkSession.getActiveSession() is None
+    session = open_session(command_java, os.environ, master, {"spark.log.level": "ERROR", **settings})
+    try:
+        yield session
+    finally:
+        if is_ours:
+            session.stop()
+
+
+def command_java() -> Java:
+    """Raises MissingJava."""
+    return find_java(java_places())
+
+
+def java_places() -> JavaPlaces:
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
+                      cache=Path(home) / "regulus")

