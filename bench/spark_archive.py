@@ -9,24 +9,18 @@ process and all its children took, JVM and workers included: on a machine with o
 """
 
 import argparse
-import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyspark
-from spark_scan import fill, report, timed
+from spark_bench import fill, headline, parser_of, report, timed
 
+from regulus.cli.spark_session import command_session
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
 from regulus.pipeline.range_tasks import SparkTasks
-from regulus.record import log_units
-from regulus.spark.java import JavaPlaces, find_java
-from regulus.spark.session import local_session
 
 
 def nothing(step: str) -> None:
@@ -55,33 +49,22 @@ def cases(tasks: SparkTasks, root: Path, directory: Path, arguments: argparse.Na
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=8)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
     try:
         root = directory / "store"
         log_bytes = fill(root, arguments)
-        form = "interpreted" if str(log_units.__file__).endswith(".py") else "compiled"
+        print(headline())
         print(f"{arguments.messages} messages of {arguments.size} bytes in {arguments.queues} queues, "
-              f"{log_bytes / 1e9:.2f} GB of log, {arguments.cores} of {os.cpu_count()} cores, {form}; "
-              f"Python {platform.python_version()}, pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
-        places = JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                            cache=directory / "java")
-        spark = local_session(find_java(places), os.environ, arguments.cores, {
-            "spark.driver.memory": "1g", "spark.log.level": "ERROR"})
-        tasks = SparkTasks(spark)
-        for name, action in cases(tasks, root, directory, arguments).items():
-            action()
-            times = [timed(action) for _ in range(arguments.rounds)]
-            report(name, min(seconds for seconds, _ in times), min(cpu for _, cpu in times), log_bytes,
-                   arguments.messages)
-        spark.stop()
+              f"{log_bytes / 1e9:.2f} GB of log; local[{arguments.cores}], best of {arguments.rounds}")
+        with command_session(f"local[{arguments.cores}]", {"spark.driver.memory": "1g"}) as spark:
+            for name, action in cases(SparkTasks(spark), root, directory, arguments).items():
+                action()
+                times = [timed(action) for _ in range(arguments.rounds)]
+                report(name, min(seconds for seconds, _ in times), min(cpu for _, cpu in times), log_bytes,
+                       arguments.messages)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -10,18 +10,17 @@ with other work they say more than the clock.
 
 import argparse
 import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_scan import TOPIC, family_cpu_seconds, fill
+from spark_bench import TOPIC, family_cpu_seconds, fill, headline, parser_of
 
+from regulus.cli.spark_session import command_session
 from regulus.client.sync import Admin
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
-from regulus.record import message_columns
 from regulus.spark import live_scan
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import ReadOptions, parse_options
@@ -54,20 +53,15 @@ def measured(name: str, rounds: int, log_bytes: int, rows: int, action: Callable
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--messages", type=int, default=500_000)
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=8)
-    parser.add_argument("--tasks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, messages=500_000, size=1024, queues=8, tasks=2, rounds=3)
     parser.add_argument("--spark", action="store_true")
     arguments = parser.parse_args()
-    form = "interpreted" if str(message_columns.__file__).endswith(".py") else "compiled"
+    print(headline())
     with tempfile.TemporaryDirectory(prefix="regulus-bench-") as directory:
         root = Path(directory) / "store"
         log_bytes = fill(root, arguments)
-        print(f"{arguments.messages} messages of {arguments.size} bytes, {arguments.tasks} tasks, {form}, "
-              f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        print(f"{arguments.messages} messages of {arguments.size} bytes, {arguments.tasks} tasks, best of "
+              f"{arguments.rounds}")
         with ServerProcess(root) as server:
             with Admin(server.name_server_address) as admin:
                 admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=arguments.queues,
@@ -90,17 +84,12 @@ def measure(server: ServerProcess, log_bytes: int, arguments: argparse.Namespace
 
 
 def measure_spark(given: dict[str, str], log_bytes: int, arguments: argparse.Namespace) -> None:
-    from regulus.spark.java import JavaPlaces, find_java
-    from regulus.spark.session import local_session
-
-    java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                                 cache=Path.home() / ".cache" / "regulus"))
-    spark = local_session(java, os.environ, arguments.tasks, {"spark.driver.memory": "1g", "spark.log.level": "ERROR"})
-    for name, columns in (("Spark count, all 26 columns", ""), ("Spark count, queue, offset, body", ",".join(NARROW))):
-        chosen = {**given, "columns": columns} if columns else given
-        measured(name, arguments.rounds, log_bytes, arguments.messages,
-                 lambda chosen=chosen: spark.read.format("rocketmq").options(**chosen).load().count())
-    spark.stop()
+    with command_session(f"local[{arguments.tasks}]", {"spark.driver.memory": "1g"}) as spark:
+        for name, columns in (("Spark count, all 26 columns", ""),
+                              ("Spark count, queue, offset, body", ",".join(NARROW))):
+            chosen = {**given, "columns": columns} if columns else given
+            measured(name, arguments.rounds, log_bytes, arguments.messages,
+                     lambda chosen=chosen: spark.read.format("rocketmq").options(**chosen).load().count())
 
 
 if __name__ == "__main__":

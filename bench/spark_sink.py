@@ -10,7 +10,6 @@ best of the rounds. CPU is that of Spark with all its processes, and of the brok
 
 import argparse
 import os
-import platform
 import shutil
 import tempfile
 import time
@@ -18,16 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from spark_scan import TOPIC, family_cpu_seconds, fill, processor
+from spark_bench import TOPIC, family_cpu_seconds, fill, headline, parser_of
 
+from regulus.cli.spark_session import command_session
 from regulus.client.sync import Admin
 from regulus.model.topics import TopicConfig
-from regulus.record import message_columns
-from regulus.spark.java import JavaPlaces, find_java
-from regulus.spark.session import local_session
 from regulus.testing.running_server import ServerProcess
 
 COLUMNS = ("keys", "tags", "body")
@@ -86,21 +82,12 @@ def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--queues", type=int, default=8)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", type=Path, default=None)
+    parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
+    parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
     try:
-        java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                                    cache=root / "cache"))
-        build = "interpreted" if message_columns.__file__.endswith(".py") else "compiled"
-        print(f"Python {platform.python_version()}, {build}; pyspark {pyspark.__version__}, pyarrow {pa.__version__}, "
-              f"Java {java.version}; {os.cpu_count()} x {processor()}, load {os.getloadavg()[0]:.1f}")
+        print(headline())
         fill(root / "store", arguments)
         print(f"{arguments.messages} messages of {arguments.size} bytes, {arguments.queues} queues; "
               f"local[{arguments.cores}], best of {arguments.rounds}; transactional: every tenth")
@@ -108,12 +95,8 @@ def main() -> None:
             with Admin(server.name_server_address) as admin:
                 admin.create_topic(TopicConfig(topic_name=TARGET, read_queue_nums=arguments.queues,
                                                write_queue_nums=arguments.queues))
-            spark = local_session(java, os.environ, arguments.cores,
-                                  {"spark.log.level": "ERROR", "spark.driver.memory": "1g"})
-            try:
+            with command_session(f"local[{arguments.cores}]", {"spark.driver.memory": "1g"}) as spark:
                 measure(spark, root / "store", server, arguments)
-            finally:
-                spark.stop()
         print(f"load afterwards {os.getloadavg()[0]:.1f}")
     finally:
         shutil.rmtree(root)

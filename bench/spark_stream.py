@@ -8,21 +8,20 @@ addBatch: planning of tasks, reading, handing over. The rest is offsets: asking 
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+from spark_bench import headline, parser_of
+
+from regulus.cli.spark_session import command_session
 from regulus.client.sync import Admin, Producer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
-from regulus.record import message_columns
-from regulus.spark.java import JavaPlaces, find_java
 from regulus.spark.progress import lag
-from regulus.spark.session import local_session
 from regulus.testing.running_server import ServerProcess
 
 TOPIC = "orders"
@@ -45,21 +44,13 @@ def report(name: str, values: list[int]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rate", type=int, default=1000)
-    parser.add_argument("--queues", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=30)
-    parser.add_argument("--cores", type=int, default=2)
-    arguments = parser.parse_args()
-    java = find_java(JavaPlaces(java_home=os.environ.get("JAVA_HOME", ""), path=os.environ.get("PATH", ""),
-                                cache=Path.home() / ".cache" / "regulus"))
-    form = "interpreted" if str(message_columns.__file__).endswith(".py") else "compiled"
-    spark = local_session(java, os.environ, arguments.cores, {
-        "spark.driver.memory": "1g", "spark.log.level": "ERROR",
-        "spark.sql.streaming.numRecentProgressUpdates": "5000"})
+    arguments = parser_of(__doc__, rate=1000, queues=4, seconds=30, cores=2).parse_args()
+    print(headline())
     stopping = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="regulus-bench-") as directory, \
-            ServerProcess(Path(directory) / "store") as server:
+    with (command_session(f"local[{arguments.cores}]", {
+            "spark.driver.memory": "1g", "spark.sql.streaming.numRecentProgressUpdates": "5000"}) as spark,
+          tempfile.TemporaryDirectory(prefix="regulus-bench-") as directory,
+          ServerProcess(Path(directory) / "store") as server):
         with Admin(server.name_server_address) as admin:
             admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=arguments.queues,
                                            write_queue_nums=arguments.queues))
@@ -76,14 +67,13 @@ def main() -> None:
         query.stop()
     counted = batches[len(batches) // 3:]
     rows = sum(progress.numInputRows for progress in counted)
-    print(f"{arguments.rate} messages/s of 1 KB, {arguments.queues} queues, {form}, {arguments.cores} cores, "
-          f"load {os.getloadavg()[0]:.1f}: {len(counted)} batches, {rows / len(counted):.0f} rows each")
+    print(f"{arguments.rate} messages/s of 1 KB, {arguments.queues} queues, local[{arguments.cores}]: "
+          f"{len(counted)} batches, {rows / len(counted):.0f} rows each")
     for name, key in (("whole batch", "triggerExecution"), ("task", "addBatch"), ("latest offset", "latestOffset"),
                       ("offset log", "walCommit"), ("commit log", "commitOffsets"), ("planning", "queryPlanning")):
         report(name, [progress.durationMs.get(key, 0) for progress in counted])
     waits = [each.seconds for progress in counted for each in lag(progress) if each.seconds]
     print(f"  first unread message waited {statistics.median(waits) * 1000:.0f} ms (median)" if waits else "")
-    spark.stop()
 
 
 if __name__ == "__main__":
