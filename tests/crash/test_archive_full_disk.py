@@ -1,13 +1,9 @@
 """A disk that is full while an archive is staged: one sentence, and nothing half-visible."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from tests.crash.small_disk import on_small_disk
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = """
 import random, sys
 from pathlib import Path
@@ -15,7 +11,7 @@ from regulus.errors import ArchiveFailed
 from tests.archives import archive_store, archived_rows, files_of
 from tests.stores import NOW, a_message, dispatch, open_store
 
-root, disk = Path(sys.argv[1]), Path(sys.argv[2])
+disk, root = Path(sys.argv[1]), Path(sys.argv[2])
 chance = random.Random(1)
 store = open_store(root / "store", mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000)
 for number in range(300):
@@ -37,14 +33,4 @@ print("well")
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    command = ["unshare", "--user", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
-        pytest.skip("no name spaces here")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    path = ":".join([str(ROOT), *sys.path])
-    shell = (f"mount -t tmpfs -o size=2m tmpfs '{tmp_path}/disk' && PYTHONPATH='{path}' "
-             f"exec '{sys.executable}' '{script}' '{tmp_path}' '{tmp_path}/disk'")
-    (tmp_path / "disk").mkdir()
-    done = subprocess.run([*command, "sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.stdout == "well\n", done.stderr
+    on_small_disk(tmp_path, "2m", SCRIPT, str(tmp_path))

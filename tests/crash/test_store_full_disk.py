@@ -1,14 +1,10 @@
-"""A disk that really is full: a small file system in memory, mounted in a name space of the child's own."""
+"""What a store does on a disk that really is full."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from tests.crash.small_disk import on_small_disk
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
+SIZE = "8m"
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -116,29 +112,14 @@ asyncio.run(main())
 """
 
 
-def in_small_disk(tmp_path: Path, text: str, *arguments: str) -> None:
-    """Run a script with the path of a file system of 8 MiB."""
-    command = ["unshare", "--user", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
-        pytest.skip("no name spaces here")
-    script = tmp_path / "script.py"
-    script.write_text(text)
-    path = ":".join([str(ROOT), *sys.path])
-    shell = (f"mount -t tmpfs -o size=8m tmpfs '{tmp_path}/disk' && PYTHONPATH='{path}' "
-             f"exec '{sys.executable}' '{script}' '{tmp_path}/disk' {' '.join(arguments)}")
-    (tmp_path / "disk").mkdir()
-    done = subprocess.run([*command, "sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.stdout == "well\n", done.stderr
-
-
 def test_a_full_disk_stops_sends_and_nothing_else(tmp_path: Path) -> None:
-    in_small_disk(tmp_path, SCRIPT)
+    on_small_disk(tmp_path, SIZE, SCRIPT)
 
 
 def test_a_disk_that_fills_again_and_again_keeps_the_newest_messages(tmp_path: Path) -> None:
     """Seven times as much as it holds goes through it, and no send is refused."""
-    in_small_disk(tmp_path, ROUNDS, "forcibly")
+    on_small_disk(tmp_path, SIZE, ROUNDS, "forcibly")
 
 
 def test_a_disk_where_nothing_may_go_refuses_sends_before_it_is_full(tmp_path: Path) -> None:
-    in_small_disk(tmp_path, ROUNDS, "in-time")
+    on_small_disk(tmp_path, SIZE, ROUNDS, "in-time")
