@@ -43,7 +43,6 @@ def test_run_compact_and_status(store, tmp_path):
 
 
 def test_an_iceberg_table(store, tmp_path):
-    pytest.importorskip("pyiceberg")
     (tmp_path / "warehouse").mkdir()
     properties = [word for text in ("type=sql", f"uri=sqlite:///{tmp_path}/catalog.db",
                                     f"warehouse=file://{tmp_path}/warehouse")

