@@ -1,6 +1,7 @@
 """Small stores and messages for tests."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ def bodies(store: FileMessageStore, topic: str = "TopicA", queue_id: int = 0) ->
         for buffer in result.buffers:
             found += [message.body for message in message_record.decode_all(buffer)]
         offset = result.next_begin_offset
+
+
+def open_files(directory: Path) -> list[str]:
+    """The files below a directory that this process has open, each as often as it has."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):       # the one that reads the list is gone
+            found.append(str(descriptor.readlink()))
+    return sorted(path for path in found if path.startswith(str(directory)))
 
 
 def crashed_copy(root: Path, target: Path) -> Path:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from mmap import MADV_RANDOM, mmap
 from pathlib import Path
 from struct import Struct
+from weakref import finalize
 
 from regulus.errors import StoreError, StoreLocked, StoreNotWritable
 
@@ -408,7 +409,10 @@ _held: set[tuple[int, int]] = set()
 
 
 class FileLock:
-    """An exclusive lock on byte 0 of a file, between processes as RocketMQ takes it, and within this one."""
+    """An exclusive lock on byte 0 of a file, between processes as RocketMQ takes it, and within this one.
+
+    It ends with `release`, or when nobody has it any more: a store that was dropped holds neither lock nor descriptor.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises StoreLocked when it is taken."""
@@ -425,8 +429,10 @@ class FileLock:
             raise StoreLocked(f"{path.parent} is in use by {holder}: stop that broker, or give this one another "
                               "storePathRootDir") from error
         self._path = path
-        self._identity = _identity(self._descriptor)
-        _held.add(self._identity)
+        identity = _identity(self._descriptor)
+        _held.add(identity)
+        self._end = finalize(self, _let_go, self._descriptor, identity)
+        self._end.atexit = False    # a process keeps its locks to its end
 
     def write(self, text: bytes) -> None:
         if os.fstat(self._descriptor).st_size == 0:
@@ -434,9 +440,12 @@ class FileLock:
                 os.pwrite(self._descriptor, text, 0)
 
     def release(self) -> None:
-        if self._identity in _held:
-            _held.discard(self._identity)
-            os.close(self._descriptor)
+        self._end()
+
+
+def _let_go(descriptor: int, identity: tuple[int, int]) -> None:
+    os.close(descriptor)
+    _held.discard(identity)
 
 
 def _identity(file: Path | int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ Life
     store = FileMessageStore(config)
     report = store.open(time.monotonic)     lock, load, recover; raises a StoreError where it must not go on
     ...
-    store.close()                           all dispatched and flushed, `abort` removed, lock released
+    store.close()                           all dispatched and flushed, `abort` removed, maps and lock released
 
 One thread, the event loop's, calls the MessageStore protocol and `dispatch`. Worker threads may call these while the
 loop's thread goes on, each function in one thread at a time; none of them takes a lock:
@@ -170,6 +170,7 @@ class FileMessageStore:
             self._release()
 
     def _release(self) -> None:
+        self._pool.unmap_all()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

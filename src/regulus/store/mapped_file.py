@@ -30,6 +30,12 @@ class MappedFilePool:
         if len(self._files) > self.files_max:
             self._make_room()
 
+    def unmap_all(self) -> None:
+        """Nobody uses the files any more; slices that were given out keep theirs."""
+        for file in self._files:
+            file.unmap()
+        self._files = []
+
     def _make_room(self) -> None:
         """Unmap at least an eighth: those not used since the last time, or else the first."""
         kept = []

@@ -8,6 +8,7 @@ import pytest
 
 from regulus.errors import StoreError, StoreLocked, StoreNotWritable
 from regulus.store import disk
+from tests.stores import open_files
 
 
 def test_a_sized_file_has_its_size_and_no_blocks(tmp_path: Path) -> None:
@@ -118,6 +119,14 @@ def test_the_lock_holds_within_the_process(tmp_path: Path) -> None:
     with pytest.raises(StoreLocked, match="in this process"):
         disk.FileLock(tmp_path / "lock")
     lock.release()
+    disk.FileLock(tmp_path / "lock").release()
+
+
+def test_a_lock_that_nobody_has_any_more_is_no_lock(tmp_path: Path) -> None:
+    lock = disk.FileLock(tmp_path / "lock")
+    assert open_files(tmp_path) == [str(tmp_path / "lock")]
+    del lock
+    assert open_files(tmp_path) == []
     disk.FileLock(tmp_path / "lock").release()
 
 

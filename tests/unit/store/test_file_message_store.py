@@ -1,3 +1,4 @@
+import gc
 from itertools import count
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
 from regulus.store.file_message_store import FileMessageStore
-from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_files, open_store, small_config
 
 
 def test_opening_makes_what_is_missing(tmp_path: Path) -> None:
@@ -196,6 +197,23 @@ def test_deleting_a_topic_starts_it_anew(tmp_path: Path) -> None:
     store.flush_consume_queues(0)
     store.close()
     assert open_store(tmp_path).max_offset("TopicA", 0) == 1
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_no_descriptor_stays_when_a_store_is_no_more(tmp_path: Path, end: str) -> None:
+    store = open_store(tmp_path)
+    fill(store, 40, queues=4)
+    assert len(open_files(tmp_path)) > 5
+    if end == "closed":
+        store.close()
+    else:
+        # As after a kill: nothing is flushed, and the next one finds `abort`.
+        del store
+        gc.collect()
+    assert open_files(tmp_path) == []
+    again = FileMessageStore(small_config(tmp_path))
+    assert again.open().is_clean_stop == (end == "closed")
+    again.close()
 
 
 def test_slices_stay_valid_when_the_store_is_closed(tmp_path: Path) -> None:
