@@ -52,6 +52,9 @@ COMPILED_MODULES = (
     "regulus.wire.headers.pull_message",
     "regulus.wire.headers.send_message",
     "regulus.wire.message_batch",
+    "regulus.wire.octets",
+    "regulus.wire.plain_batch",
+    "regulus.wire.plain_properties",
     "regulus.wire.remoting_command",
 )
 

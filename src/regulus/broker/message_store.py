@@ -1,6 +1,6 @@
 """What the broker asks of a store. `store.file_message_store` is one; tests have one in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from regulus.model.message import MessageExt
@@ -15,8 +15,11 @@ class MessageStore(Protocol):
     def append(self, message: MessageExt, now_ms: int) -> Appended:
         """Append one record; fills in the message's offsets and store time. Never raises for what a client sent."""
 
-    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
-        """Append records of one queue contiguously, all or none."""
+    def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
+        """Append records of one queue contiguously, all or none.
+
+        Goes through the messages twice; it may be one object each time, filled anew.
+        """
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
                     tags_codes: frozenset[int] | None) -> GetResult:

@@ -2,6 +2,7 @@ cimport cython
 
 from regulus.model.store_result cimport Appended
 from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers, PlainSendReader
+from regulus.wire.plain_batch cimport PlainBatchReader
 
 
 cdef class TopicFacts:
@@ -27,9 +28,11 @@ cdef class SendFacts:
     cdef public str region_id
     cdef public bint trace_on
     cdef public dict stamp
+    cdef public bytes stamp_text
     cdef public bytes store_host
     cdef public dict host_texts
     cdef public PlainSendReader plain_sends
+    cdef public PlainBatchReader plain_batches
     cdef public dict plain_answers
     cdef public dict binary_plain_answers
     cdef public int max_message_size

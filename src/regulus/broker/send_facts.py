@@ -2,7 +2,7 @@
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
-from regulus.broker.sink_marks import SinkMarks
+from regulus.broker.sink_marks import COPY_PROPERTIES, SinkMarks
 from regulus.model import message_properties as names
 from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
@@ -10,11 +10,14 @@ from regulus.model.store_result import Appended
 from regulus.model.topics import TopicConfig
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.plain_send import BinaryPlainAnswers, PlainAnswers, PlainSendReader
+from regulus.wire.plain_batch import PlainBatchReader
 
 TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
 NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
 UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK}
 """They change where a message goes, or whether it is taken."""
+UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {names.SEQUENCE})
+"""Of a run they would change whose message it is."""
 
 
 class TopicFacts:
@@ -54,8 +57,8 @@ class SendFacts:
     """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
 
     `store_host` is empty when each client gets the address at which it reached us. `host_texts` has these addresses in
-    hexadecimal digits; they are as few as the addresses of this machine. `plain_sends` and `plain_answers`, by these
-    addresses too, are for sends with nothing unusual about them.
+    hexadecimal digits; they are as few as the addresses of this machine. `plain_sends`, `plain_batches` and
+    `plain_answers`, by these addresses too, are for sends with nothing unusual about them.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts],
@@ -69,9 +72,10 @@ class SendFacts:
                       names.CLUSTER: config.broker_cluster_name}
         self.store_host = host_bytes(config.broker_ip1, config.listen_port) if config.broker_ip1 else b""
         self.host_texts: dict[bytes, str] = {}
-        stamp = names.format(self.stamp).encode("utf-8", "replace")
-        self.plain_sends = PlainSendReader(frozenset(name.encode() for name in UNUSUAL_PROPERTIES | set(self.stamp)),
-                                           stamp)
+        self.stamp_text = names.format(self.stamp).encode("utf-8", "replace")
+        unusual = frozenset(name.encode() for name in UNUSUAL_PROPERTIES | set(self.stamp))
+        self.plain_sends = PlainSendReader(unusual, self.stamp_text)
+        self.plain_batches = PlainBatchReader(unusual | UNUSUAL_IN_BATCH)
         self.plain_answers: dict[bytes, PlainAnswers] = {}
         self.binary_plain_answers: dict[bytes, BinaryPlainAnswers] = {}
         self.max_message_size = config.max_message_size

@@ -37,7 +37,7 @@ SINK_SIZE_MAX = 255
 """Characters of a SINK."""
 
 _HALF_TOPICS = (topics.TRANS_HALF_TOPIC, topics.TRANS_OP_HALF_TOPIC)
-_COPY_PROPERTIES = frozenset((names.ORIGIN_MESSAGE_ID, names.DLQ_ORIGIN_MESSAGE_ID))
+COPY_PROPERTIES = frozenset((names.ORIGIN_MESSAGE_ID, names.DLQ_ORIGIN_MESSAGE_ID))
 _PROPERTY_TEXT = (names.SINK + names.NAME_VALUE_SEPARATOR).encode()
 
 
@@ -119,12 +119,16 @@ class SinkMarks:
 
     def stored(self, message: MessageExt) -> None:
         """The message of a writer was appended: move its mark."""
-        sink, sequence = message.properties[names.SINK], _sequence(message.properties[names.SEQUENCE])
+        sequence = _sequence(message.properties[names.SEQUENCE])
         assert sequence is not None, "the message was checked before it was stored"
-        self._move(sink, SinkMark(sequence, message.topic, message.queue_id, message.queue_offset,
-                                  message.physical_offset))
+        self.moved(message.properties[names.SINK], SinkMark(sequence, message.topic, message.queue_id,
+                                                            message.queue_offset, message.physical_offset))
+
+    def moved(self, sink: str, mark: SinkMark) -> None:
+        """The writer's messages were appended up to this one."""
+        self._move(sink, mark)
         refused = self._refused.get(sink)
-        if refused is not None and refused <= sequence:
+        if refused is not None and refused <= mark.sequence:
             del self._refused[sink]
 
     def refused(self, properties: dict[str, str]) -> None:
@@ -192,7 +196,7 @@ def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
     Raises MessageIllegal when there are both and one is misspelt.
     """
     sink, text = properties.get(names.SINK), properties.get(names.SEQUENCE)
-    if sink is None or text is None or not _COPY_PROPERTIES.isdisjoint(properties):
+    if sink is None or text is None or not COPY_PROPERTIES.isdisjoint(properties):
         return None
     sink_id, _, partition = sink.rpartition("/")
     if not sink_id or not _is_number(partition) or len(sink) > SINK_SIZE_MAX:

@@ -40,7 +40,6 @@ cdef class DispatchRequest:
     cdef Py_ssize_t _properties_start
 
 
-@cython.locals(topic_size=Py_ssize_t, plain=PlainMessage)
 cpdef Py_ssize_t record_size(MessageExt message) except -1
 
 cpdef Py_ssize_t body_size(MessageExt message) except -1

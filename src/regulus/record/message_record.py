@@ -107,10 +107,10 @@ class DispatchRequest:
 
 def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
-    topic_size = len(_utf8(message.topic))
     if isinstance(message, PlainMessage):
-        return _size(message, body_size(message), topic_size, message.text_size)
-    return _size(message, len(message.body), topic_size, len(_utf8(format_properties(message.properties))))
+        return _size(message, body_size(message), len(message.topic_text), message.text_size)
+    return _size(message, len(message.body), len(_utf8(message.topic)),
+                 len(_utf8(format_properties(message.properties))))
 
 
 def body_size(message: MessageExt) -> int:

@@ -36,8 +36,11 @@ cdef class CommitLog:
     @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)
     cpdef Appended append(self, MessageExt message, long long now_ms)
 
-    @cython.locals(queue=ConsumeQueue, message=MessageExt, first=MessageExt)
+    @cython.locals(queue=ConsumeQueue, message=MessageExt, first="long long", starts=list)
     cpdef Appended append_batch(self, object messages, long long now_ms)
+
+    @cython.locals(message=MessageExt, topic=str, queue_id=int, size="long long", bodies_size="long long")
+    cdef ConsumeQueue _have_room_for(self, object messages)
 
     @cython.locals(file=MappedFile, position="long long", room="long long", size=Py_ssize_t)
     cdef Py_ssize_t _write(self, MessageExt message) except -1

@@ -10,7 +10,7 @@ share no lock: each field has one writer, and what two write only grows.
 Source: CommitLog.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from regulus.errors import MessageIllegal, StoreNotWritable
 from regulus.model.message import MessageExt
@@ -91,19 +91,15 @@ class CommitLog:
             self.fault = ""
         return appended_one(self.end - size, self.end, message.queue_offset)
 
-    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+    def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         """All records in one file, or none."""
-        fault = self._fault_of_batch(messages)
-        if fault:
-            return _illegal(fault)
-        first = messages[0]
-        queue = self.queues.have(first.topic, first.queue_id)
         try:
-            self._have_room(sum([record_size(message) for message in messages]))
+            queue = self._have_room_for(messages)
         except MessageIllegal as error:
             return _illegal(str(error))
         except StoreNotWritable as error:
             return self._refuse(str(error))
+        first = queue.next_offset
         starts = []
         for message in messages:
             message.queue_offset = queue.next_offset
@@ -111,20 +107,30 @@ class CommitLog:
             starts.append(self.end)
             self._write(message)
             queue.next_offset += 1
-        return Appended(_PUT_OK, starts[0], self.end, first.queue_offset, "", tuple(starts))
+        return Appended(_PUT_OK, starts[0], self.end, first, "", tuple(starts))
 
-    def _fault_of_batch(self, messages: Sequence[MessageExt]) -> str:
-        if not messages:
-            return "the batch is empty"
-        if sum([len(message.body) for message in messages]) > self.message_size_max:
-            return f"bodies of the batch have more than maxMessageSize {self.message_size_max} bytes"
-        first = messages[0]
+    def _have_room_for(self, messages: Iterable[MessageExt]) -> ConsumeQueue:
+        """The queue of a batch for which there is room. Raises MessageIllegal, StoreNotWritable."""
+        topic = ""
+        queue_id = -1
+        size = 0
+        bodies_size = 0
         for message in messages:
+            if size == 0:
+                topic = message.topic
+                queue_id = message.queue_id
+            elif message.queue_id != queue_id or message.topic != topic:
+                raise MessageIllegal("a batch belongs to one queue")
             if message.sys_flag & _TRANSACTION_MASK:
-                return "a batch cannot be part of a transaction"
-            if message.topic != first.topic or message.queue_id != first.queue_id:
-                return "a batch belongs to one queue"
-        return ""
+                raise MessageIllegal("a batch cannot be part of a transaction")
+            size += record_size(message)
+            bodies_size += body_size(message)
+        if size == 0:
+            raise MessageIllegal("the batch is empty")
+        if bodies_size > self.message_size_max:
+            raise MessageIllegal(f"bodies of the batch have more than maxMessageSize {self.message_size_max} bytes")
+        self._have_room(size)
+        return self.queues.have(topic, queue_id)
 
     def _write(self, message: MessageExt) -> int:
         """Write the record at the end of the log; its size. Raises MessageIllegal, StoreNotWritable."""

@@ -34,7 +34,7 @@ the keys of the table of held requests, it makes no object for a message that no
 `get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +182,7 @@ class FileMessageStore:
             return self._refuse()
         return self._log.append(message, now_ms)
 
-    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+    def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         if self._dispatcher.fault or self._refusal:
             return self._refuse()
         return self._log.append_batch(messages, now_ms)

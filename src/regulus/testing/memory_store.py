@@ -5,7 +5,7 @@ and nothing is ever too old.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 
 from regulus.errors import MessageIllegal, RecordError
 from regulus.model.message import MessageExt
@@ -45,32 +45,33 @@ class MemoryStore:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        return self._append((message,), now_ms)
-
-    def append_batch(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
-        if not messages:
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="the batch is empty")
-        if any(message.sys_flag & TRANSACTION_MASK for message in messages):
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch cannot be part of a transaction")
-        if len({(message.topic, message.queue_id) for message in messages}) > 1:
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch belongs to one queue")
-        appended = self._append(messages, now_ms)
-        if appended.status is PutStatus.PUT_OK:
-            appended.starts = tuple(message.physical_offset for message in messages)
+        appended = self._append((message,), now_ms)
+        appended.starts = ()
         return appended
 
-    def _append(self, messages: Sequence[MessageExt], now_ms: int) -> Appended:
+    def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
+        places = [(message.topic, message.queue_id, message.sys_flag) for message in messages]
+        if not places:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="the batch is empty")
+        if any(flags & TRANSACTION_MASK for _, _, flags in places):
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch cannot be part of a transaction")
+        if len({place[:2] for place in places}) > 1:
+            return Appended(PutStatus.MESSAGE_ILLEGAL, remark="a batch belongs to one queue")
+        return self._append(messages, now_ms)
+
+    def _append(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         if self.refusal:
             return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.refusal)
         size_max = self._rules.max_message_size
-        if sum(len(message.body) for message in messages) > size_max:
+        if sum(message_record.body_size(message) for message in messages) > size_max:
             return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"body has more than {size_max} bytes")
         try:
             for message in messages:
                 message_record.record_size(message)
         except MessageIllegal as error:
             return Appended(PutStatus.MESSAGE_ILLEGAL, remark=str(error))
-        start = len(self._log)
+        starts: list[int] = []
+        offsets: list[int] = []
         for message in messages:
             queue = (message.topic, message.queue_id)
             has_offset = message.sys_flag & TRANSACTION_MASK in (TRANSACTION_NOT, TRANSACTION_COMMIT)
@@ -79,8 +80,10 @@ class MemoryStore:
             message.store_timestamp = now_ms
             if has_offset:
                 self._next_offsets[queue] = message.queue_offset + 1
+            starts.append(message.physical_offset)
+            offsets.append(message.queue_offset)
             self._log += message_record.encode(message)
-        return Appended(PutStatus.PUT_OK, start, len(self._log), messages[0].queue_offset)
+        return Appended(PutStatus.PUT_OK, starts[0], len(self._log), offsets[0], "", tuple(starts))
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:

@@ -8,6 +8,7 @@ cdef int _JSON
 cdef int _ROCKETMQ
 cdef Py_ssize_t _HEADER_SIZE_MAX
 cdef int _SEND_MESSAGE_V2
+cdef int _SEND_BATCH_MESSAGE
 
 
 cdef class FrameReader:

@@ -31,6 +31,7 @@ _JSON = JSON
 _ROCKETMQ = ROCKETMQ
 _HEADER_SIZE_MAX = HEADER_SIZE_MAX
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 class FrameReader:
@@ -146,7 +147,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingComma
         decode_rocketmq(command, data, header_start, header_end)
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
-    if command.code == _SEND_MESSAGE_V2:
+    if command.code == _SEND_MESSAGE_V2 or command.code == _SEND_BATCH_MESSAGE:
         command._body = None
         command._source = data
         command._body_start = header_end

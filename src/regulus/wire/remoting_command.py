@@ -130,6 +130,11 @@ class RemotingCommand(CommandHeader):
         self._body = body
         self._body_parts = None
 
+    @property
+    def body_size(self) -> int:
+        """Bytes of the body, which need not become an object for that."""
+        return self._body_end - self._body_start if self._body is None else len(self.body)
+
     def encode(self) -> bytes:
         """The whole frame."""
         header = self._encode_header()

@@ -1,13 +1,14 @@
 """A producer stores messages: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE.
 
 The hot path of the broker. What can be known of a topic beforehand stands in its `TopicFacts`. A send with nothing
-unusual about it goes a straight way, `_send_plain`, from the bytes that were read to those that rest. Everything else
-(a new topic, a retry topic, a batch, properties that change where a message goes) leaves that way before anything was
-done.
+unusual about it goes a straight way, `_send_plain` or `send_plain_batch`, from the bytes that were read to those that
+rest. Everything else (a new topic, a retry topic, properties that change where a message goes) leaves that way before
+anything was done.
 
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
+from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.sink_sends import send_marked, send_marked_batch, send_run
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyWhenDurable
@@ -146,8 +147,11 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     fault = _batch_fault(header)
     if fault is not None:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
-    if len(request.body) > facts.max_message_size:
-        return refuse_size(request, facts, len(request.body))
+    if request.body_size > facts.max_message_size:
+        return refuse_size(request, facts, request.body_size)
+    outcome = send_plain_batch(request, header, queue_id, topic, peer, broker, now_ms)
+    if outcome is not None:
+        return outcome
     store_host = facts.store_host or peer.local
     messages = []
     is_marked = False
@@ -172,12 +176,7 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if appended.status is not _PUT_OK:
         return refuse_put(request, broker, appended)
     topic.count(len(messages), appended)
-    message_ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
-    response = send_message_response(request, _SUCCESS, message_ids, queue_id, appended.queue_offset, None,
-                                     facts.region_id, facts.trace_on)
-    if facts.sync_flush and header.properties.get(_WAIT) != "false":
-        return ReplyWhenDurable(response, appended.end)
-    return Reply(response)
+    return answer_batch(request, appended, queue_id, store_host, header.properties.get(_WAIT) != "false", facts)
 
 
 def _message(header: SendMessageRequest, topic: TopicFacts, body: bytes, properties: dict[str, str], queue_id: int,

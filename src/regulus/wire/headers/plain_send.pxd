@@ -3,6 +3,8 @@ cimport cython
 from regulus.model.message cimport PlainMessage
 from regulus.wire.header_json cimport cut, matches
 from regulus.wire.headers.send_message cimport send_message_response
+from regulus.wire.octets cimport put, put_number
+from regulus.wire.plain_properties cimport PlainProperties, run_end
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef int _ROCKETMQ
@@ -17,19 +19,13 @@ cdef int _WHOLE
 cdef int _UNUSUAL
 cdef int _NUMBER_SIZE_MAX
 cdef bytes _HEX
-cdef long long _FIRST_UNUSUAL_BIT
-cdef long long _UNIQ_KEY_BIT
-cdef long long _TAGS_BIT
-cdef long long _KEYS_BIT
-cdef long long _WAIT_BIT
 
 
 cdef class PlainSendReader:
     cdef public PlainMessage message
-    cdef frozenset _unusual
+    cdef PlainProperties _properties
     cdef bytes _stamp
     cdef bytes _text
-    cdef long long _names_seen
 
     @cython.locals(text=bytes, message=PlainMessage)
     cpdef bint read(self, RemotingCommand command) except -1
@@ -42,12 +38,6 @@ cdef class PlainSendReader:
                    size=Py_ssize_t, upto=Py_ssize_t, found=cython.int, bit=cython.int)
     cdef bint _read_entries(self) except -1
 
-    @cython.locals(message=PlainMessage, size=Py_ssize_t)
-    cdef bint _has_unique_key(self) except -1
-
-    @cython.locals(text="const unsigned char*")
-    cdef Py_ssize_t _run_end(self, Py_ssize_t position) noexcept
-
     cdef int _take(self, int key, Py_ssize_t start, Py_ssize_t end) except -2
 
     @cython.locals(message=PlainMessage, known=bytes, topic=bytes)
@@ -59,33 +49,8 @@ cdef class PlainSendReader:
     @cython.locals(message=PlainMessage)
     cdef void _set_number(self, int key, long long value) noexcept
 
-    @cython.locals(message=PlainMessage)
-    cdef void _begin_properties(self) noexcept
-
-    @cython.locals(text="const unsigned char*", out="unsigned char*", size=Py_ssize_t, name=Py_ssize_t,
-                   value=Py_ssize_t, end=Py_ssize_t)
-    cdef Py_ssize_t _take_escaped_properties(self, Py_ssize_t position) except -1
-
-    @cython.locals(text="const unsigned char*", out="unsigned char*", size=Py_ssize_t, name=Py_ssize_t,
-                   value=Py_ssize_t, end=Py_ssize_t)
-    cdef bint _take_properties(self, Py_ssize_t position, Py_ssize_t upto) except -1
-
-    cdef int _end_properties(self, Py_ssize_t size) except -1
-
-    @cython.locals(message=PlainMessage, out="unsigned char*", size=Py_ssize_t, bit=cython.longlong)
-    cdef bint _note(self, Py_ssize_t name, Py_ssize_t value, Py_ssize_t end) except -1
-
-    cdef long long _bit_of_other(self, bytes name) except -1
-
-
-cdef Py_ssize_t _field_end(const unsigned char* text, Py_ssize_t position, Py_ssize_t end) noexcept
 
 cdef Py_ssize_t _word(const unsigned char* text, Py_ssize_t position) noexcept
-
-cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
-
-@cython.locals(position=Py_ssize_t)
-cdef bint _is_plain_ascii(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
 
 
 cdef class PlainAnswers:
@@ -114,13 +79,6 @@ cdef class BinaryPlainAnswers:
 
 @cython.locals(end=Py_ssize_t)
 cdef Py_ssize_t _put_sized_number(unsigned char* out, Py_ssize_t position, long long value) noexcept
-
-@cython.locals(index=Py_ssize_t)
-cdef Py_ssize_t _put(unsigned char* out, Py_ssize_t position, const unsigned char* data, Py_ssize_t start,
-                     Py_ssize_t end) noexcept
-
-@cython.locals(end=Py_ssize_t, place=Py_ssize_t, rest=cython.longlong)
-cdef Py_ssize_t _put_number(unsigned char* out, Py_ssize_t position, long long value) noexcept
 
 @cython.locals(index=Py_ssize_t, digits="const unsigned char*")
 cdef Py_ssize_t _put_hex(unsigned char* out, Py_ssize_t position, long long value) noexcept

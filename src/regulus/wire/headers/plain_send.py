@@ -12,10 +12,9 @@ once from a frame that the ordinary way encoded.
 from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
 from regulus.wire.header_json import cut, matches
 from regulus.wire.headers.send_message import send_message_response
+from regulus.wire.octets import put, put_number
+from regulus.wire.plain_properties import UNIQUE_KEY_SIZE_MAX, PlainProperties, run_end
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
-
-UNIQUE_KEY_SIZE_MAX = 255
-"""A longer unique key takes the ordinary way; those of clients have 32 characters."""
 
 # Under private names these may be typed constants in the compiled form.
 _ROCKETMQ = ROCKETMQ
@@ -30,8 +29,6 @@ _NUMBER_SIZE_MAX = 20
 _OPAQUE_AT = 8 + 5              # in a frame with a binary header without a remark
 _EXT_SIZE_AT = 8 + 17
 _HEX = b"0123456789ABCDEF"
-_FIRST_UNUSUAL_BIT = 16
-_UNIQ_KEY_BIT, _TAGS_BIT, _KEYS_BIT, _WAIT_BIT = 1, 2, 4, 8
 
 
 class PlainSendReader:
@@ -42,10 +39,9 @@ class PlainSendReader:
 
     def __init__(self, unusual: frozenset[bytes], stamp: bytes) -> None:
         self.message = PlainMessage()
-        self._unusual = unusual
+        self._properties = PlainProperties(self.message, unusual)
         self._stamp = stamp
         self._text = b""
-        self._names_seen = 0
 
     def read(self, command: RemotingCommand) -> bool:
         """Whether the request is a plain send, which `message` holds then."""
@@ -55,6 +51,7 @@ class PlainSendReader:
         self._text = text
         if not (self._read_entries() if command.serialize_type == _ROCKETMQ else self._read_members()):
             return False
+        self._properties.append(self._stamp)
         message = self.message
         message.take_data(command._source if command._body is None else command._body)
         message.body_start = command._body_start if command._body is None else 0
@@ -69,23 +66,23 @@ class PlainSendReader:
         position = 1
         while text[position] == ord('"'):
             key = position + 1
-            position = self._run_end(key)
+            position = run_end(text, key)
             if position == key or text[position] != ord('"') or text[position + 2] != ord('"'):
                 return False
             start = position + 3
             # Others have longer names, such as a signature, and mean nothing here.
             is_field = position - key == 1
             if is_field and text[key] == ord("i"):
-                position = self._take_escaped_properties(start)
+                position = self._properties.take_escaped(text, start)
                 bit = _PROPERTIES_BIT if position > 0 else _UNUSUAL
             else:
-                position = self._run_end(start)
+                position = run_end(text, start)
                 bit = self._take(text[key], start, position) if is_field else 0
             if bit == _UNUSUAL or text[position] != ord('"'):
                 return False
             found |= bit
             if text[position + 1] == ord("}"):
-                return found == _WHOLE and self._has_unique_key()
+                return found == _WHOLE and self._properties.has_unique_key()
             position += 2
         return False
 
@@ -106,27 +103,13 @@ class PlainSendReader:
             if size != 1 or start == end:
                 continue
             if text[key] == ord("i"):
-                bit = _PROPERTIES_BIT if self._take_properties(start, end) else _UNUSUAL
+                bit = _PROPERTIES_BIT if self._properties.take(text, start, end) else _UNUSUAL
             else:
                 bit = self._take(text[key], start, end)
             if bit == _UNUSUAL:
                 return False
             found |= bit
-        return found == _WHOLE and self._has_unique_key()
-
-    def _has_unique_key(self) -> bool:
-        """The broker makes none here, and answers with it as it is."""
-        message = self.message
-        size = message.unique_key_end - message.unique_key_start
-        return 0 < size <= _KEY_SIZE_MAX and _is_plain_ascii(message.text, message.unique_key_start,
-                                                             message.unique_key_end)
-
-    def _run_end(self, position: int) -> int:
-        """Where the next quote or backslash stands; a scanned header has one."""
-        text = self._text
-        while text[position] != ord('"') and text[position] != ord("\\"):
-            position += 1
-        return position
+        return found == _WHOLE and self._properties.has_unique_key()
 
     def _take(self, key: int, start: int, end: int) -> int:
         """Take the value between these places; its bit, 0 for what is not needed, or _UNUSUAL."""
@@ -184,135 +167,9 @@ class PlainSendReader:
         elif key == ord("j"):
             message.reconsume_times = value
 
-    def _begin_properties(self) -> None:
-        message = self.message
-        self._names_seen = 0
-        message.unique_key_end = message.tags_end = message.keys_end = 0
-        message.unique_key_start = message.tags_start = message.keys_start = 0
-        message.waits = True
-
-    def _take_escaped_properties(self, position: int) -> int:
-        """Take over the property string, whose separators are escapes here; other escapes are not plain.
-
-        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, is not plain either.
-        The place of the closing quote; 0 when it is not plain.
-        """
-        text = self._text
-        out = self.message.text
-        self._begin_properties()
-        size = 0
-        while text[position] != ord('"'):
-            name = size
-            end = self._run_end(position)
-            size = _put(out, size, text, position, end)
-            if size == name or not _is_escaped(text, end, ord("1")):
-                return 0
-            out[size] = 1
-            value = size + 1
-            position = end + 6
-            end = self._run_end(position)
-            size = _put(out, value, text, position, end)
-            if size == value or not self._note(name, value, size):
-                return 0
-            position = end
-            if text[end] == ord("\\"):
-                if not _is_escaped(text, end, ord("2")):
-                    return 0
-                position = end + 6
-            out[size] = 2
-            size += 1
-        self._end_properties(size)
-        return position
-
-    def _take_properties(self, position: int, upto: int) -> bool:
-        """The same of a property string with its separators as they are."""
-        text = self._text
-        out = self.message.text
-        self._begin_properties()
-        size = 0
-        while position < upto:
-            name = size
-            end = _field_end(text, position, upto)
-            size = _put(out, size, text, position, end)
-            if size == name or end == upto or text[end] != 1:
-                return False
-            out[size] = 1
-            value = size + 1
-            position = end + 1
-            end = _field_end(text, position, upto)
-            size = _put(out, value, text, position, end)
-            if size == value or not self._note(name, value, size) or (end < upto and text[end] != 2):
-                return False
-            position = end + 1
-            out[size] = 2
-            size += 1
-        self._end_properties(size)
-        return True
-
-    def _end_properties(self, size: int) -> None:
-        self.message.text_size = _put(self.message.text, size, self._stamp, 0, len(self._stamp))
-
-    def _note(self, name: int, value: int, end: int) -> bool:
-        """Note what the property between these places of the text is good for; False when it is not plain."""
-        message = self.message
-        out = message.text
-        size = value - 1 - name
-        bit = 0
-        if size == 8 and matches(out, name, name + 8, b"UNIQ_KEY", 8):
-            message.unique_key_start = value
-            message.unique_key_end = end
-            bit = _UNIQ_KEY_BIT
-        elif size == 4 and matches(out, name, name + 4, b"TAGS", 4):
-            if not _is_plain_ascii(out, value, end):
-                return False
-            message.tags_start = value
-            message.tags_end = end
-            bit = _TAGS_BIT
-        elif size == 4 and matches(out, name, name + 4, b"KEYS", 4):
-            message.keys_start = value
-            message.keys_end = end
-            bit = _KEYS_BIT
-        elif size == 4 and matches(out, name, name + 4, b"WAIT", 4):
-            message.waits = not matches(out, value, end, b"false", 5)
-            bit = _WAIT_BIT
-        else:
-            bit = self._bit_of_other(cut(out, name, name + size))
-        if bit == 0 or self._names_seen & bit:
-            return False
-        self._names_seen |= bit
-        return True
-
-    def _bit_of_other(self, name: bytes) -> int:
-        """Two names may share a bit; then the ordinary way finds out whether they are one. 0 for an unusual name."""
-        if name in self._unusual:
-            return 0
-        return _FIRST_UNUSUAL_BIT << (hash(name) & 31)
-
-
-def _field_end(text: bytes, position: int, end: int) -> int:
-    """Where the next separator of a property string stands, or the end."""
-    while position < end and text[position] > 2:
-        position += 1
-    return position
-
 
 def _word(text: bytes, position: int) -> int:
     return text[position] << 24 | text[position + 1] << 16 | text[position + 2] << 8 | text[position + 3]
-
-
-def _is_escaped(text: bytes, position: int, digit: int) -> bool:
-    """Whether the control character of this number is spelled at `position`."""
-    return text[position] == ord("\\") and text[position + 1] == ord("u") and text[position + 5] == digit \
-        and text[position + 2] == ord("0") and text[position + 3] == ord("0") and text[position + 4] == ord("0")
-
-
-def _is_plain_ascii(text: bytes | bytearray, start: int, end: int) -> bool:
-    """Whether JSON, UTF-8 and Java's hash take these characters as they are."""
-    for position in range(start, end):
-        if text[position] < ord(" ") or text[position] > ord("~") or text[position] == ord('"') \
-                or text[position] == ord("\\"):
-            return False
-    return True
 
 
 class PlainAnswers:
@@ -336,15 +193,15 @@ class PlainAnswers:
         """The whole answer to the send of `message`, which was stored there."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)
-        end = _put(out, end, self._before_queue, 0, len(self._before_queue))
-        end = _put_number(out, end, message.queue_id)
-        end = _put(out, end, self._after_queue, 0, len(self._after_queue))
-        end = _put_number(out, end, queue_offset)
-        end = _put(out, end, self._after_offset, 0, len(self._after_offset))
-        end = _put(out, end, message.text, message.unique_key_start, message.unique_key_end)
-        end = _put(out, end, self._after_key, 0, len(self._after_key))
-        end = _put_number(out, end, opaque)
-        end = _put(out, end, self._end, 0, len(self._end))
+        end = put(out, end, self._before_queue, 0, len(self._before_queue))
+        end = put_number(out, end, message.queue_id)
+        end = put(out, end, self._after_queue, 0, len(self._after_queue))
+        end = put_number(out, end, queue_offset)
+        end = put(out, end, self._after_offset, 0, len(self._after_offset))
+        end = put(out, end, message.text, message.unique_key_start, message.unique_key_end)
+        end = put(out, end, self._after_key, 0, len(self._after_key))
+        end = put_number(out, end, opaque)
+        end = put(out, end, self._end, 0, len(self._end))
         _put_word(out, 0, end - 4)
         _put_word(out, 4, end - 8)
         return cut(out, 0, end)
@@ -368,13 +225,13 @@ class BinaryPlainAnswers:
         """The whole answer to the send of `message`, which was stored there."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)
-        end = _put(out, end, self._before_queue, 0, len(self._before_queue))
+        end = put(out, end, self._before_queue, 0, len(self._before_queue))
         end = _put_sized_number(out, end, message.queue_id)
-        end = _put(out, end, self._before_offset, 0, len(self._before_offset))
+        end = put(out, end, self._before_offset, 0, len(self._before_offset))
         end = _put_sized_number(out, end, queue_offset)
-        end = _put(out, end, self._before_key, 0, len(self._before_key))
+        end = put(out, end, self._before_key, 0, len(self._before_key))
         _put_word(out, end, message.unique_key_end - message.unique_key_start)
-        end = _put(out, end + 4, message.text, message.unique_key_start, message.unique_key_end)
+        end = put(out, end + 4, message.text, message.unique_key_start, message.unique_key_end)
         _put_word(out, 0, end - 4)
         _put_word(out, 4, _ROCKETMQ << 24 | (end - 8))
         _put_word(out, _OPAQUE_AT, opaque)
@@ -384,31 +241,8 @@ class BinaryPlainAnswers:
 
 def _put_sized_number(out: bytearray, position: int, value: int) -> int:
     """Write a number in decimal digits behind their count; the position behind it."""
-    end = _put_number(out, position + 4, value)
+    end = put_number(out, position + 4, value)
     _put_word(out, position, end - position - 4)
-    return end
-
-
-def _put(out: bytearray, position: int, data: bytes | bytearray, start: int, end: int) -> int:
-    """Write data[start:end]; the position behind it."""
-    for index in range(start, end):
-        out[position] = data[index]
-        position += 1
-    return position
-
-
-def _put_number(out: bytearray, position: int, value: int) -> int:
-    """Write a number that is not negative in decimal digits; the position behind it."""
-    end = position + 1
-    rest = value // 10
-    while rest > 0:
-        rest //= 10
-        end += 1
-    place = end
-    while place > position:
-        place -= 1
-        out[place] = ord("0") + value % 10
-        value //= 10
     return end
 
 

@@ -1,0 +1,102 @@
+"""Batches with nothing unusual about them, runs of a sink's writer among them: from the bytes that were read to those
+that rest, without an object for a message.
+
+What is unusual leaves this way before anything was done, and a run that is not simply the next one is unusual.
+"""
+
+from regulus.broker.handlers.send_refusals import refuse_put
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.send_facts import SendFacts, TopicFacts
+from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of
+from regulus.broker.state import BrokerState
+from regulus.errors import MessageIllegal
+from regulus.model import message_properties as names
+from regulus.model.message import PlainMessage
+from regulus.model.peer import Peer
+from regulus.model.store_result import Appended, PutStatus
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
+from regulus.wire.remoting_command import RemotingCommand
+
+_OF_RUN = [names.SINK, names.SEQUENCE]
+
+
+def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
+                     peer: Peer, broker: BrokerState, now_ms: int) -> Outcome | None:
+    """None when there is something unusual, even a reason to refuse: nothing was done then."""
+    facts = broker.send_facts
+    batch = facts.plain_batches
+    run = _next_run(header.properties, broker) if header.properties else None
+    if run is None:
+        if header.properties or not batch.read(request, header.topic, b"", -1, facts.stamp_text):
+            return None
+    elif not batch.read(request, header.topic, _front_of(header.properties, run[1]), run[1].row,
+                        names.PROPERTY_SEPARATOR.encode() + facts.stamp_text):
+        return None
+    _fill(batch.message, header, queue_id, topic, facts.store_host or peer.local, peer)
+    appended = facts.store.append_batch(batch, now_ms)
+    if appended.status is not PutStatus.PUT_OK:
+        return refuse_put(request, broker, appended)
+    topic.count(batch.count, appended)
+    if run is None:
+        return answer_batch(request, appended, queue_id, batch.message.store_host, True, facts)
+    sink, first = run
+    last = batch.count - 1
+    broker.sink_marks.moved(sink, SinkMark(Sequence(first.batch, first.row + last), header.topic, queue_id,
+                                           appended.queue_offset + last, appended.starts[last]))
+    return _answer_run(request, next(iter(batch)), appended, facts)
+
+
+def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, store_host: bytes, waits: bool,
+                 facts: SendFacts) -> Outcome:
+    """The places of all messages of a batch. `waits`: whether the client wants to hear of the disk."""
+    ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
+    response = send_message_response(request, int(ResponseCode.SUCCESS), ids, queue_id, appended.queue_offset, None,
+                                     facts.region_id, facts.trace_on)
+    return ReplyWhenDurable(response, appended.end) if facts.sync_flush and waits else Reply(response)
+
+
+def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appended, facts: SendFacts) -> Outcome:
+    """The place of the first row."""
+    if request.is_oneway:
+        return NO_REPLY
+    unique_key = first.text[first.unique_key_start:first.unique_key_end].decode()
+    message_id = facts.offset_message_id(first.store_host, appended.start)
+    response = send_message_response(request, int(ResponseCode.SUCCESS), message_id, first.queue_id,
+                                     appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
+    return ReplyWhenDurable(response, appended.end) if facts.sync_flush and first.waits else Reply(response)
+
+
+def _next_run(properties: dict[str, str], broker: BrokerState) -> tuple[str, Sequence] | None:
+    """The writer and the first row of a run that goes on where its mark stands, or begins a batch; else None.
+
+    The names stand in each message in the order of the request, for which there is one way to write them here.
+    """
+    if list(properties) != _OF_RUN:
+        return None
+    try:
+        run = sequence_of(properties)
+    except MessageIllegal:
+        return None
+    if run is None or broker.sink_marks.gap_before(*run) or broker.sink_marks.rows_known(*run, 1):
+        return None
+    return run
+
+
+def _front_of(properties: dict[str, str], first: Sequence) -> bytes:
+    """What stands behind the properties of a run's row and before its number."""
+    separator = names.NAME_VALUE_SEPARATOR
+    sink = f"{names.SINK}{separator}{properties[names.SINK]}{names.PROPERTY_SEPARATOR}"
+    sequence = f"{names.SEQUENCE}{separator}{first.batch}/"
+    return (sink + sequence).encode("utf-8", "replace")
+
+
+def _fill(message: PlainMessage, header: SendMessageRequest, queue_id: int, topic: TopicFacts, store_host: bytes,
+          peer: Peer) -> None:
+    """Set what the messages of a batch have in common."""
+    message.queue_id = queue_id
+    message.sys_flag = header.sys_flag | topic.sys_flag
+    message.born_timestamp = header.born_timestamp
+    message.born_host = peer.remote
+    message.store_host = store_host
+    message.reconsume_times = header.reconsume_times

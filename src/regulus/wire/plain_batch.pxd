@@ -1,0 +1,39 @@
+cimport cython
+
+from regulus.model.message cimport PlainMessage
+from regulus.wire.octets cimport put_number
+from regulus.wire.plain_properties cimport PlainProperties
+from regulus.wire.remoting_command cimport RemotingCommand
+
+cdef Py_ssize_t _RECORD_SIZE_MIN
+cdef Py_ssize_t _TEXT_SIZE_MAX
+cdef Py_ssize_t _NUMBER_SIZE_MAX
+
+
+cdef class PlainBatchReader:
+    cdef public PlainMessage message
+    cdef public Py_ssize_t count
+    cdef PlainProperties _properties
+    cdef bytes _before
+    cdef bytes _after
+    cdef long long _first_row
+    cdef long long _row
+    cdef Py_ssize_t _start
+    cdef Py_ssize_t _end
+    cdef Py_ssize_t _position
+
+    @cython.locals(message=PlainMessage, position=Py_ssize_t)
+    cpdef bint read(self, RemotingCommand command, str topic, bytes before, long long first_row,
+                    bytes after) except -1
+
+    @cython.locals(message=PlainMessage, data="const unsigned char*", room=Py_ssize_t, size=Py_ssize_t,
+                   body_size=Py_ssize_t, text_start=Py_ssize_t, text_size=Py_ssize_t, text_end=Py_ssize_t,
+                   added=Py_ssize_t)
+    cdef Py_ssize_t _take(self, Py_ssize_t start) except -2
+
+
+@cython.locals(position=Py_ssize_t, bits=cython.int)
+cdef bint _is_ascii(const unsigned char* text, Py_ssize_t size) noexcept
+
+@cython.locals(value=cython.int)
+cdef int _word(const unsigned char* data, Py_ssize_t position) noexcept

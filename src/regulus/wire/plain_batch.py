@@ -1,0 +1,123 @@
+"""The messages of a batch with nothing unusual about them, one after the other, without an object for any.
+
+    if batch.read(request, topic, before, row, after):
+        appended = store.append_batch(batch, now_ms)
+
+As with plain sends, what is taken becomes the same record, byte for byte, as by the ordinary way (`message_batch`); of
+everything else `read` says False, and nothing was decided. The whole batch is looked through before its first message
+is handed out.
+"""
+
+from collections.abc import Iterator
+
+from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.wire.octets import put_number
+from regulus.wire.plain_properties import PlainProperties
+from regulus.wire.remoting_command import RemotingCommand
+
+# Under private names these may be typed constants in the compiled form.
+_RECORD_SIZE_MIN = 22
+_TEXT_SIZE_MAX = PLAIN_TEXT_SIZE_MAX
+_NUMBER_SIZE_MAX = 20
+
+
+class PlainBatchReader:
+    """`unusual`: names of properties that need a closer look.
+
+    `message` is filled anew for each message of the batch; what these have in common, the caller sets there. `count` is
+    how many there are.
+    """
+
+    def __init__(self, unusual: frozenset[bytes]) -> None:
+        self.message = PlainMessage()
+        self.count = 0
+        self._properties = PlainProperties(self.message, unusual)
+        self._before = b""
+        self._after = b""
+        self._first_row = -1
+        self._row = -1
+        self._start = 0
+        self._end = 0
+        self._position = 0
+
+    def read(self, command: RemotingCommand, topic: str, before: bytes, first_row: int, after: bytes) -> bool:
+        """Whether the request's body is a batch of plain messages of this topic, one at least.
+
+        Behind the properties of each come those of `before`, the number of its row and those of `after`; a `first_row`
+        of -1 means no number.
+        """
+        message = self.message
+        message.take_data(command._source if command._body is None else command._body)
+        self._start = command._body_start if command._body is None else 0
+        self._end = command._body_end if command._body is None else len(command._body)
+        if not topic.isascii():
+            return False
+        message.topic = topic
+        message.topic_text = topic.encode()
+        self._before = before
+        self._after = after
+        self._first_row = first_row
+        self.count = 0
+        position = self._start
+        while position < self._end:
+            position = self._take(position)
+            if position < 0 or not _is_ascii(message.text, message.text_size) or not self._properties.has_unique_key():
+                return False
+            self.count += 1
+        return self.count > 0
+
+    def __iter__(self) -> Iterator[PlainMessage]:
+        """From the first message on, as often as wanted, while the request is being handled."""
+        self._position = self._start
+        self._row = self._first_row
+        return self
+
+    def __next__(self) -> PlainMessage:
+        message = self.message
+        if self._position >= self._end:
+            raise StopIteration
+        self._position = self._take(self._position)
+        self._properties.append(self._before)
+        if self._row >= 0:
+            message.text_size = put_number(message.text, message.text_size, self._row)
+            self._row += 1
+        self._properties.append(self._after)
+        return message
+
+    def _take(self, start: int) -> int:
+        """Take the message whose record begins at `start`; where the next one begins, -1 when it cannot be plain."""
+        message = self.message
+        data = message.data
+        room = self._end - start
+        if room < _RECORD_SIZE_MIN:
+            return -1
+        size = _word(data, start)
+        body_size = _word(data, start + 16)
+        if not _RECORD_SIZE_MIN <= size <= room or not 0 <= body_size <= size - _RECORD_SIZE_MIN:
+            return -1
+        message.flag = _word(data, start + 12)
+        message.body_start = start + 20
+        message.body_end = message.body_start + body_size
+        text_start = message.body_end + 2
+        text_size = data[text_start - 2] << 8 | data[text_start - 1]
+        text_end = text_start + text_size
+        added = len(self._before) + _NUMBER_SIZE_MAX + len(self._after)
+        if text_end > start + size or text_size + 1 + added > _TEXT_SIZE_MAX:
+            return -1
+        return start + size if self._properties.take(data, text_start, text_end) else -1
+
+
+def _is_ascii(text: bytearray, size: int) -> bool:
+    bits = 0
+    for position in range(size):
+        bits |= text[position]
+    return bits < 0x80
+
+
+def _word(data: bytes | bytearray, position: int) -> int:
+    value = data[position]
+    if value > 127:
+        value -= 256
+    value = value << 8 | data[position + 1]
+    value = value << 8 | data[position + 2]
+    return value << 8 | data[position + 3]

@@ -1,0 +1,116 @@
+"""A batch that goes the straight way leaves the same records, answers, counts and marks as by the ordinary way.
+
+Whether it may go there is the reader's own decision; so each request is given to two brokers, one of which has a reader
+that takes nothing.
+"""
+
+import struct
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from regulus.broker import request_table
+from regulus.broker.config import BrokerConfig
+from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.state import BrokerState
+from regulus.model.message_id import host_bytes
+from regulus.model.peer import Peer
+from regulus.model.topics import TopicConfig
+from regulus.testing.memory_store import MemoryStore
+from regulus.wire.codes import RequestCode
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.headers import SendMessageRequest
+from regulus.wire.plain_batch import PlainBatchReader
+from regulus.wire.remoting_command import RemotingCommand
+
+NOW = 1_700_000_000_000
+PEER = Peer(1, host_bytes("10.0.0.5", 40000), host_bytes("10.0.0.1", 10911), "10.0.0.5:40000", "10.0.0.1")
+USUAL = "UNIQ_KEY\x01K1\x02KEYS\x01k l\x02TAGS\x01T\x02own\x01x\x02"
+
+NAMES = st.sampled_from(["WAIT", "TAGS", "KEYS", "UNIQ_KEY", "DELAY", "MSG_REGION", "CLUSTER", "SINK", "SEQ",
+                         "ORIGIN_MESSAGE_ID", "TIMER_DELAY_MS", "a", "b", "\u4e2d"])
+VALUES = st.sampled_from(["true", "false", "1", ""]) | st.text(alphabet="aB1 \"\\\u4e2d\x7f", max_size=9)
+ENDS = st.sampled_from(["\x02", "\x02", "\x02", "", "\x01", "\x02\x02"])
+ODD = st.lists(st.tuples(NAMES, VALUES, ENDS), max_size=5).map(
+    lambda entries: "UNIQ_KEY\x01K\x02" + "".join(f"{name}\x01{value}{end}" for name, value, end in entries))
+# Most are usual: a single odd one sends the whole batch the ordinary way.
+PROPERTIES = st.one_of([st.just(USUAL)] * 6 + [ODD])
+MESSAGES = st.tuples(st.binary(max_size=20), st.integers(-3, 3), PROPERTIES.map(str.encode))
+RUNS = st.fixed_dictionaries({"SINK": st.sampled_from(["s/0", "s/0", "s/0", "s/1", "no sink", "\u4e2d/0"]),
+                              "SEQ": st.builds("{}/{}".format, st.integers(0, 1), st.integers(0, 6)) | st.just("x")})
+COMMON = st.one_of(st.just({}), RUNS, RUNS, RUNS.map(lambda run: dict(reversed(run.items()))),
+                   st.sampled_from([{"WAIT": "false"}, {"TAGS": "T"}, {"SINK": "s/0"},
+                                    {"SINK": "s/0", "SEQ": "2/0", "ORIGIN_MESSAGE_ID": "M"}]))
+BATCHES = st.tuples(COMMON, st.lists(MESSAGES, max_size=4), st.sampled_from([b""] * 5 + [b"\0", b"\0" * 30]))
+
+
+class NeverPlain(PlainBatchReader):
+    def read(self, *arguments: object) -> bool:
+        return False
+
+
+class Watched(PlainBatchReader):
+    def __init__(self, unusual: frozenset[bytes]) -> None:
+        super().__init__(unusual)
+        self.taken: list[bool] = []
+
+    def read(self, *arguments: object) -> bool:
+        self.taken.append(super().read(*arguments))
+        return self.taken[-1]
+
+
+def broker(sync: bool) -> BrokerState:
+    config = BrokerConfig(listen_port=10911, max_message_size=400,
+                          flush_disk_type="SYNC_FLUSH" if sync else "ASYNC_FLUSH")
+    made = BrokerState(config, MemoryStore(), now_ms=NOW, seed=1)
+    made.topics.put(TopicConfig(topic_name="TopicA", read_queue_nums=4, write_queue_nums=4), NOW)
+    return made
+
+
+def record(body: bytes, flag: int, properties: bytes) -> bytes:
+    front = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
+    return front + body + struct.pack(">h", len(properties)) + properties
+
+
+def request(common: dict[str, str], body: bytes) -> RemotingCommand:
+    """As it comes out of a frame, with its body where it was read."""
+    header = SendMessageRequest("PG", "TopicA", queue_id=1, born_timestamp=NOW - 5, properties=common, batch=True)
+    reader = FrameReader()
+    reader.feed(RemotingCommand.request(int(RequestCode.SEND_BATCH_MESSAGE), header.ext(), body).encode())
+    return reader.frames()[0]
+
+
+def shown(outcome: Outcome) -> tuple[str, bytes]:
+    assert isinstance(outcome, Reply | ReplyWhenDurable)
+    return type(outcome).__name__, outcome.response.encode()
+
+
+@given(st.lists(BATCHES, max_size=6), st.booleans())
+@example([({"SINK": "s/0", "SEQ": "0/0"}, [(b"a", 0, USUAL.encode())] * 2, b""),
+          ({"SINK": "s/0", "SEQ": "0/1"}, [(b"a", 0, USUAL.encode())] * 3, b""),
+          ({"SINK": "s/0", "SEQ": "0/4"}, [(b"c", 1, USUAL.encode())], b"")], True)
+@example([({"SEQ": "0/0", "SINK": "s/0"}, [(b"a", 0, USUAL.encode())], b"")], False)
+@example([({"SINK": "s/0", "SEQ": "0/0"}, [(b"a", 0, b"UNIQ_KEY\x01K\x02SEQ\x01own\x02")], b"")], False)
+@example([({"SINK": "s/0", "SEQ": "0/0"}, [(b"a", 0, b"UNIQ_KEY\x01K\x02ORIGIN_MESSAGE_ID\x01M\x02")], b"")], False)
+def test_both_ways_store_and_answer_the_same(batches, sync):
+    brokers = broker(sync), broker(sync)
+    brokers[0].send_facts.plain_batches = NeverPlain(frozenset())
+    for common, messages, rest in batches:
+        body = b"".join(record(*message) for message in messages) + rest
+        answers = [shown(request_table.handle(request(common, body), PEER, each, NOW)) for each in brokers]
+        assert answers[0] == answers[1]
+        assert brokers[0].store._log == brokers[1].store._log
+        assert brokers[0].sink_marks.document() == brokers[1].sink_marks.document()
+    facts = [each.send_facts.topics["TopicA"] for each in brokers]
+    assert (facts[0].put_nums, facts[0].put_size) == (facts[1].put_nums, facts[1].put_size)
+
+
+@pytest.mark.parametrize("common", [{}, {"SINK": "s/0", "SEQ": "0/2"}, {"SINK": "s/0", "SEQ": "1/0"}])
+def test_a_usual_batch_and_the_next_run_go_the_straight_way(common):
+    made = broker(False)
+    body = record(b"one", 0, USUAL.encode()) + record(b"", 7, b"UNIQ_KEY\x01K2")
+    request_table.handle(request({"SINK": "s/0", "SEQ": "0/0"}, body), PEER, made, NOW)
+    reader = made.send_facts.plain_batches = Watched(frozenset())
+    request_table.handle(request(common, body), PEER, made, NOW)
+    assert reader.taken == [True]
