@@ -7,7 +7,7 @@ from regulus.broker.handlers.send_refusals import refuse_put, refuse_send
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
 from regulus.broker.placement import place
 from regulus.broker.send_facts import SendFacts, TopicFacts
-from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of, sequences_of_batch
+from regulus.broker.sink_marks import COPY_PROPERTIES, Sequence, SinkMark, sequence_of, sequences_of_batch
 from regulus.broker.state import BrokerState
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
@@ -88,6 +88,10 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
     if marked is None:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "a run of a sink's rows needs SINK and SEQ")
+    if any(not COPY_PROPERTIES.isdisjoint(message.properties) for message in messages):
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           f"a row has {' or '.join(sorted(COPY_PROPERTIES))}, which copies of messages have: the mark "
+                           "of a sink counts no copy, so leave that property out")
     sink, first = marked
     gap = marks.gap_before(sink, first)
     if gap:

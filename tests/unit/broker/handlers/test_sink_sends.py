@@ -121,6 +121,14 @@ def test_a_run_needs_the_place_of_its_first_row(rig, sequence):
     assert run(rig, sequence, "a").code == ResponseCode.MESSAGE_ILLEGAL
 
 
+def test_a_run_takes_no_copy_of_a_message(rig):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/0"}, batch=True)
+    copy = Message("TopicA", b"x", properties={"UNIQ_KEY": "K", "ORIGIN_MESSAGE_ID": "M"})
+    answer = rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode([copy]))
+    assert (answer.code, "the mark of a sink counts no copy" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert rows_stored(rig) == []
+
+
 def test_a_row_refused_for_any_reason_holds_up_its_writer(rig):
     assert rig.send("no topic", properties=row("1/0")).code == ResponseCode.INVALID_PARAMETER
     assert rig.send(properties=row("1/1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
