@@ -30,6 +30,10 @@ class ArchivedOffset:
             self.changes += 1
         return ""
 
+    def behind_bytes(self, log_start: int, log_end: int) -> int:
+        """So much of the log is there and not archived; NONE as long as no archive told anything."""
+        return NONE if self.physical_offset == NONE else log_end - max(self.physical_offset, log_start)
+
     def document(self) -> str:
         return fastjson.dumps_pretty({_KEY: self.physical_offset})
 

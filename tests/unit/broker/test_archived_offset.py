@@ -18,6 +18,16 @@ def test_it_goes_forward_only_and_not_past_what_is_on_disk() -> None:
     assert (archived.physical_offset, archived.changes) == (100, 1)
 
 
+def test_what_is_behind_is_what_is_there_and_not_archived() -> None:
+    archived = ArchivedOffset()
+    assert archived.behind_bytes(0, 500) == NONE
+    archived.advance(100, 500)
+    assert archived.behind_bytes(0, 500) == 400
+    assert archived.behind_bytes(200, 500) == 300, "what was deleted cannot be archived any more"
+    archived.advance(500, 500)
+    assert archived.behind_bytes(200, 500) == 0
+
+
 def test_it_is_remembered_but_not_beyond_the_end_of_the_log() -> None:
     archived, again = ArchivedOffset(), ArchivedOffset()
     archived.advance(100, 100)

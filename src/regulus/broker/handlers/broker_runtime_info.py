@@ -147,11 +147,13 @@ def _schedule(broker: BrokerState) -> dict[str, str]:
 
 
 def _retention(broker: BrokerState) -> dict[str, str]:
-    """How long files stay, what the archive gate does, what the last pass found."""
-    config = broker.config
+    """How long files stay, how far the archive is and what its gate does, what the last pass found."""
+    config, store = broker.config, broker.store
+    behind = broker.archived_offset.behind_bytes(store.commit_log_min_offset(), store.commit_log_max_offset())
     return {"fileReservedTime": str(config.file_reserved_time), "deleteWhen": config.delete_when,
             "archiveGate": config.archive_gate, "archiveGatePolicy": config.archive_gate_policy,
-            "archivedPhysicalOffset": str(broker.archived_offset.physical_offset), **broker.retention_report}
+            "archivedPhysicalOffset": str(broker.archived_offset.physical_offset),
+            "archiveBehindBytes": str(behind), **broker.retention_report}
 
 
 def _queues() -> dict[str, str]:

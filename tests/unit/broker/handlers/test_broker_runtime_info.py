@@ -16,7 +16,7 @@ NUMBERS = (
     "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "dispatchBehindBytes", "pageCacheLockTimeMills",
     "earliestMessageTimeStamp", "startAcceptSendRequestTimeStamp", "timerReadBehind", "timerOffsetBehind",
     "timerCongestNum", "timerEnqueueTps", "timerDequeueTps", "remainTransientStoreBufferNumbs",
-    "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
+    "archiveBehindBytes", "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
     *(f"{pool}ThreadPoolQueue{what}" for pool in ("send", "pull", "query", "litePull", "ack")
       for what in ("Size", "Capacity", "HeadWaitTimeMills")))
 RATES = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps")
@@ -64,6 +64,16 @@ def test_the_disk_is_told_as_the_server_saw_it(rig):
     assert table["commitLogDiskRatio"] == table["commitLogDiskRatio_/data/commitlog"] == "0.71"
     assert table["consumeQueueDiskRatio"] == "0.50"
     assert table["remainHowManyDataToFlush"] == "1.5 KiB"
+
+
+def test_the_lag_of_the_archive_is_told_once_there_is_one(rig):
+    rig.send(body=b"one")
+    archived = rig.store.commit_log_max_offset()
+    assert table_of(rig)["archiveBehindBytes"] == "-1"
+    rig.broker.archived_offset.advance(archived, archived)
+    assert table_of(rig)["archiveBehindBytes"] == "0"
+    rig.send(body=b"two")
+    assert table_of(rig)["archiveBehindBytes"] == str(rig.store.commit_log_max_offset() - archived) != "0"
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"),
