@@ -4,6 +4,7 @@ Inputs and results are small; what a task makes stays in the files that it write
 small store the tasks can as well run in this process, which is done before a JVM has started.
 """
 
+import gc
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -59,6 +60,9 @@ class SparkTasks:
             import pyarrow as pa
             from pyspark import TaskContext
 
+            # Spark's worker collects garbage behind each task, and would look at all that is imported, which takes
+            # longer than the rest that starting a task does.
+            gc.freeze()
             context = TaskContext.get()
             assert context is not None
             for batch in batches:
