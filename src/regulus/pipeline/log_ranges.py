@@ -92,7 +92,8 @@ def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> Wa
     """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
     table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
     hashes = np.empty(HASHES_MAX, dtype=np.int64)
-    rows = walk.walk(data, data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
+    # A slice of a memoryview is no copy, where one of a mapped file is.
+    rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
     return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
 

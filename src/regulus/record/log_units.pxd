@@ -9,7 +9,9 @@ cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_ROLLBACK
 cdef long long _UNKNOWN_DELAY
 cdef bytes _SCHEDULE_TOPIC
+cdef long long _CRC_MASK
 cdef long long _HASH_MASK
+cdef long long _POSITIVE_MAX
 
 
 cdef class LogWalk:
@@ -24,6 +26,8 @@ cdef class LogWalk:
     cdef bint _with_index
     cdef list _seeds
     cdef Py_ssize_t _schedule_number
+    cdef bytes _last_topic
+    cdef Py_ssize_t _last_number
 
     @cython.locals(row=Py_ssize_t, size=Py_ssize_t)
     cpdef Py_ssize_t walk(self, object data, const unsigned char[::1] view, Py_ssize_t start, Py_ssize_t limit,
@@ -31,18 +35,19 @@ cdef class LogWalk:
 
     @cython.locals(size=Py_ssize_t, magic=cython.int, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t,
                    body_start=Py_ssize_t, end=Py_ssize_t, topic_at=Py_ssize_t, topic_end=Py_ssize_t,
-                   flaw=cython.int, topic=Py_ssize_t, used=Py_ssize_t, store_timestamp=cython.longlong,
+                   flaw=cython.int, checksum=cython.longlong, topic=Py_ssize_t, used=Py_ssize_t, store_timestamp=cython.longlong,
                    tags_code=cython.longlong, at=Py_ssize_t)
     cdef Py_ssize_t _read(self, object data, const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit,
                           long long base, long long[::1] table, Py_ssize_t row, Py_ssize_t room,
                           long long[::1] hashes, Py_ssize_t hashes_max) except -2
 
-    cdef Py_ssize_t _topic(self, bytes name) except -1
+    @cython.locals(size=Py_ssize_t, name=bytes, number=Py_ssize_t)
+    cdef Py_ssize_t _topic(self, object data, const unsigned char[::1] view, Py_ssize_t start,
+                           Py_ssize_t end) except -1
 
     @cython.locals(tags_start=Py_ssize_t, keys_start=Py_ssize_t, unique_start=Py_ssize_t, delay_start=Py_ssize_t,
                    tags_end=Py_ssize_t, keys_end=Py_ssize_t, unique_end=Py_ssize_t, delay_end=Py_ssize_t,
-                   separator=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, letter=cython.int, level=bytes,
-                   number=Py_ssize_t)
+                   end=Py_ssize_t, size=Py_ssize_t, level=bytes, number=Py_ssize_t)
     cdef long long _read_properties(self, object data, const unsigned char[::1] view, Py_ssize_t start,
                                     Py_ssize_t limit, Py_ssize_t topic, int flags, long long store_timestamp,
                                     long long[::1] hashes, Py_ssize_t hashes_max) except? -1
@@ -54,7 +59,7 @@ cdef class LogWalk:
                        Py_ssize_t topic, long long[::1] hashes) except -1
 
 
-@cython.locals(value=cython.longlong, index=Py_ssize_t, letter=cython.int)
+@cython.locals(value=cython.longlong, index=Py_ssize_t)
 cdef long long _hash_bytes(object data, const unsigned char[::1] view, Py_ssize_t start, Py_ssize_t end,
                            long long seed) except? -1
 
