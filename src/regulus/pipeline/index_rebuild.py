@@ -3,7 +3,7 @@
     units      tasks over ranges of the log write each unit at queue offset * 20 (index_task)
     anew       queues of a topic that was deleted and made again are written once more, from the last restart on
     fillers    places of messages that are gone
-    index      one task a file
+    index      a task for each file, or for a part of one where files are fewer than cores
 
 The result lies in a directory of its own, byte for byte what a broker has that ran from the log's first record on;
 moved into the place of `consumequeue` and `index` of a stopped store, it is taken up at the next start.
@@ -13,34 +13,39 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
-
-import numpy as np
 
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.pipeline import log_ranges
 from regulus.pipeline.index_task import (
-    ENTRIES,
     IndexTask,
+    Piece,
     Stretch,
     UnitsFacts,
     UnitsTask,
-    build_index_file,
+    build_index_part,
     queue_directory,
     rebuild_units,
     staged_entries,
     write_fillers,
 )
-from regulus.pipeline.range_tasks import Tasks
+from regulus.pipeline.range_tasks import LocalTasks, Tasks
 from regulus.record.consume_queue_unit import UNIT_SIZE
 from regulus.spark.archive_manifest import TopicQueue
 from regulus.wire import fastjson
 
+ENTRIES_HERE_MAX = 4_000_000
+"""Up to so many index entries are in place before tasks would have started: they are made in this process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildConfig:
-    """File sizes are those of the broker, under its names; `output` is a new or empty directory."""
+    """File sizes are those of the broker, under its names; `output` is a new or empty directory.
+
+    `range_size`: bytes of log a task, at most; fewer where all cores have less than that.
+    """
 
     store_path: str
     output: str
@@ -49,7 +54,7 @@ class RebuildConfig:
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     message_index_enable: bool = True
-    range_size: int = 64 << 20
+    range_size: int = 512 << 20
     with_deleted_topics: bool = False
 
     def __post_init__(self) -> None:
@@ -96,7 +101,8 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
         raise OptionError(f"a broker is running on {config.store_path}: stop it first, or rebuild from a copy")
     log = log_ranges.open_log(config.store_path)
     end, reason = log_ranges.recovered_end(config.store_path, log)
-    cuts = log_ranges.cut(log, min(log.start, end), end, config.range_size)
+    start = min(log.start, end)
+    cuts = log_ranges.cut(log, start, end, min(config.range_size, -(-(end - start) // tasks.parallelism) or 1))
     report = RebuildReport(start=log.start, end=end, stop_reason=reason)
     facts = _units(tasks, config, cuts)
     for part in facts:
@@ -187,38 +193,44 @@ def last_restart(stretches: Sequence[Stretch]) -> int | None:
 
 
 def _build_index(tasks: Tasks, config: RebuildConfig, facts: Sequence[UnitsFacts], report: RebuildReport) -> None:
-    files = index_pieces([(str(staged_entries(config.output, part.start)), part.entries) for part in facts],
-                         config.max_index_num - 1)
+    if sum(part.entries for part in facts) <= ENTRIES_HERE_MAX:
+        tasks = LocalTasks()
+    staged = [Piece(str(staged_entries(config.output, part.start)), 0, part.entries) for part in facts]
+    files = index_pieces(staged, config.max_index_num - 1)
     wanted = []
     name, end_timestamp = "", 0
     for pieces in files:
-        first_path, first, _ = pieces[0]
-        name = index_name(_staged_time(first_path, first), name)
-        wanted.append(IndexTask(path=str(Path(config.output) / "index" / name), pieces=pieces,
-                                begin_timestamp=end_timestamp, slots=config.max_hash_slot_num,
-                                entries_max=config.max_index_num))
-        last_path, first, count = pieces[-1]
-        end_timestamp = _staged_time(last_path, first + count - 1)
-    headers = tasks.run(build_index_file, wanted)
-    report.index_files = len(headers)
-    report.index_entries = sum(header.index_count - 1 for header in headers)
+        name = index_name(pieces[0].store_timestamp(0), name)
+        whole = IndexTask(path=str(Path(config.output) / "index" / name), before=(), pieces=tuple(pieces), is_last=True,
+                          end_before=end_timestamp, slots=config.max_hash_slot_num, entries_max=config.max_index_num)
+        wanted += index_parts(whole, -(-tasks.parallelism // len(files)))
+        end_timestamp = pieces[-1].store_timestamp(pieces[-1].entries - 1)
+    report.index_entries = sum(tasks.run(build_index_part, wanted))
+    report.index_files = len(files)
 
 
-def index_pieces(staged: Sequence[tuple[str, int]], entries_a_file: int) -> list[tuple[tuple[str, int, int], ...]]:
-    """Of staged files and their numbers of entries, which make up which index file: path, first, count."""
-    files: list[list[tuple[str, int, int]]] = []
+def index_pieces(staged: Sequence[Piece], entries_a_file: int) -> list[list[Piece]]:
+    """Which entries make up which index file, of so many entries each, the last one of fewer."""
+    files: list[list[Piece]] = []
     room = 0
-    for path, count in staged:
-        first = 0
-        while first < count:
+    for path, first, count in staged:
+        end = first + count
+        while first < end:
             if not room:
                 files.append([])
                 room = entries_a_file
-            taken = min(room, count - first)
-            files[-1].append((path, first, taken))
+            taken = min(room, end - first)
+            files[-1].append(Piece(path, first, taken))
             first += taken
             room -= taken
-    return [tuple(pieces) for pieces in files]
+    return files
+
+
+def index_parts(whole: IndexTask, parts: int) -> list[IndexTask]:
+    """The task of a file as at most so many tasks."""
+    pieces = index_pieces(whole.pieces, -(-sum(piece.entries for piece in whole.pieces) // parts))
+    return [replace(whole, before=tuple(chain.from_iterable(pieces[:number])), pieces=tuple(part),
+                    is_last=number + 1 == len(pieces)) for number, part in enumerate(pieces)]
 
 
 def index_name(timestamp: int, before: str) -> str:
@@ -227,7 +239,3 @@ def index_name(timestamp: int, before: str) -> str:
     name = f"{moment:%Y%m%d%H%M%S}{max(timestamp, 0) % 1000:03d}"
     return name if name > before else f"{int(before) + 1:0{len(name)}d}"
 
-
-def _staged_time(path: str, number: int) -> int:
-    entry = np.fromfile(path, dtype=ENTRIES, count=1, offset=number * ENTRIES.itemsize)
-    return int(entry["store_timestamp"][0])

@@ -2,7 +2,9 @@
 
 A unit's place is told by its queue offset, so the tasks write into the same files at disjoint places, without a
 shuffle and in any order. Index entries are numbered in the order of the log, which no task knows alone: each leaves its
-own in a staging file, 20 bytes an entry, and one task a file puts them in place when all have been counted.
+own in a staging file, 20 bytes an entry, and other tasks put them in place when all have been counted. What an entry
+is chained to, entries before it tell: a task that makes the second half of a file chains the first half, too, which is
+a small part of the work.
 
     offset  size  field of a staged entry, big-endian
          0     4  key_hash
@@ -12,9 +14,10 @@ own in a staging file, 20 bytes an entry, and one task a file puts them in place
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -31,6 +34,8 @@ from regulus.spark.archive_manifest import TopicQueue
 
 OPEN_FILES_MAX = 256
 """Consume queue files that a task keeps open."""
+CHUNK_ENTRIES = 16_384
+"""Index entries put in place at a time."""
 UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
 _INDEX_ENTRIES = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"),
@@ -73,13 +78,33 @@ class UnitsFacts:
     dropped_topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexTask:
-    """One index file. `pieces` are its entries: staged file, first entry, number of entries."""
+class Piece(NamedTuple):
+    """Some entries of a staging file."""
 
     path: str
-    pieces: tuple[tuple[str, int, int], ...]
-    begin_timestamp: int
+    first: int
+    entries: int
+
+    def between(self, low: int, high: int) -> Any:
+        """The entries [low, high) of the piece."""
+        return np.fromfile(self.path, dtype=ENTRIES, count=high - low, offset=(self.first + low) * ENTRIES.itemsize)
+
+    def store_timestamp(self, number: int) -> int:
+        return int(self.between(number, number + 1)["store_timestamp"][0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTask:
+    """Entries of one index file: `pieces`, which come behind those of `before`, that other tasks write.
+
+    Whoever has the last ones writes the slots and the header, too.
+    """
+
+    path: str
+    before: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]
+    is_last: bool
+    end_before: int
     """The end time of the file before, 0 for the first: it shows in the first entry's time difference."""
     slots: int
     entries_max: int
@@ -268,48 +293,72 @@ def write_fillers(output: str, queue_file_size: int, key: TopicQueue, stretches:
 # --- index -----------------------------------------------------------------------------------------------------------
 
 
-def build_index_file(task: IndexTask, attempt: str) -> IndexHeader:
-    """Make one index file of staged entries; its header. Raises ArchiveFailed when the disk is full."""
-    staged = np.concatenate([np.fromfile(path, dtype=ENTRIES, count=count, offset=first * ENTRIES.itemsize)
-                             for path, first, count in task.pieces])
-    slots, entries, header = chained(staged, task.begin_timestamp, task.slots)
+def build_index_part(task: IndexTask, attempt: str) -> int:
+    """Write some entries of an index file; how many. Raises ArchiveFailed when the disk is full.
+
+    As in consume queues, tasks write the same file at disjoint places; running one again changes nothing.
+    """
     path = Path(task.path)
-    draft = path.with_name(f"{path.name}.{attempt}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(index_entry.encode_header(header))
-            file.write(slots.data)
-            file.write(bytes(index_entry.ENTRY_SIZE))
-            file.write(entries.data)
+        with path.open("ab"):
+            pass
+        with path.open("r+b", buffering=0) as file:
             file.truncate(index_entry.file_size(task.slots, task.entries_max))
-        draft.replace(path)
-    return header
+            return _IndexPart(task).write(file)
 
 
-def chained(staged: Any, begin_timestamp: int, slots: int) -> tuple[Any, Any, IndexHeader]:
-    """Slots, entries and header, as if the entries had been put one after the other."""
-    count = len(staged)
-    numbers = np.arange(1, count + 1, dtype=np.int64)
-    slot = staged["key_hash"].astype(np.int64) % slots
-    # Sorted by slot, and in a slot by age, the entry before is the one to chain to.
-    order = np.argsort(slot, kind="stable")
-    is_chained = np.zeros(count, dtype=np.bool_)
-    is_chained[1:] = np.diff(slot[order]) == 0
-    previous = np.zeros(count, dtype=np.int64)
-    previous[order[1:]] = np.where(is_chained[1:], numbers[order[:-1]], 0)
-    heads = np.zeros(slots, dtype=">i4")
-    is_last = np.append(~is_chained[1:], True)
-    heads[slot[order][is_last]] = numbers[order][is_last]
-    times = staged["store_timestamp"].astype(np.int64)
-    begins = np.full(count, times[0])
-    begins[0] = begin_timestamp
-    differences = np.where((begins > 0) & (times > begins), (times - begins) // 1000, 0)
-    entries = np.empty(count, dtype=_INDEX_ENTRIES)
-    entries["key_hash"] = staged["key_hash"]
-    entries["physical_offset"] = staged["physical_offset"]
-    entries["time_difference"] = np.minimum(differences, index_entry.TIME_DIFFERENCE_MAX)
-    entries["previous"] = previous
-    header = IndexHeader(int(times[0]), int(times[-1]), int(staged["physical_offset"][0]),
-                         int(staged["physical_offset"][-1]), int((~is_chained).sum()), count + 1)
-    return heads, entries, header
+class _IndexPart:
+    def __init__(self, task: IndexTask) -> None:
+        self._task = task
+        self._heads = np.zeros(task.slots, dtype=np.int32)
+        self._next = 1
+        first = (task.before + task.pieces)[0]
+        self._begin_timestamp = first.store_timestamp(0)
+        self._begin_physical_offset = int(first.between(0, 1)["physical_offset"][0])
+
+    def write(self, file: BinaryIO) -> int:
+        task = self._task
+        for staged in _chunks(task.before):
+            self._chain(staged)
+        start = self._next
+        file.seek(index_entry.entry_position(task.slots, start))
+        for staged in _chunks(task.pieces):
+            file.write(self._entries(staged).data)
+        if task.is_last:
+            file.seek(0)
+            file.write(index_entry.encode_header(self._header()))
+            file.write(self._heads.astype(">i4").data)
+        return self._next - start
+
+    def _chain(self, staged: Any) -> Any:
+        """What each entry is chained to."""
+        previous = np.empty(len(staged), dtype=np.int32)
+        index_entry.chain(staged["key_hash"].astype(np.int64).data, previous.data, self._heads.data, self._next)
+        self._next += len(staged)
+        return previous
+
+    def _entries(self, staged: Any) -> Any:
+        begins = np.full(len(staged), self._begin_timestamp)
+        if self._next == 1:
+            begins[0] = self._task.end_before
+        times = staged["store_timestamp"].astype(np.int64)
+        differences = np.where((begins > 0) & (times > begins), (times - begins) // 1000, 0)
+        entries = np.empty(len(staged), dtype=_INDEX_ENTRIES)
+        entries["key_hash"] = staged["key_hash"]
+        entries["physical_offset"] = staged["physical_offset"]
+        entries["time_difference"] = np.minimum(differences, index_entry.TIME_DIFFERENCE_MAX)
+        entries["previous"] = self._chain(staged)
+        return entries
+
+    def _header(self) -> IndexHeader:
+        last = self._task.pieces[-1].between(self._task.pieces[-1].entries - 1, self._task.pieces[-1].entries)
+        return IndexHeader(self._begin_timestamp, int(last["store_timestamp"][0]), self._begin_physical_offset,
+                           int(last["physical_offset"][0]), int(np.count_nonzero(self._heads)), self._next)
+
+
+def _chunks(pieces: tuple[Piece, ...]) -> Iterator[Any]:
+    """The entries of the pieces, a number at a time that the processor's cache can hold."""
+    for piece in pieces:
+        for low in range(0, piece.entries, CHUNK_ENTRIES):
+            yield piece.between(low, min(low + CHUNK_ENTRIES, piece.entries))

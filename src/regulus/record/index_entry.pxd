@@ -29,6 +29,9 @@ cpdef long long read_slot(const unsigned char[::1] cells, Py_ssize_t slot) excep
 
 cpdef write_slot(unsigned char[::1] cells, Py_ssize_t slot, long long entry)
 
+@cython.locals(slots=cython.ulonglong, index=Py_ssize_t, slot=cython.ulonglong)
+cpdef int chain(const long long[::1] hashes, int[::1] previous, int[::1] heads, Py_ssize_t entry) except -1
+
 cdef void _put4(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
 
 cdef void _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept

@@ -153,6 +153,18 @@ def _put8(cells: memoryview, position: int, value: int) -> None:
     _put4(cells, position + 4, value)
 
 
+def chain(hashes: memoryview, previous: memoryview, heads: memoryview, entry: int) -> None:
+    """Put entries, numbered from `entry` on, in front of the chains of their key hashes.
+
+    `heads` are the slots, 32-bit numbers of this machine as `previous`, which is filled; `hashes` are 64-bit.
+    """
+    slots = len(heads)
+    for index in range(len(hashes)):
+        slot = hashes[index] % slots
+        previous[index] = heads[slot]
+        heads[slot] = entry + index
+
+
 def encode_entry(entry: IndexEntry) -> bytes:
     return _ENTRY.pack(*entry)
 

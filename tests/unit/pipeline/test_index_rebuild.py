@@ -8,7 +8,8 @@ import pytest
 from regulus.errors import ConfigError, OptionError
 from regulus.model import sys_flag
 from regulus.model.topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from regulus.pipeline.index_rebuild import RebuildConfig, index_name, index_pieces, rebuild_index
+from regulus.pipeline.index_rebuild import RebuildConfig, index_name, index_parts, index_pieces, rebuild_index
+from regulus.pipeline.index_task import IndexTask, Piece
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.record.consume_queue_unit import FILLER, decode_all
 from tests.stores import NOW, a_message, dispatch, fill, open_store
@@ -95,6 +96,24 @@ def test_the_same_whatever_the_number_of_tasks(spark, tmp_path):
     assert tree(tmp_path / "spark", "") == tree(tmp_path / "one", "")
 
 
+class ThreeAtATime(LocalTasks):
+    """Says so, and does one after another: what tasks write must not depend on the order."""
+
+    parallelism = 3
+
+    def run(self, work, tasks):
+        return super().run(work, tasks[::-1])[::-1]
+
+
+@pytest.mark.parametrize("index_entries", [32, 64, 4096])
+def test_the_same_where_tasks_share_an_index_file(tmp_path, index_entries):
+    sizes = {**SMALL, "max_index_num": index_entries}
+    store = a_store(tmp_path / "store")
+    rebuild(store, tmp_path / "one", range_size=1 << 20, **sizes)
+    rebuild(store, tmp_path / "three", ThreeAtATime(), **sizes)
+    assert tree(tmp_path / "three", "") == tree(tmp_path / "one", "")
+
+
 def test_a_store_goes_on_with_what_was_rebuilt(tmp_path):
     store = a_store(tmp_path / "store")
     rebuild(store, tmp_path / "out", **SMALL)
@@ -164,7 +183,21 @@ def test_what_is_refused(tmp_path):
 
 
 def test_pieces_of_index_files():
-    assert index_pieces([("a", 3), ("b", 0), ("c", 5)], 4) == [
-        (("a", 0, 3), ("c", 0, 1)), (("c", 1, 4),)]
+    assert index_pieces([Piece("a", 0, 3), Piece("b", 0, 0), Piece("c", 0, 5)], 4) == [
+        [Piece("a", 0, 3), Piece("c", 0, 1)], [Piece("c", 1, 4)]]
     assert index_pieces([], 4) == []
+
+
+def test_parts_of_an_index_file():
+    pieces = (Piece("a", 2, 3), Piece("b", 0, 4))
+    whole = IndexTask(path="file", before=(), pieces=pieces, is_last=True, end_before=0, slots=8, entries_max=16)
+    assert index_parts(whole, 1) == [whole]
+    assert [(part.before, part.pieces, part.is_last) for part in index_parts(whole, 3)] == [
+        ((), (Piece("a", 2, 3),), False),
+        ((Piece("a", 2, 3),), (Piece("b", 0, 3),), False),
+        ((Piece("a", 2, 3), Piece("b", 0, 3)), (Piece("b", 3, 1),), True)]
+    assert len(index_parts(whole, 100)) == 7
+
+
+def test_names_of_index_files():
     assert index_name(0, "99990101000000000") == "99990101000000001"

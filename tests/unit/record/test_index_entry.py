@@ -1,3 +1,5 @@
+from array import array
+
 import pytest
 
 from regulus.errors import TruncatedRecord
@@ -25,6 +27,14 @@ def test_positions_in_a_file_of_the_usual_size():
     assert index_entry.slot_position(3240649) == 12_962_636
     assert index_entry.entry_position(5_000_000, 1) == 40 + 20_000_000 + 20
     assert index_entry.file_size(5_000_000, 20_000_000) == 420_000_040
+
+
+def test_entries_go_in_front_of_their_chains():
+    hashes, previous, heads = array("q", [5, 13, 6, 5, 2**31 - 1]), array("i", bytes(20)), array("i", bytes(32))
+    index_entry.chain(memoryview(hashes)[:3], memoryview(previous)[:3], memoryview(heads), 1)
+    index_entry.chain(memoryview(hashes)[3:], memoryview(previous)[3:], memoryview(heads), 4)
+    assert previous.tolist() == [0, 1, 0, 2, 0]
+    assert heads.tolist() == [0, 0, 0, 0, 0, 4, 3, 5]
 
 
 def test_entry_and_header_bytes():
