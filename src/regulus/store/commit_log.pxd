@@ -22,7 +22,6 @@ cdef class CommitLog:
     cdef public object files
     cdef public ConsumeQueues queues
     cdef public long long message_size_max
-    cdef public bint warms
     cdef public MappedFile tail
     cdef public long long end
     cdef public long long flushed_offset
@@ -30,6 +29,7 @@ cdef class CommitLog:
     cdef public str fault
     cdef public list recent
     cdef public Py_ssize_t recent_taken
+    cdef str _flush_fault
     cdef MappedFile _next
     cdef long long _window
 

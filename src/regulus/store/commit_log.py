@@ -27,10 +27,6 @@ RESERVE_WINDOW = 4 << 20
 """Blocks are reserved this far ahead at least, and twice as far at most."""
 RECENT_MAX = 4096
 """Records remembered for dispatch at a time; beyond that it reads them from the log again."""
-WARM_AFTER_FLUSH_MIN = 64 << 10
-"""A flush of less does not warm: where little is written, bringing warm pages to disk would cost more than it saves."""
-WARM_AFTER_SYNC_MAX = 1 << 20
-"""With SYNC_FLUSH, where each flush writes what was warmed and not used, at most this much is."""
 KEEP_MAPPED = 32 << 20
 """Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
 
@@ -45,12 +41,10 @@ _PUT_OK = PutStatus.PUT_OK
 
 
 class CommitLog:
-    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, message_size_max: int, warms: bool) -> None:
-        """`warms`: whether whole windows are faulted in ahead; no gain where each batch is flushed at once."""
+    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, message_size_max: int) -> None:
         self.files = files
         self.queues = queues
         self.message_size_max = message_size_max
-        self.warms = warms
         self.tail: MappedFile | None = None
         self.end = 0
         """Physical offset behind the last record."""
@@ -62,6 +56,7 @@ class CommitLog:
         """What to dispatch of the last records appended, in their order, perhaps with gaps."""
         self.recent_taken = 0
         """How many of them the dispatcher has taken."""
+        self._flush_fault = ""
         self._next: MappedFile | None = None
         self._window = RESERVE_WINDOW
 
@@ -256,7 +251,7 @@ class CommitLog:
             return
         file.reserve(end)
         mapping = file.mapping
-        if self.warms and mapping is not None:
+        if mapping is not None:
             disk.populate(mapping, begin, end - begin)
 
     def _release_behind(self, file: MappedFile) -> None:
@@ -284,32 +279,29 @@ class CommitLog:
     # --- flushing, in another thread ---------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Bring everything written up to now to disk; the physical offset up to which it is. Raises
-        StoreNotWritable."""
+        """Bring everything written up to now to disk; the physical offset up to which it is.
+
+        Raises StoreNotWritable, from then on at each call: the system reports a failed sync once, and the next one
+        succeeds without what was lost.
+        """
+        if self._flush_fault:
+            raise StoreNotWritable(self._flush_fault)
         end = self.end
-        size = end - self.flushed_offset
-        if size > 0:
-            for file in self._files_from(self.flushed_offset):
-                file.flush()
-                if file.is_new:
-                    file.is_new = False
-                    disk.sync_directory(self.files.directory)
+        if end > self.flushed_offset:
+            try:
+                self._flush_files()
+            except StoreNotWritable as error:
+                self._flush_fault = str(error)
+                raise
             self.flushed_offset = max(end, self.flushed_offset)
-            if size >= WARM_AFTER_FLUSH_MIN:
-                self._warm_again(size)
         return self.flushed_offset
 
-    def _warm_again(self, flushed_size: int) -> None:
-        """A flush leaves all pages of the file to fault at their next write; take that from the writer."""
-        tail = self.tail
-        mapping = tail.mapping if tail is not None else None
-        if tail is None or mapping is None:
-            return
-        begin, end = tail.wrote_position, tail.reserved_position
-        if not self.warms:
-            end = min(end, begin + min(2 * flushed_size, WARM_AFTER_SYNC_MAX))
-        if end > begin:
-            disk.populate(mapping, begin, end - begin)
+    def _flush_files(self) -> None:
+        for file in self._files_from(self.flushed_offset):
+            file.flush_appended()
+            if file.is_new:
+                file.is_new = False
+                disk.sync_directory(self.files.directory)
 
     def _files_from(self, offset: int) -> list[MappedFile]:
         """From the file that holds `offset` on; few, so looked for from the end."""

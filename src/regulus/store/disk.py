@@ -28,6 +28,7 @@ _FALLOC_KEEP_SIZE_PUNCH_HOLE = 0x03
 _SYNC_FILE_RANGE_WRITE = 2
 _MADV_DONTNEED = 4
 _MADV_POPULATE_WRITE = 23
+_MS_SYNC = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FLOCK = Struct("@hhqqi")
@@ -35,6 +36,7 @@ _ZEROS = bytes(1 << 20)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
 
@@ -235,6 +237,18 @@ def sync_data(path: Path | str) -> None:
             os.close(descriptor)
 
 
+def sync_range(path: Path | str, mapping: mmap, begin: int, end: int) -> None:
+    """Bring these bytes of the file at `path`, which is mapped there, to disk; other threads run on meanwhile.
+
+    Other dirty pages stay as they are, and what was made ready to be written to (`populate`) stays ready. One call
+    without the interpreter's lock, and no descriptor: in a busy process each return to the lock may take its time.
+    """
+    with _writing(path):
+        start = page_floor(begin)
+        if _libc.msync(_address(mapping) + start, end - start, _MS_SYNC) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def start_sync(path: Path | str) -> None:
     """Begin to write the file's dirty pages, and do not wait."""
     with _writing(path):
@@ -288,7 +302,7 @@ def read_into(path: Path | str, offset: int, buffer: memoryview) -> int:
 
 
 def zero(path: Path | str, offset: int, size: int) -> int:
-    """Make all bytes from `offset` to `size`, the file's end, zero; how many of them were not.
+    """Make all bytes from `offset` to `size`, the file's end, zero, on disk too; how many of them were not.
 
     The file never changes its length meanwhile, so a crash in between leaves a file of the right size.
     """
@@ -297,8 +311,10 @@ def zero(path: Path | str, offset: int, size: int) -> int:
         try:
             _do_not_read_ahead(descriptor)
             stale = _count_stale(descriptor, offset, size)
-            if stale and _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
-                _write_zeros(descriptor, offset, size)
+            if stale:
+                if _libc.fallocate(descriptor, _FALLOC_KEEP_SIZE_PUNCH_HOLE, offset, size - offset) != 0:
+                    _write_zeros(descriptor, offset, size)
+                os.fsync(descriptor)
             return stale
         finally:
             os.close(descriptor)

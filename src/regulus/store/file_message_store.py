@@ -89,7 +89,7 @@ class FileMessageStore:
         self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
         log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
                                     "mappedFileSizeCommitLog", is_sequential=True)
-        self._log = CommitLog(log_files, self._queues, rules.max_message_size, not rules.sync_flush)
+        self._log = CommitLog(log_files, self._queues, rules.max_message_size)
         self._index = (Index(config.index_directory, config.max_hash_slot_num, config.max_index_num, pool)
                        if config.message_index_enable else None)
         self._dispatcher = Dispatcher(self._log, self._queues, self._index, rules.delay_ladder_ms)

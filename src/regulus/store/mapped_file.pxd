@@ -28,3 +28,4 @@ cdef class MappedFile:
     cpdef write(self, long long position, bytes data)
     cpdef reserve(self, long long end)
     cpdef flush(self)
+    cpdef flush_appended(self)

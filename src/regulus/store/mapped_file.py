@@ -141,3 +141,13 @@ class MappedFile:
         if wrote > self.flushed_position:
             disk.sync_data(self.path)
             self.flushed_position = wrote
+
+    def flush_appended(self) -> None:
+        """The same where bytes are only ever appended: nothing before or behind is touched."""
+        wrote = self.wrote_position
+        mapping = self.mapping
+        if mapping is None:
+            self.flush()
+        elif wrote > self.flushed_position:
+            disk.sync_range(self.path, mapping, self.flushed_position, wrote)
+            self.flushed_position = wrote

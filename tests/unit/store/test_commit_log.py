@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from regulus.errors import StoreNotWritable
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
 from regulus.record.message_record import MAGIC_BLANK
+from regulus.store import disk
 from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store
 
 V4_FIXED = 91
@@ -174,6 +176,23 @@ def test_flushing_tells_how_far(tmp_path: Path) -> None:
     assert store.flushed_offset == 0
     assert store.flush_commit_log() == store.commit_log_max_offset() == store.flushed_offset
     assert messages[-1].physical_offset < store.flushed_offset
+
+
+def test_a_failed_flush_is_never_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reports it once; a flush that succeeds afterwards would vouch for what was lost."""
+    store = open_store(tmp_path)
+    fill(store, 1)
+
+    def fail(*_: object) -> None:
+        raise StoreNotWritable("the disk is broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync_range", fail)
+        with pytest.raises(StoreNotWritable, match="the disk is broken"):
+            store.flush_commit_log()
+    with pytest.raises(StoreNotWritable, match="the disk is broken"):
+        store.flush_commit_log()
+    assert store.flushed_offset == 0
 
 
 def resident_kib() -> int:

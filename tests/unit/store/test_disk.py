@@ -93,6 +93,28 @@ def test_populating_and_releasing_keep_the_content(tmp_path: Path) -> None:
     assert disk.read_at(path, 5000, 3) == b"abc"
 
 
+def test_a_sync_of_a_range_takes_whole_pages_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    disk.create_sized(path, 1 << 20)
+    mapping = disk.map_file(path, 1 << 20, False)
+    mapping[5000:5003] = b"abc"
+    disk.sync_range(path, mapping, 5000, 9000)
+    assert path.read_bytes()[5000:5003] == b"abc"
+    synced = []
+    begin = disk._address(mapping)
+    monkeypatch.setattr(disk._libc, "msync", lambda address, size, _: synced.append((address - begin, size)) or 0)
+    disk.sync_range(path, mapping, 5000, 9000)
+    assert synced == [(4096, 9000 - 4096)]
+
+
+def test_a_sync_of_a_range_that_fails_names_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    disk.create_sized(path, 8192)
+    mapping = disk.map_file(path, 8192, False)
+    with pytest.raises(StoreNotWritable, match="file cannot be written"):
+        disk.sync_range(path, mapping, 0, 1 << 30)
+
+
 def test_a_sync_of_a_deleted_file_is_nothing(tmp_path: Path) -> None:
     disk.sync_data(tmp_path / "gone")
     disk.sync_directory(tmp_path / "gone")

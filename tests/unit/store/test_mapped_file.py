@@ -26,6 +26,23 @@ def test_written_bytes_are_in_the_file_and_in_slices(tmp_path: Path) -> None:
     assert file.flushed_position == 105
 
 
+def test_only_what_was_appended_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[object] = []
+    monkeypatch.setattr(disk, "sync_range", lambda path, mapping, begin, end: synced.append((begin, end)))
+    monkeypatch.setattr(disk, "sync_data", synced.append)
+    file = make(tmp_path, MappedFilePool(10))
+    for end in (5, 5, 9000):
+        file.write(end - 5, b"hello")
+        file.wrote_position = end
+        file.flush_appended()
+    file.write(9000, b"hello")
+    file.wrote_position = 9005
+    file.unmap()
+    file.flush_appended()
+    assert synced == [(0, 5), (5, 9000), file.path]
+    assert file.flushed_position == 9005
+
+
 def test_an_unmapped_file_knows_whether_slices_are_held(tmp_path: Path) -> None:
     file = make(tmp_path, MappedFilePool(10))
     assert not file.is_held
