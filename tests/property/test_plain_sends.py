@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply, ReplyFrame, ReplyWhenDurable
+from regulus.broker.outcome import Outcome, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -66,9 +66,12 @@ def frame(outcome: Outcome) -> bytes:
     match outcome:
         case ReplyFrame(frame=data):
             return data
-        case Reply(response=response) | ReplyWhenDurable(response=response):
-            return type(outcome).__name__.encode() + response.encode() if type(outcome) is ReplyWhenDurable else \
-                response.encode()
+        case Reply(response=response):
+            return response.encode()
+        case ReplyFrameWhenDurable(frame=data, end=end):
+            return b"until %d: %s" % (end, data)
+        case ReplyWhenDurable(response=response, end=end):
+            return b"until %d: %s" % (end, response.encode())
     return type(outcome).__name__.encode()
 
 
@@ -93,8 +96,10 @@ def test_both_ways_store_and_answer_the_same(changes, properties, body, sync, fl
     assert (facts[0].put_nums, facts[0].put_size) == (facts[1].put_nums, facts[1].put_size)
 
 
+@pytest.mark.parametrize(("sync", "waits", "expected"), [
+    (False, "true", ReplyFrame), (True, "true", ReplyFrameWhenDurable), (True, "false", ReplyFrame)])
 @pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
-def test_a_usual_send_goes_the_straight_way(kind):
-    sent = USUAL_FIELDS | {"i": "UNIQ_KEY\x01K\x02WAIT\x01true\x02own\x01x\x02TAGS\x01T\x02KEYS\x01k"}
-    outcome = request_table.handle(request(sent, b"body", 0, as_scanned=True, kind=kind), PEER, broker(False), NOW)
-    assert type(outcome) is ReplyFrame
+def test_a_usual_send_goes_the_straight_way(kind, sync, waits, expected):
+    sent = USUAL_FIELDS | {"i": "UNIQ_KEY\x01K\x02WAIT\x01" + waits + "\x02own\x01x\x02TAGS\x01T\x02KEYS\x01k"}
+    outcome = request_table.handle(request(sent, b"body", 0, as_scanned=True, kind=kind), PEER, broker(sync), NOW)
+    assert type(outcome) is expected

@@ -24,8 +24,19 @@ class ReplyFrame:
         self.frame = frame
 
 
+class ReplyFrameWhenDurable:
+    """Send `frame`, a whole answer, once the log is on disk up to `end`; after the deadline the same answer, but with
+    FLUSH_DISK_TIMEOUT."""
+
+    __slots__ = ("end", "frame")
+
+    def __init__(self, frame: bytes, end: int) -> None:
+        self.frame = frame
+        self.end = end
+
+
 class ReplyWhenDurable:
-    """Send `response` once the log is on disk up to `end`; after the deadline answer FLUSH_DISK_TIMEOUT instead."""
+    """The same of an answer that is not encoded yet."""
 
     __slots__ = ("end", "response")
 
@@ -59,7 +70,7 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | ReplyFrame | ReplyWhenDurable | Hold | NoReply | Relay
+Outcome = Reply | ReplyFrame | ReplyFrameWhenDurable | ReplyWhenDurable | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()

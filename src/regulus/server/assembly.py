@@ -68,7 +68,7 @@ def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerStat
     return NO_REPLY if answer is None else Reply(answer)
 
 
-def _never_durable(end: int, connection: Connection, response: RemotingCommand) -> None:
+def _never_durable(end: int, connection: Connection, frames: bytes) -> None:
     raise AssertionError("a name server stores no messages")
 
 
@@ -200,7 +200,7 @@ class BrokerServer:
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), seed=seed)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
-        self._flush = FlushLoop(self.store, self._store_config, self._worker)
+        self._flush = FlushLoop(self.store, self._store_config, self._worker, self._make_visible)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._clock)
         self._retention = RetentionLoop(self.store, self.broker, self._clock)
@@ -253,12 +253,21 @@ class BrokerServer:
         if broker.subscription_groups.changes != self._group_changes or \
                 broker.registration_changed != self._registered_changes:
             self._settings_changed()
-        self._dispatch.run(now_ms)
+        if not self._flush.is_awaited:
+            self._dispatch.run(now_ms)
         self._care.make_room()
         if broker.is_retention_wanted or broker.is_queue_cleaning_wanted:
             self._retention.take_orders()
-        while broker.notices:
-            notice = broker.notices.popleft()
+        self._send_notices()
+
+    def _make_visible(self) -> None:
+        """With SYNC_FLUSH: what is on disk, once its senders have heard so. Before, the flush comes first."""
+        self._dispatch.run(self._clock())
+        self._send_notices()
+
+    def _send_notices(self) -> None:
+        while self.broker.notices:
+            notice = self.broker.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
 
     def _settings_changed(self) -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
 from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.model.peer import Peer
 from regulus.server.clock import Clock
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
-AnswerWhenDurable = Callable[[int, Connection, RemotingCommand], None]
+AnswerWhenDurable = Callable[[int, Connection, bytes], None]
 
 
 class RequestServer:
@@ -50,8 +50,11 @@ class RequestServer:
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
         now_ms = self._clock()
         parts: list[bytes | memoryview] = []
+        held: list[bytes | memoryview] = []
         others: list[Outcome] = []
-        decide(requests, self._handle, connection.peer, self._state, now_ms, parts, others)
+        end = decide(requests, self._handle, connection.peer, self._state, now_ms, parts, held, others)
+        if held:
+            self._answer_when_durable(end, connection, b"".join(held))
         for outcome in others:
             self._carry_out(outcome, connection)
         self._settle_safely(now_ms)
@@ -77,9 +80,7 @@ class RequestServer:
 
     def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
         """What is left when it is no plain reply."""
-        if isinstance(outcome, ReplyWhenDurable):
-            self._answer_when_durable(outcome.end, connection, outcome.response)
-        elif isinstance(outcome, Relay):
+        if isinstance(outcome, Relay):
             task = asyncio.ensure_future(self._relay(outcome, connection))
             self._relays.add(task)
             task.add_done_callback(self._relays.discard)
@@ -110,8 +111,10 @@ def send_parts(connection: Connection, parts: Sequence[bytes | memoryview]) -> N
 
 
 def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
-           parts: list[bytes | memoryview], others: list[Outcome]) -> None:
-    """Decide one request after the other; `parts` takes the frames of plain replies, `others` all other outcomes."""
+           parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome]) -> int:
+    """Decide one request after the other; `parts` takes the frames of plain replies, `held` those that wait until the
+    log is on disk up to the position returned, `others` all other outcomes."""
+    end = 0
     for request in requests:
         try:
             outcome = handle(request, peer, state, now_ms)
@@ -124,8 +127,18 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             reply = outcome
             response = reply.response
             parts += response.encode_parts()
+        elif type(outcome) is ReplyFrameWhenDurable:
+            waiting = outcome
+            held.append(waiting.frame)
+            end = max(end, waiting.end)
+        elif type(outcome) is ReplyWhenDurable:
+            durable = outcome
+            response = durable.response
+            held += response.encode_parts()
+            end = max(end, durable.end)
         else:
             others.append(outcome)
+    return end
 
 
 def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,35 @@ async def test_what_is_sent_is_pulled(tmp_path: Path, flush: str) -> None:
     first = await pull(connection, 0)
     assert bodies(first) == [b"m%d" % n for n in range(32)]
     assert bodies(await pull(connection, int(first.ext["nextBeginOffset"]))) == [b"m%d" % n for n in range(32, 40)]
+    connection.close()
+    await server.stop()
+
+
+async def test_with_sync_flush_a_message_is_seen_once_it_is_on_disk(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_regulus(tmp_path, "SYNC_FLUSH")
+    await server.start()
+    connection = await broker_connection(server)
+    await send(connection, b"first")
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    sync_range = disk.sync_range
+
+    def slowly(*arguments: Any) -> None:
+        begun.release()
+        go_on.acquire()
+        sync_range(*arguments)
+
+    monkeypatch.setattr(disk, "sync_range", slowly)
+    holding = asyncio.create_task(pull(connection, 1, hold_ms=5000))
+    second = asyncio.create_task(send(connection, b"second"))
+    assert await asyncio.to_thread(begun.acquire, timeout=5)
+    assert bodies(await pull(connection, 0)) == [b"first"]
+    assert not second.done()
+    go_on.release()
+    assert (await second).code == 0
+    assert bodies(await holding) == [b"second"]
+    assert bodies(await pull(connection, 0)) == [b"first", b"second"]
+    monkeypatch.undo()
     connection.close()
     await server.stop()
 

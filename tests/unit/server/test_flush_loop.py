@@ -15,7 +15,7 @@ from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.transport.listener import listen
 from regulus.wire.codes import ResponseCode
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
 
 
 class SlowDisk:
@@ -26,6 +26,7 @@ class SlowDisk:
         self.flushed_offset = 0
         self.flushes = 0
         self.permits = Semaphore(0)
+        self.begins = Semaphore(0)
         self.ends = Semaphore(0)
         self.is_broken = False
         self.stopped = ""
@@ -35,6 +36,7 @@ class SlowDisk:
 
     def flush_commit_log(self) -> int:
         end = self.end
+        self.begins.release()
         self.permits.acquire()
         if self.is_broken:
             raise StoreNotWritable("the disk is broken")
@@ -53,30 +55,38 @@ class SlowDisk:
 class Bench:
     """A flush loop, and a client whose requests wait for durability: request `opaque` appends up to 100 * opaque."""
 
-    def __init__(self, disk: SlowDisk, flush: FlushLoop, client: Connection) -> None:
+    def __init__(self, disk: SlowDisk, flush: FlushLoop, client: Connection, released: list[int]) -> None:
         self.disk = disk
         self.flush = flush
         self.client = client
+        self.released = released
+        """How far the log was on disk each time that answers had left."""
         self.answers: asyncio.Queue[RemotingCommand] = asyncio.Queue()
 
-    async def send(self) -> RemotingCommand:
-        return await self.client.request(RemotingCommand.request(310), 5000)
+    async def send(self, kind: int = JSON) -> RemotingCommand:
+        return await self.client.request(RemotingCommand.request(310, serialize_type=kind), 5000)
+
+    async def flush_begins(self) -> None:
+        assert await asyncio.to_thread(self.disk.begins.acquire, timeout=5)
 
 
 async def make_bench(**settings: int) -> AsyncIterator[Bench]:
     disk = SlowDisk()
     with ThreadPoolExecutor(max_workers=1) as worker:
-        flush = FlushLoop(disk, MessageStoreConfig(**settings), worker)
+        released: list[int] = []
+        flush = FlushLoop(disk, MessageStoreConfig(**settings), worker, lambda: released.append(disk.flushed_offset))
 
         def on_requests(connection: Connection, requests: list[RemotingCommand]) -> None:
+            frames = b""
             for request in requests:
                 disk.end += 100
-                flush.answer_when_durable(disk.end, connection, request.response(0, ext={"end": str(disk.end)}))
+                frames += request.response(0, ext={"end": str(disk.end)}).encode()
+            flush.answer_when_durable(disk.end, connection, frames)
 
         listener = await listen("127.0.0.1", 0, on_requests, lambda _: None, lambda _: None, TransportConfig())
         client = await connect("127.0.0.1", listener.port)
         flush.start()
-        yield Bench(disk, flush, client)
+        yield Bench(disk, flush, client, released)
         for _ in range(20):
             disk.permit()
         disk.is_broken = False
@@ -110,12 +120,44 @@ async def test_a_broken_disk_refuses_what_waits_and_stops_the_store(
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert bench.disk.stopped == "the disk is broken"
     assert "no more messages are taken" in caplog.text
+    assert bench.released == []
 
 
-async def test_an_answer_that_waits_too_long_says_so() -> None:
+async def test_a_broken_disk_is_not_asked_again_and_again() -> None:
+    async for bench in make_bench(flush_interval_commit_log=1):
+        bench.disk.is_broken = True
+        for _ in range(20):
+            bench.disk.permit()
+        assert (await bench.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        await bench.flush_begins()
+        assert not await asyncio.to_thread(bench.disk.begins.acquire, timeout=0.02)
+
+
+async def test_what_comes_while_the_disk_works_waits_for_the_next_flush(bench: Bench) -> None:
+    first = asyncio.create_task(bench.send())
+    await bench.flush_begins()
+    assert bench.flush.is_awaited
+    second = asyncio.create_task(bench.send())
+    while bench.disk.end < 200:
+        await asyncio.sleep(0)
+    bench.disk.permit()
+    assert (await first).ext["end"] == "100"
+    await bench.flush_begins()
+    assert not second.done()
+    assert bench.released == [100]
+    bench.disk.permit()
+    assert (await second).ext["end"] == "200"
+    assert bench.released == [100, 200]
+    assert not bench.flush.is_awaited
+
+
+async def test_answers_that_wait_too_long_say_so_and_where_their_messages_are() -> None:
     async for bench in make_bench(sync_flush_timeout=20):
-        answer = await bench.send()
-        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        answers = await asyncio.gather(*[bench.send(kind) for kind in (JSON, ROCKETMQ, JSON)])
+        assert [answer.code for answer in answers] == [ResponseCode.FLUSH_DISK_TIMEOUT] * 3
+        assert [answer.ext["end"] for answer in answers] == ["100", "200", "300"]
+        assert [answer.serialize_type for answer in answers] == [JSON, ROCKETMQ, JSON]
+        assert not bench.flush.is_awaited
 
 
 async def test_what_nobody_waits_for_is_flushed_at_the_interval() -> None:

@@ -5,7 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from regulus.broker.outcome import HOLD, NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyWhenDurable
+from regulus.broker.outcome import (
+    HOLD,
+    NO_REPLY,
+    Outcome,
+    Relay,
+    Reply,
+    ReplyFrame,
+    ReplyFrameWhenDurable,
+    ReplyWhenDurable,
+)
 from regulus.model.peer import Peer
 from regulus.server.request_server import RequestServer
 from regulus.transport.config import TransportConfig
@@ -15,7 +24,7 @@ from regulus.transport.listener import Listener, listen
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, NOTHING = range(1, 9)
+ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, NOTHING = range(1, 10)
 
 
 class Desk:
@@ -23,14 +32,14 @@ class Desk:
 
     def __init__(self) -> None:
         self.settled: list[int] = []
-        self.durable: list[tuple[int, Connection, RemotingCommand]] = []
+        self.durable: list[tuple[int, Connection, bytes]] = []
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
         self.server = RequestServer(self.handle, self, self.settled.append, self.when_durable,
                                     lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
 
-    def when_durable(self, end: int, connection: Connection, response: RemotingCommand) -> None:
-        self.durable.append((end, connection, response))
+    def when_durable(self, end: int, connection: Connection, frames: bytes) -> None:
+        self.durable.append((end, connection, frames))
 
     def handle(self, request: RemotingCommand, peer: Peer, state: "Desk", now_ms: int) -> Outcome:
         self.channels.append(peer.channel)
@@ -51,6 +60,8 @@ class Desk:
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
             case 7:
                 return ReplyFrame(request.response(0, "encoded").encode())
+            case 8:
+                return ReplyFrameWhenDurable(request.response(0, "encoded").encode(), 66)
             case _:
                 return NO_REPLY
 
@@ -119,10 +130,22 @@ async def test_a_durable_reply_is_left_to_the_flush(desk: Desk, listener: Listen
     connection = await connect("127.0.0.1", listener.port)
     waiting = asyncio.create_task(ask(connection, DURABLE))
     await ask(connection, ECHO)
-    (end, server_side, response), = desk.durable
+    (end, server_side, frames), = desk.durable
     assert end == 77
-    server_side.send(response)
+    server_side.write(frames)
     assert (await waiting).code == 0
+    connection.close()
+
+
+async def test_durable_replies_of_one_read_wait_together_in_order(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = [asyncio.create_task(ask(connection, code)) for code in (DURABLE, DURABLE_FRAME, DURABLE_FRAME)]
+    assert (await ask(connection, ECHO)).code == 0
+    (end, server_side, frames), = desk.durable
+    assert end == 77, "what is latest in the log counts"
+    assert not any(task.done() for task in waiting)
+    server_side.write(frames)
+    assert [answer.remark for answer in await asyncio.gather(*waiting)] == [None, "encoded", "encoded"]
     connection.close()
 
 

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker.outcome cimport NoReply, Reply, ReplyFrame, ReplyWhenDurable
+from regulus.broker.outcome cimport NoReply, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
 from regulus.broker.placement cimport delay_level, place, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.model.message cimport MessageExt, PlainMessage
@@ -25,7 +25,7 @@ cdef frozenset _UNUSUAL_PROPERTIES
 @cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
 cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, long long now_ms)
 
-@cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, unique_key=str, message_id=str)
+@cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, frame=bytes)
 cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,
                  long long now_ms)
 

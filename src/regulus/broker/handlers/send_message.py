@@ -11,7 +11,7 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.sink_sends import send_marked, send_marked_batch, send_run
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
 from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
@@ -90,17 +90,15 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
     topic.count(1, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
-    if facts.sync_flush and message.waits:
-        unique_key = message.text[message.unique_key_start:message.unique_key_end].decode()
-        message_id = facts.offset_message_id(message.store_host, appended.start)
-        return ReplyWhenDurable(send_message_response(request, _SUCCESS, message_id, message.queue_id,
-                                                      appended.queue_offset, unique_key, facts.region_id,
-                                                      facts.trace_on), appended.end)
     if request.serialize_type == _ROCKETMQ:
         binary = facts.binary_answers(message.store_host)
-        return ReplyFrame(binary.frame(message, request.opaque, appended.start, appended.queue_offset))
-    answers = facts.answers(message.store_host)
-    return ReplyFrame(answers.frame(message, request.opaque, appended.start, appended.queue_offset))
+        frame = binary.frame(message, request.opaque, appended.start, appended.queue_offset)
+    else:
+        answers = facts.answers(message.store_host)
+        frame = answers.frame(message, request.opaque, appended.start, appended.queue_offset)
+    if facts.sync_flush and message.waits:
+        return ReplyFrameWhenDurable(frame, appended.end)
+    return ReplyFrame(frame)
 
 
 def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts, facts: SendFacts,
