@@ -53,7 +53,7 @@ _RETRIED = RETRY_CODES | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SL
 
 @dataclass(slots=True, kw_only=True)
 class BulkSend:
-    """One request. `body` is a batch request's when `count` is given, else a single message's.
+    """One request. `body` is a batch request's when `count` is given, else a single message's; a view is not copied.
 
     `properties` are the request's own: of a batch they belong to each of its messages. Sends of one `lane` keep their
     order; one that is `alone` is not under way together with those before and behind it. `on_stored` is called with the
@@ -61,7 +61,7 @@ class BulkSend:
     """
 
     queue: MessageQueue
-    body: bytes
+    body: bytes | memoryview
     properties: dict[str, str] = field(default_factory=dict)
     count: int = 0
     flag: int = 0
@@ -86,6 +86,7 @@ class BulkConfig:
     send_timeout_ms: int = 3_000            # of one attempt
     retry_budget_ms: int = 30_000           # of all attempts of one send
     in_flight_max: int = 1024               # messages sent and not yet answered; one send may be larger
+    in_flight_size_max: int = 32 << 20      # bytes of their bodies; one send may be larger
     reroutes: bool = False
     repeats: bool = True
     client: ClientConfig = field(default_factory=ClientConfig)
@@ -118,6 +119,7 @@ class BulkSender:
         self._group = group
         self._instance: ClientInstance | None = None
         self._in_flight = 0
+        self._in_flight_size = 0
         self._room = asyncio.Event()
         self._failure: BaseException | None = None
         self._last: dict[object, _Turn] = {}
@@ -142,7 +144,7 @@ class BulkSender:
 
     async def submit(self, send: BulkSend) -> None:
         """Begin a send, as soon as there is room. Raises what an earlier one failed with."""
-        while self._in_flight and self._in_flight + send.size > self.config.in_flight_max:
+        while not self._has_room(send):
             self._raise_failure()
             self._room.clear()
             await self._room.wait()
@@ -151,6 +153,7 @@ class BulkSender:
             await self._connect(send.queue)
         self._raise_failure()
         self._in_flight += send.size
+        self._in_flight_size += len(send.body)
         turn = _Turn(send.alone)
         task = asyncio.ensure_future(self._deliver(send, turn, self._last.get(send.lane)))
         turn.task = task
@@ -190,6 +193,10 @@ class BulkSender:
         return self._running().unique_keys.make(client_instance.now_ms())
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, send: BulkSend) -> bool:
+        return self._in_flight == 0 or (self._in_flight + send.size <= self.config.in_flight_max and
+                                        self._in_flight_size + len(send.body) <= self.config.in_flight_size_max)
 
     async def _deliver(self, send: BulkSend, turn: "_Turn", before: "_Turn | None") -> None:
         if before is not None:
@@ -243,7 +250,8 @@ class BulkSender:
                                     born_timestamp=client_instance.now_ms(), flag=send.flag,
                                     properties=send.properties, batch=send.count > 0, broker_name=queue.broker_name)
         code = RequestCode.SEND_BATCH_MESSAGE if send.count else RequestCode.SEND_MESSAGE_V2
-        return RemotingCommand.request(int(code), header.ext(), send.body)
+        body = send.body if isinstance(send.body, bytes) else [send.body]
+        return RemotingCommand.request(int(code), header.ext(), body)
 
     def _note_stored(self, send: BulkSend, queue: MessageQueue, answer: RemotingCommand) -> None:
         self.stored += send.size
@@ -278,6 +286,7 @@ class BulkSender:
     def _ended(self, send: BulkSend, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._in_flight -= send.size
+        self._in_flight_size -= len(send.body)
         last = self._last.get(send.lane)
         if last is not None and last.task is task:
             del self._last[send.lane]

@@ -1,11 +1,7 @@
-"""Arrow columns -> the messages of a batch request, without a Python object per row.
+"""Arrow columns -> the messages of batch requests, without a Python object per row.
 
-A batch request's body is its messages one behind the other, each as
-
-    size i4, 0 i4, 0 i4, flag i4, body size i4, body, properties size i2, properties
-
-so joining the parts row by row makes an Arrow array whose data buffer *is* the body, and any run of rows is a slice of
-it. Property strings are joined in the same way; of a map column, the entries of a row lie side by side already.
+Property strings are joined by Arrow, row by row; of a map column, the entries of a row lie side by side already. Then
+both parts of a message lie in columns, out of which `wire.message_batch` makes the body of a request.
 """
 
 from collections.abc import Mapping
@@ -18,9 +14,8 @@ import pyarrow.compute as pc
 
 from regulus.errors import RowRefused
 from regulus.model import message_properties as names
+from regulus.wire.message_batch import RECORD_SIZE_MIN, ColumnBatch
 
-FRONT_SIZE = 20
-RECORD_OVERHEAD = 22
 _HEX4 = pa.array([f"{number:04X}".encode() for number in range(1 << 16)], pa.binary())
 _NAME_END = names.NAME_VALUE_SEPARATOR.encode()
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
@@ -92,28 +87,24 @@ def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> R
         _plain_text(columns.get("sharding_key")), _plain_text(topics))
 
 
-def records_of(rows: Rows) -> Any:
-    """A pa.BinaryArray with the messages of a batch request's body."""
-    count = len(rows)
-    body_sizes = _sizes(rows.bodies)
-    property_sizes = _sizes(rows.properties)
-    front = np.zeros((count, FRONT_SIZE // 4), dtype=">i4")
-    front[:, 0] = RECORD_OVERHEAD + body_sizes + property_sizes
-    front[:, 3] = rows.flags
-    front[:, 4] = body_sizes
-    return pc.binary_join_element_wise(
-        _fixed(front.tobytes(), FRONT_SIZE, count), rows.bodies,
-        _fixed(property_sizes.astype(">i2").tobytes(), 2, count), rows.properties, _EMPTY)
+class Records:
+    """The messages of some rows as batch requests have them."""
 
+    def __init__(self, rows: Rows) -> None:
+        bodies, properties = rows.bodies, rows.properties
+        body_ends, property_ends = _ends(bodies), _ends(properties)
+        self._batch = ColumnBatch(_data(bodies), memoryview(body_ends), _data(properties), memoryview(property_ends),
+                                  memoryview(rows.flags))
+        self._ends = body_ends.astype(np.int64) + property_ends + RECORD_SIZE_MIN * np.arange(len(body_ends))
 
-def record_ends(records: Any) -> Any:
-    """Where each record ends in `record_data`, as np.ndarray; entry 0 is where the first begins."""
-    offsets = np.frombuffer(records.buffers()[1], dtype=np.int32)
-    return offsets[records.offset:records.offset + len(records) + 1]
+    def fitting(self, start: int, end: int, size_max: int) -> int:
+        """The row behind the last one that a request from `start` to `end` at most can hold; one always fits."""
+        behind = int(self._ends.searchsorted(self._ends[start] + size_max, side="right")) - 1
+        return max(start + 1, min(end, behind))
 
-
-def record_data(records: Any) -> memoryview:
-    return memoryview(records.buffers()[2])
+    def request(self, start: int, end: int) -> memoryview:
+        """The body of the request with these rows."""
+        return memoryview(self._batch.encode(start, end))
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -167,7 +158,7 @@ def _map_text(maps: Any, left_out: frozenset[str], refuse: "_Refusal") -> Any:
     entries = pc.binary_join_element_wise(
         keys.filter(mask), pa.scalar(_NAME_END, pa.binary()), values.filter(mask),
         pa.scalar(_PROPERTY_END, pa.binary()), _EMPTY)
-    byte_offsets = record_ends(entries)[ends].astype(np.int32)
+    byte_offsets = _ends(entries)[ends].astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(maps), [None, pa.py_buffer(byte_offsets.tobytes()),
                                                           entries.buffers()[2]])
 
@@ -190,7 +181,7 @@ def _has_separator(values: Any) -> Any | None:
     data = values.buffers()[2]
     if data is None or not len(values):
         return None
-    ends = record_ends(values)
+    ends = _ends(values)
     window = np.frombuffer(data, dtype=np.uint8)[int(ends[0]):int(ends[-1])]
     if not ((window == 1) | (window == 2)).any():
         return None
@@ -236,14 +227,18 @@ def _empty(values: Any) -> Any:
     return pc.fill_null(pc.equal(pc.binary_length(values), 0), True)
 
 
+def _ends(values: Any) -> Any:
+    """Where each value ends in its data buffer, as np.ndarray; entry 0 is where the first begins."""
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)
+    return offsets[values.offset:values.offset + len(values) + 1]
+
+
+def _data(values: Any) -> memoryview:
+    return memoryview(values.buffers()[2]).cast("B")
+
+
 def _sizes(values: Any) -> Any:
-    return np.diff(record_ends(values))
-
-
-def _fixed(data: bytes, size: int, count: int) -> Any:
-    """An array of `count` binary values of `size` bytes each."""
-    offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
+    return np.diff(_ends(values))
 
 
 def _optional_integers(columns: Mapping[str, Any], name: str, default: int, lowest: int, highest: int,

@@ -22,7 +22,7 @@ from regulus.spark.sink_lanes import Lane, Lanes, Run
 from regulus.spark.sink_options import SinkOptions
 from regulus.spark.sink_order import in_key_order, with_key
 from regulus.spark.sink_routes import SinkRoutes, grew
-from regulus.spark.sink_rows import TRANSACTION_OF_SINK, Rows, record_data, record_ends, records_of, rows_of
+from regulus.spark.sink_rows import TRANSACTION_OF_SINK, Records, Rows, rows_of
 from regulus.spark.sink_transactions import answer_brokers, commit_batch, roll_back
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetSinkMarksRequest, SendMessageResponse
@@ -31,10 +31,12 @@ from regulus.wire.remoting_command import RemotingCommand
 SLICE_ROWS = 4096
 """Rows encoded at a time."""
 REQUEST_ROWS_MAX = 1024
-REQUEST_SIZE_MAX = 512 << 10
+REQUEST_SIZE_MAX = 1 << 20
 """Bytes of a request's body, unless one message alone has more."""
-GROUP_ROWS = 128
-"""Single messages are handed to the event loop's thread in groups, since a hand-over costs more than a message."""
+GROUP_ROWS = 1024
+GROUP_SIZE = 1 << 20
+"""Requests are handed to the event loop's thread in groups of so many rows or bytes: a hand-over costs more than a
+message."""
 MARK = "mark"
 """Field of the answer to a run that was stored before: how far its writer has come."""
 RATE_STEPS = 10
@@ -244,13 +246,14 @@ class _Task:
             rows = rows_of(part, self._next_row, self._sender.make_unique_key()[:28], str(self._place))
             self._next_row += len(rows)
             group: list[BulkSend] = []
-            count = 0
+            count = size = 0
             for send in self._sends(rows):
                 group.append(send)
                 count += send.size
-                if count >= self._group_rows_max:
+                size += len(send.body)
+                if count >= self._group_rows_max or size >= GROUP_SIZE:
                     self._submit(group, count)
-                    group, count = [], 0
+                    group, count, size = [], 0, 0
             self._submit(group, count)
 
     def _submit(self, group: list[BulkSend], count: int) -> None:
@@ -265,24 +268,18 @@ class _Task:
             for run in runs:
                 yield from self._half_messages(rows, run, self._halves)
             return
-        records = records_of(rows)
-        ends, data = record_ends(records), record_data(records)
+        records = Records(rows)
         for run in runs:
             if run.delay_level:
                 yield from self._singles(rows, run)
                 continue
             start = run.start
             while start < run.end:
-                end = self._request_end(ends, start, run.end)
-                yield self._batch(run.lane, bytes(data[ends[start]:ends[end]]), end - start)
+                end = records.fitting(start, min(run.end, start + self._request_rows_max), REQUEST_SIZE_MAX)
+                yield self._batch(run.lane, records.request(start, end), end - start)
                 start = end
 
-    def _request_end(self, ends: Any, start: int, run_end: int) -> int:
-        """The row behind the last one that the request that begins at row `start` can hold."""
-        end = int(ends.searchsorted(int(ends[start]) + REQUEST_SIZE_MAX, side="right")) - 1
-        return max(start + 1, min(end, run_end, start + self._request_rows_max))
-
-    def _batch(self, lane: Lane, body: bytes, count: int) -> BulkSend:
+    def _batch(self, lane: Lane, body: memoryview, count: int) -> BulkSend:
         send = BulkSend(queue=lane.queue, body=body, count=count, lane=lane.queue, properties=self._marks(lane),
                         on_stored=self._check_mark)
         lane.next_row += count

@@ -3,7 +3,29 @@ cimport cython
 from regulus.model.message_properties cimport parse as parse_properties
 
 cdef Py_ssize_t _SIZE_MIN
+cdef bint _COMPILED
 
+
+cdef class ColumnBatch:
+    cdef const unsigned char[::1] _bodies
+    cdef const int[::1] _body_ends
+    cdef const unsigned char[::1] _properties
+    cdef const int[::1] _property_ends
+    cdef const int[::1] _flags
+
+    @cython.locals(size=Py_ssize_t, batch=bytearray, position=Py_ssize_t, row=Py_ssize_t)
+    cpdef bytearray encode(self, Py_ssize_t start, Py_ssize_t end)
+
+    @cython.locals(octets="unsigned char*", body_start=Py_ssize_t, body_end=Py_ssize_t, properties_start=Py_ssize_t,
+                   properties_end=Py_ssize_t, body_size=Py_ssize_t, properties_size=Py_ssize_t)
+    cdef Py_ssize_t _encode_one(self, bytearray batch, Py_ssize_t position, Py_ssize_t row) except -1
+
+
+@cython.locals(octets="unsigned char*", index=Py_ssize_t)
+cdef Py_ssize_t _copy(bytearray batch, Py_ssize_t position, const unsigned char[::1] data, Py_ssize_t start,
+                      Py_ssize_t end) except -1
+
+cdef int _put_int(bytearray batch, Py_ssize_t position, long long value) except -1
 
 @cython.locals(position=Py_ssize_t, messages=list)
 cpdef list decode(bytes body)

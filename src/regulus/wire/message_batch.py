@@ -22,9 +22,12 @@ from regulus.model.message_properties import parse as parse_properties
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">h")
-_RECORD_SIZE_MIN = 22
+RECORD_SIZE_MIN = 22
+"""Bytes of a record beside body and properties."""
+
 # Under a private name this may be a typed constant in the compiled form.
-_SIZE_MIN = _RECORD_SIZE_MIN
+_SIZE_MIN = RECORD_SIZE_MIN
+_COMPILED = not __file__.endswith(".py")
 
 
 class BatchedMessage(NamedTuple):
@@ -41,10 +44,69 @@ def encode(messages: Sequence[Message]) -> bytes:
         if len(properties) > message_properties.PROPERTIES_SIZE_MAX:
             raise MessageIllegal(f"properties of {len(properties)} bytes; "
                                  f"{message_properties.PROPERTIES_SIZE_MAX} are the most")
-        size = _RECORD_SIZE_MIN + len(message.body) + len(properties)
+        size = RECORD_SIZE_MIN + len(message.body) + len(properties)
         parts += (_FRONT.pack(size, 0, 0, message.flag, len(message.body)), message.body,
                   _SHORT.pack(len(properties)), properties)
     return b"".join(parts)
+
+
+class ColumnBatch:
+    """Messages whose bodies and properties lie in columns, from which a batch is made without an object for each.
+
+    Body n is bodies[body_ends[n]:body_ends[n + 1]], and so with property strings; `flags` has one number a message.
+    """
+
+    def __init__(self, bodies: memoryview, body_ends: memoryview, properties: memoryview, property_ends: memoryview,
+                 flags: memoryview) -> None:
+        self._bodies = bodies
+        self._body_ends = body_ends
+        self._properties = properties
+        self._property_ends = property_ends
+        self._flags = flags
+
+    def encode(self, start: int, end: int) -> bytearray:
+        """The batch of messages `start` to `end`; none has more than PROPERTIES_SIZE_MAX bytes of properties."""
+        size = (self._body_ends[end] - self._body_ends[start] + self._property_ends[end] - self._property_ends[start]
+                + (end - start) * _SIZE_MIN)
+        batch = bytearray(size)
+        position = 0
+        for row in range(start, end):
+            position = self._encode_one(batch, position, row)
+        return batch
+
+    def _encode_one(self, batch: bytearray, position: int, row: int) -> int:
+        body_start = self._body_ends[row]
+        body_end = self._body_ends[row + 1]
+        properties_start = self._property_ends[row]
+        properties_end = self._property_ends[row + 1]
+        body_size = body_end - body_start
+        properties_size = properties_end - properties_start
+        _put_int(batch, position, _SIZE_MIN + body_size + properties_size)
+        _put_int(batch, position + 12, self._flags[row])
+        _put_int(batch, position + 16, body_size)
+        position = _copy(batch, position + 20, self._bodies, body_start, body_end)
+        batch[position] = properties_size >> 8 & 0xFF
+        batch[position + 1] = properties_size & 0xFF
+        return _copy(batch, position + 2, self._properties, properties_start, properties_end)
+
+
+def _copy(batch: bytearray, position: int, data: memoryview, start: int, end: int) -> int:
+    """Write data[start:end]; the position behind it. Compiled, a loop is as quick as copying at once."""
+    if not _COMPILED:
+        batch[position:position + end - start] = data[start:end]
+        return position + end - start
+    octets = batch
+    for index in range(start, end):
+        octets[position] = data[index]
+        position += 1
+    return position
+
+
+def _put_int(batch: bytearray, position: int, value: int) -> None:
+    batch[position] = value >> 24 & 0xFF
+    batch[position + 1] = value >> 16 & 0xFF
+    batch[position + 2] = value >> 8 & 0xFF
+    batch[position + 3] = value & 0xFF
 
 
 def decode(body: bytes) -> list[BatchedMessage]:

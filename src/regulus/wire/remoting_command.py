@@ -65,9 +65,14 @@ class RemotingCommand(CommandHeader):
         self._body_parts: list[Buffer] | None = None
 
     @staticmethod
-    def request(code: int, ext: dict[str, str] | None = None, body: bytes = b"", oneway: bool = False,
-                opaque: int = 0, serialize_type: int = JSON) -> "RemotingCommand":
-        return RemotingCommand(code, ext, body, ONEWAY_FLAG if oneway else 0, opaque, serialize_type=serialize_type)
+    def request(code: int, ext: dict[str, str] | None = None, body: bytes | Sequence[Buffer] = b"",
+                oneway: bool = False, opaque: int = 0, serialize_type: int = JSON) -> "RemotingCommand":
+        """A list of buffers as body is sent without being copied."""
+        request = RemotingCommand(code, ext, body if isinstance(body, bytes) else b"", ONEWAY_FLAG if oneway else 0,
+                                  opaque, serialize_type=serialize_type)
+        if not isinstance(body, bytes):
+            request._body_parts = list(body)
+        return request
 
     def response(self, code: int, remark: str | None = None, ext: dict[str, str] | None = None,
                  body: bytes | Sequence[Buffer] = b"") -> "RemotingCommand":

@@ -46,7 +46,8 @@ async def test_batches_and_single_messages_reach_their_queue():
     assert answers == [(QUEUE, "1")]
 
 
-async def test_no_more_is_under_way_than_allowed():
+@pytest.mark.parametrize("limit", [{"in_flight_max": 4}, {"in_flight_size_max": len(batch(b"1", b"2").body) * 2}])
+async def test_no_more_is_under_way_than_allowed(limit):
     waiting: list[asyncio.Future] = []
 
     async def held(command):
@@ -56,7 +57,7 @@ async def test_no_more_is_under_way_than_allowed():
 
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", held)
-        async with sender_of(cluster, in_flight_max=4) as sender:
+        async with sender_of(cluster, **limit) as sender:
             await sender.submit(batch(b"1", b"2"))
             await sender.submit(batch(b"3", b"4"))
             third = asyncio.ensure_future(sender.submit(batch(b"5")))

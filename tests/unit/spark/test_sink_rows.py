@@ -1,8 +1,9 @@
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from regulus.errors import RowRefused
-from regulus.spark.sink_rows import record_data, record_ends, records_of, rows_of
+from regulus.spark.sink_rows import Records, rows_of
 from regulus.wire import message_batch
 from regulus.wire.message_batch import BatchedMessage
 
@@ -12,9 +13,8 @@ MAP = pa.map_(pa.string(), pa.string())
 
 def sent(batch: pa.RecordBatch, first_row: int = 0) -> list[BatchedMessage]:
     """What a broker reads of all rows, sent as one batch."""
-    records = records_of(rows_of(batch, first_row, PREFIX, "task 3"))
-    ends = record_ends(records)
-    return message_batch.decode(bytes(record_data(records)[ends[0]:ends[-1]]))
+    records = Records(rows_of(batch, first_row, PREFIX, "task 3"))
+    return message_batch.decode(bytes(records.request(0, batch.num_rows)))
 
 
 def batch(**columns: object) -> pa.RecordBatch:
@@ -90,3 +90,23 @@ def test_rows_can_be_put_in_another_order():
     taken = rows.take(pa.array([2, 0]).to_numpy())
     assert (taken.bodies.to_pylist(), taken.topics.to_pylist(), taken.queue_ids.tolist()) == (
         [b"c", b"a"], ["t", "t"], [3, 1])
+
+
+def test_a_request_has_as_many_rows_as_fit_and_one_at_least():
+    records = Records(rows_of(batch(body=[b"x" * size for size in (10, 10, 500, 10)]), 0, PREFIX, "task 3"))
+    two = len(records.request(0, 2))
+    assert [records.fitting(0, 4, size) for size in (1, two - 1, two, two + 1)] == [1, 1, 2, 2]
+    assert (records.fitting(0, 1, 9999), records.fitting(2, 4, 100), records.fitting(3, 4, 9999)) == (1, 3, 4)
+
+
+def test_of_rows_that_begin_within_an_arrow_batch_the_right_ones_are_sent():
+    whole = batch(body=[f"b{number}" for number in range(9)], keys=[f"k{number}" for number in range(9)])
+    rows = rows_of(whole.slice(2, 5), 2, PREFIX, "task 3").take(np.array([4, 0, 1, 2, 3]))
+    sent_rows = message_batch.decode(bytes(Records(rows).request(1, 3)))
+    assert [(message.body, message.properties["KEYS"]) for message in sent_rows] == [(b"b2", "k2"), (b"b3", "k3")]
+
+
+@pytest.mark.parametrize("name", ["ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "SINK"])
+def test_a_copied_message_does_not_bring_along_what_its_first_life_left(name):
+    maps = pa.array([[(name, "x"), ("own", "y")]], MAP)
+    assert sent(batch(body=["b"], properties=maps))[0].properties == {"UNIQ_KEY": PREFIX + "0000", "own": "y"}

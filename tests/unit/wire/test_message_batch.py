@@ -1,8 +1,11 @@
 import struct
+from array import array
+from itertools import accumulate
 
 import pytest
 
 from regulus.errors import HeaderError, MessageIllegal
+from regulus.model import message_properties
 from regulus.model.message import Message
 from regulus.wire import message_batch
 
@@ -50,3 +53,19 @@ def test_properties_that_are_no_text_are_refused() -> None:
 def test_properties_that_are_too_long_are_refused() -> None:
     with pytest.raises(MessageIllegal, match="32767"):
         message_batch.encode([Message("T", b"", properties={"k": "v" * 32767})])
+
+
+def test_a_batch_of_columns_is_that_of_the_messages():
+    texts = [b"k\x01v\x02", b"", b"a\x01" + b"b" * 300 + b"\x02"]
+    bodies = [b"one", b"\xff" * 200, b""]
+    flags = [0, -2, 0x7FFFFFFF]
+
+    def column(values: list[bytes]) -> tuple[memoryview, memoryview]:
+        ends = array("i", accumulate((len(value) for value in values), initial=7))
+        return memoryview(b"before " + b"".join(values)), memoryview(ends)
+
+    columns = message_batch.ColumnBatch(*column(bodies), *column(texts), memoryview(array("i", flags)))
+    for start, end in ((0, 3), (1, 2), (2, 3), (1, 1)):
+        messages = [Message("T", body, flag=flag, properties=message_properties.parse(text.decode()))
+                    for body, flag, text in zip(bodies, flags, texts, strict=True)][start:end]
+        assert bytes(columns.encode(start, end)) == message_batch.encode(messages)

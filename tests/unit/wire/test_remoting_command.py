@@ -73,3 +73,9 @@ def test_a_body_can_be_replaced() -> None:
 def test_it_shows_what_it_is() -> None:
     assert "oneway request 15" in repr(RemotingCommand.request(15, oneway=True))
     assert "response 17" in repr(RemotingCommand.request(105).response(17))
+
+
+def test_the_body_of_a_request_may_be_views_that_are_not_copied():
+    view = memoryview(b"in a larger buffer")[5:11]
+    assert RemotingCommand.request(10, body=[view]).encode_parts()[1] is view
+    assert RemotingCommand.request(10, body=[view]).encode() == RemotingCommand.request(10, body=b"larger").encode()
