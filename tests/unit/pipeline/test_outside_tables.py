@@ -123,6 +123,22 @@ def test_parquet_and_tables_that_spark_knows_are_read(spark, tmp_path):
     assert parse_outside_table("table:known_effects").read(spark, {"key": "id"}).first()["key"] == "b"
 
 
+def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
+    """Of Derby, whose driver comes with Spark."""
+    from regulus.pipeline.outside_tables import parse_outside_table, read_keys
+
+    place = f"derby:{tmp_path}/shop"
+    rows = spark.createDataFrame([("a", BORN_MS), ("b", None)], "id string, at_ms bigint")
+    rows.write.jdbc(f"jdbc:{place};create=true", "effects")
+    table = parse_outside_table(f"jdbc:{place}#effects")
+    frame = read_keys(spark, table, "id", "at_ms", "applied_time")
+    times = {row["key"]: row["applied_time"] for row in frame.collect()}
+    assert times["a"].astimezone(UTC) == BORN
+    assert times["b"] is None
+    with pytest.raises(JobRefused, match="has no column 'ident'"):
+        table.read(spark, {"key": "ident"})
+
+
 @pytest.mark.parametrize(("text", "reason"), [
     ("board.sqlite", "is no table: write sqlite:/path#table"),
     ("sqlite:/nowhere.sqlite#t", "there is no SQLite file /nowhere.sqlite"),
