@@ -11,7 +11,7 @@ Expiry removes the oldest manifests of a broker whose days are all past the kept
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +25,8 @@ from regulus.errors import ArchiveFailed
 from regulus.pipeline import archive_files
 from regulus.pipeline.archive import WAVE_TASKS, Catalog
 from regulus.pipeline.archive_files import ArchiveLock, Step
-from regulus.pipeline.archive_task import BATCH_ROWS, HashedFile, day_text, disk_errors, row_groups, write_row_groups
+from regulus.pipeline.archive_parquet import BATCH_ROWS, StagedFile, row_groups, write_row_groups
+from regulus.pipeline.archive_task import day_text, disk_errors
 from regulus.pipeline.range_tasks import Tasks
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import (
@@ -41,6 +42,8 @@ from regulus.spark.archive_manifest import (
     ranges,
     rejects_path,
 )
+from regulus.spark.columns import arrow_schema
+from regulus.spark.table_schema import COLUMNS
 
 DAY_MS = 86_400_000
 
@@ -185,29 +188,23 @@ def _expire(archive: Path, config: CompactConfig, now_ms: int, catalog: Catalog 
 def compact_range(task: CompactTask, attempt: str) -> CompactFacts:
     """Stage the files of the spanned range. Raises ArchiveFailed when the disk is full or a file is not as it was."""
     target = Path(task.staging) / task.range.text / attempt
-    moves = []
-    files = []
-    with disk_errors(target), ThreadPoolExecutor(1) as syncer:
+    parts: dict[tuple[str, str], list[ArchivedFile]] = {}
+    for manifest in task.manifests:
+        for file in manifest.files:
+            parts.setdefault((file.topic, file.day), []).append(file)
+    with disk_errors(target), ThreadPoolExecutor(1) as follower:
         target.mkdir(parents=True)
-        synced: list[Future[None]] = []
-        parts: dict[tuple[str, str], list[ArchivedFile]] = {}
-        for manifest in task.manifests:
-            for file in manifest.files:
-                parts.setdefault((file.topic, file.day), []).append(file)
-        for number, ((topic, day), sources) in enumerate(sorted(parts.items())):
-            staged = target / f"{number}.parquet"
-            with HashedFile(staged, syncer, synced) as output:
-                write_row_groups(output, _merged(Path(task.archive), sources))
-            path = data_path(task.range, topic, day)
-            moves.append((str(staged), path))
-            files.append(ArchivedFile(
-                path=path, topic=topic, day=day, rows=sum(file.rows for file in sources), size=output.size,
-                sha256=output.sha256, log_bytes=sum(file.log_bytes for file in sources), queues=_joined_facts(sources)))
-        rejects = _join_rejects(task, target, syncer, synced)
-        if rejects is not None:
-            moves.append((str(target / "rejects.jsonl"), rejects.path))
-        for each in synced:
-            each.result()
+        outputs: list[StagedFile] = []
+        for sources in (parts[key] for key in sorted(parts)):
+            with StagedFile(target / f"{len(outputs)}.parquet", follower) as output:
+                write_row_groups(output, arrow_schema(tuple(COLUMNS)), _merged(Path(task.archive), sources))
+            outputs.append(output)
+        rejects = _join_rejects(task, target, follower)
+        files = [_joined_file(task.range, parts[key], output)
+                 for key, output in zip(sorted(parts), outputs, strict=True)]
+    moves = [(str(output.path), file.path) for output, file in zip(outputs, files, strict=True)]
+    if rejects is not None:
+        moves.append((str(target / "rejects.jsonl"), rejects.path))
     manifests = task.manifests
     return CompactFacts(moves=tuple(moves), manifest=Manifest(
         range=task.range, records=sum(manifest.records for manifest in manifests),
@@ -235,6 +232,14 @@ def _merged(archive: Path, sources: Sequence[ArchivedFile]) -> Iterator[pa.Table
         yield pa.Table.from_batches(
             [whole.take(pa.array(rows[at:at + BATCH_ROWS])).combine_chunks().to_batches()[0]
              for at in range(0, len(rows), BATCH_ROWS)])
+
+
+def _joined_file(part: Range, sources: Sequence[ArchivedFile], output: StagedFile) -> ArchivedFile:
+    size, sha256 = output.finish()
+    topic, day = sources[0].topic, sources[0].day
+    return ArchivedFile(path=data_path(part, topic, day), topic=topic, day=day,
+                        rows=sum(file.rows for file in sources), size=size, sha256=sha256,
+                        log_bytes=sum(file.log_bytes for file in sources), queues=_joined_facts(sources))
 
 
 def _column(tables: Sequence[pa.Table], name: str) -> Any:
@@ -266,12 +271,12 @@ def joined_stretches(manifests: Iterable[Manifest]) -> dict[TopicQueue, tuple[tu
     return {queue: tuple(parts) for queue, parts in stretches.items()}
 
 
-def _join_rejects(task: CompactTask, target: Path, syncer: ThreadPoolExecutor,
-                  synced: list[Future[None]]) -> RejectFile | None:
+def _join_rejects(task: CompactTask, target: Path, follower: ThreadPoolExecutor) -> RejectFile | None:
     sources = [manifest.rejects for manifest in task.manifests if manifest.rejects is not None]
     if not sources:
         return None
-    with HashedFile(target / "rejects.jsonl", syncer, synced) as output:
+    with StagedFile(target / "rejects.jsonl", follower) as output:
         for source in sources:
-            output.write((Path(task.archive) / source.path).read_bytes())
-    return RejectFile(path=rejects_path(task.range), size=output.size, sha256=output.sha256)
+            output.sink.write((Path(task.archive) / source.path).read_bytes())
+    size, sha256 = output.finish()
+    return RejectFile(path=rejects_path(task.range), size=size, sha256=sha256)

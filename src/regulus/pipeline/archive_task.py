@@ -1,8 +1,9 @@
 """One task of the archive job: a range of the log becomes Parquet files in the staging directory.
 
 The range is walked once for places, queues and times. Its rows are then put in order, topic by topic and day by day,
-queue by queue, and their columns gathered batch by batch out of the mapped log file: no more than a row group is in
-memory, and nothing passes through the JVM.
+queue by queue, and their columns gathered batch by batch out of the mapped log file. A row group is made while the one
+before it is written, so no more than two are in memory, without their bodies, which the writer takes from the log; and
+nothing passes through the JVM.
 
 What is no record, or has a body that differs from its checksum, goes to the reject file, one JSON object a line:
 
@@ -12,24 +13,31 @@ What is no record, or has a body that differs from its checksum, goes to the rej
 
 import base64
 import errno
-import hashlib
 import json
-import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from regulus.errors import ArchiveFailed
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.pipeline import log_ranges
+from regulus.pipeline.archive_parquet import (
+    BATCH_ROWS,
+    StagedFile,
+    body_views,
+    made_ahead,
+    row_groups,
+    write_row_groups,
+)
 from regulus.record.log_units import FLAWS, LogWalk
 from regulus.spark.archive_manifest import (
     ArchivedFile,
@@ -43,15 +51,11 @@ from regulus.spark.archive_manifest import (
 from regulus.spark.columns import ColumnOptions, Records, arrow_schema, record_batch
 from regulus.spark.table_schema import COLUMNS
 
-ROW_GROUP_ROWS = 65_536
-ROW_GROUP_BYTES_MAX = 64 << 20
-"""A row group ends here even when it has fewer rows; counted in bytes of the log."""
-BATCH_ROWS = 4096
 REJECT_DATA_MAX = 1 << 20
 
-_ALL_COLUMNS = tuple(COLUMNS)
-_DICTIONARY_COLUMNS = ["topic", "broker_name", "tags", "born_host", "store_host"]
-_STATISTICS_COLUMNS = [name for name in COLUMNS if name not in ("body", "properties")]
+_DECODED_COLUMNS = tuple(name for name in COLUMNS if name != "body")
+_BODY_NUMBER = tuple(COLUMNS).index("body")
+_SCHEMA = arrow_schema(tuple(COLUMNS)).set(_BODY_NUMBER, pa.field("body", pa.binary_view()))
 _DAY_MS = 86_400_000
 
 
@@ -119,9 +123,8 @@ def archive_range(task: RangeTask, attempt: str) -> RangeFacts:
     with disk_errors(target):
         target.mkdir(parents=True)
         found = _walk(data, piece.start, task)
-        with ThreadPoolExecutor(1) as syncer:
-            writer = _RangeWriter(task, target, data, piece.start, found, syncer)
-            return writer.write()
+        with ThreadPoolExecutor(1) as maker, ThreadPoolExecutor(1) as follower:
+            return _RangeWriter(task, target, data, piece.start, found, maker, follower).write()
 
 
 def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
@@ -149,15 +152,15 @@ class _RangeWriter:
     """Writes what was found in one range."""
 
     def __init__(self, task: RangeTask, target: Path, data: Any, base: int, found: _Walked,
-                 syncer: ThreadPoolExecutor) -> None:
+                 maker: ThreadPoolExecutor, follower: ThreadPoolExecutor) -> None:
         self._task = task
         self._target = target
         self._data = data
         self._base = base
         self._found = found
-        self._syncer = syncer
-        self._synced: list[Future[None]] = []
-        self._options = ColumnOptions(columns=_ALL_COLUMNS, broker_name=task.range.broker_name)
+        self._maker = maker
+        self._follower = follower
+        self._options = ColumnOptions(columns=_DECODED_COLUMNS, broker_name=task.range.broker_name)
 
     def write(self) -> RangeFacts:
         found = self._found
@@ -166,10 +169,10 @@ class _RangeWriter:
         is_good = found.column("flaw") == 0
         rows = np.flatnonzero(is_visible & is_good)
         groups = self._groups(rows)
-        files = [self._write_file(number, topic, day, order) for number, (topic, day, order) in enumerate(groups)]
+        tables = made_ahead(self._tables([order for _, _, order in groups]), self._maker)
+        staged = [self._write_file(number, part) for number, part in groupby(tables, key=itemgetter(0))]
         rejects = self._write_rejects()
-        for synced in self._synced:
-            synced.result()
+        files = [self._file_facts(file, *group) for file, group in zip(staged, groups, strict=True)]
         unreadable = tuple((self._base + reject.position, self._base + reject.position + reject.size)
                            for reject in found.rejects if reject.row < 0)
         return RangeFacts(
@@ -232,28 +235,38 @@ class _RangeWriter:
     def _staged(self, number: int) -> Path:
         return self._target / f"{number}.parquet"
 
-    def _write_file(self, number: int, topic: str, day: str, order: Any) -> ArchivedFile:
-        sizes = self._found.column("size")[order]
-        with HashedFile(self._staged(number), self._syncer, self._synced) as file:
-            write_row_groups(file, (self._row_group(order[rows]) for rows in row_groups(sizes)))
-        return ArchivedFile(path=data_path(self._task.range, topic, day), topic=topic, day=day, rows=len(order),
-                            size=file.size, sha256=file.sha256, log_bytes=int(sizes.sum()),
-                            queues=self._queue_facts(order))
+    def _tables(self, orders: Sequence[Any]) -> Iterator[tuple[int, pa.Table]]:
+        """The row groups of all files, each with the number of its file."""
+        for number, order in enumerate(orders):
+            queues = np.unique(self._found.column("queue_id")[order])
+            for group in row_groups(self._found.column("size")[order]):
+                rows = order[group]
+                yield number, pa.Table.from_batches([self._batch(rows[at:at + BATCH_ROWS], queues)
+                                                     for at in range(0, len(rows), BATCH_ROWS)])
 
-    def _row_group(self, order: Any) -> pa.Table:
-        return pa.Table.from_batches([self._batch(order[at:at + BATCH_ROWS])
-                                      for at in range(0, len(order), BATCH_ROWS)])
-
-    def _batch(self, rows: Any) -> pa.RecordBatch:
+    def _batch(self, rows: Any, queues: Any) -> pa.RecordBatch:
         found = self._found
-        topic, queue_ids = found.column("topic")[rows], found.column("queue_id")[rows]
-        queues, numbers = np.unique(queue_ids, return_inverse=True)
+        topic = found.topics[int(found.column("topic")[rows[0]])]
+        positions = found.column("position")[rows]
         records = Records(
-            data=self._data, base=self._base, positions=found.column("position")[rows],
-            sizes=found.column("size")[rows], queue_offsets=found.column("queue_offset")[rows],
-            tags_codes=found.column("tags_code")[rows], queue_numbers=numbers.astype(np.int64),
-            topics=[found.topics[int(topic[0])]] * len(queues), queue_ids=queues.tolist())
-        return record_batch(records, self._options)
+            data=self._data, base=self._base, positions=positions, sizes=found.column("size")[rows],
+            queue_offsets=found.column("queue_offset")[rows], tags_codes=found.column("tags_code")[rows],
+            queue_numbers=np.searchsorted(queues, found.column("queue_id")[rows]), topics=[topic] * len(queues),
+            queue_ids=queues.tolist())
+        columns = record_batch(records, self._options).columns
+        columns.insert(_BODY_NUMBER, body_views(self._data, positions, found.column("sys_flag")[rows]))
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+    def _write_file(self, number: int, tables: Iterator[tuple[int, pa.Table]]) -> StagedFile:
+        with StagedFile(self._staged(number), self._follower) as file:
+            write_row_groups(file, _SCHEMA, (table for _, table in tables))
+        return file
+
+    def _file_facts(self, file: StagedFile, topic: str, day: str, order: Any) -> ArchivedFile:
+        size, sha256 = file.finish()
+        return ArchivedFile(path=data_path(self._task.range, topic, day), topic=topic, day=day, rows=len(order),
+                            size=size, sha256=sha256, log_bytes=int(self._found.column("size")[order].sum()),
+                            queues=self._queue_facts(order))
 
     def _queue_facts(self, order: Any) -> dict[int, QueueFacts]:
         found = self._found
@@ -270,10 +283,11 @@ class _RangeWriter:
     def _write_rejects(self) -> RejectFile | None:
         if not self._found.rejects:
             return None
-        with HashedFile(self._target / "rejects.jsonl", self._syncer, self._synced) as file:
+        with StagedFile(self._target / "rejects.jsonl", self._follower) as file:
             for reject in self._found.rejects:
-                file.write(json.dumps(self._reject_line(reject), sort_keys=True).encode() + b"\n")
-        return RejectFile(path=rejects_path(self._task.range), size=file.size, sha256=file.sha256)
+                file.sink.write(json.dumps(self._reject_line(reject), sort_keys=True).encode() + b"\n")
+        size, sha256 = file.finish()
+        return RejectFile(path=rejects_path(self._task.range), size=size, sha256=sha256)
 
     def _reject_line(self, reject: Reject) -> dict[str, object]:
         found = self._found
@@ -285,87 +299,6 @@ class _RangeWriter:
                      "queue_id": int(found.column("queue_id")[reject.row]),
                      "queue_offset": int(found.column("queue_offset")[reject.row])}
         return line
-
-
-# --- Parquet ---------------------------------------------------------------------------------------------------------
-
-
-class HashedFile:
-    """A file that is written once; its SHA-256 is taken on the way, and syncing it goes on in another thread."""
-
-    def __init__(self, path: Path, syncer: ThreadPoolExecutor, synced: list[Future[None]]) -> None:
-        self._path = path
-        self._syncer = syncer
-        self._synced = synced
-        self._hash = hashlib.sha256()
-        self.size = 0
-        self.closed = False
-        self._file: BinaryIO | None = None
-
-    def __enter__(self) -> "HashedFile":
-        self._file = self._path.open("xb", buffering=0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._file is not None
-        self._synced.append(self._syncer.submit(_sync_and_close, self._file))
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, data: Any) -> int:
-        assert self._file is not None
-        view = memoryview(data)
-        self._hash.update(view)
-        self.size += len(view)
-        written = 0
-        while written < len(view):
-            written += self._file.write(view[written:])
-        return written
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def tell(self) -> int:
-        return self.size
-
-    def close(self) -> None:
-        """The end of the `with` closes."""
-
-
-def _sync_and_close(file: BinaryIO) -> None:
-    with file:
-        os.fsync(file.fileno())
-
-
-def write_row_groups(file: HashedFile, groups: Iterator[pa.Table]) -> None:
-    """The same tables give the same bytes; batches of BATCH_ROWS within a table are part of that."""
-    with pq.ParquetWriter(pa.PythonFile(file, mode="w"), arrow_schema(_ALL_COLUMNS), compression="zstd",
-                          use_dictionary=_DICTIONARY_COLUMNS, write_statistics=_STATISTICS_COLUMNS) as writer:
-        for group in groups:
-            writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
-
-
-def row_groups(sizes: Any) -> list[slice]:
-    """How rows of these sizes in the log are grouped: by number, and by bytes where they are large."""
-    groups = []
-    start = 0
-    while start < len(sizes):
-        room = np.cumsum(sizes[start:start + ROW_GROUP_ROWS])
-        stop = start + max(1, int(np.searchsorted(room, ROW_GROUP_BYTES_MAX, side="right")))
-        groups.append(slice(start, stop))
-        start = stop
-    return groups
 
 
 def day_text(timestamp_ms: int) -> str:

@@ -53,6 +53,10 @@ MAGIC_BLANK = 0xCBD43194 - 0x100000000
 BLANK_SIZE_MIN = 8
 FIXED_SIZE_V1 = 91
 """Bytes of a record with IPv4 hosts beside body, topic and properties; one more in V2, 12 more for an IPv6 host."""
+BODY_START = 88
+"""Where the body of a record with IPv4 hosts starts, behind the 4 bytes of its length."""
+IPV6_MORE = 12
+"""Bytes that an IPv6 host takes more than an IPv4 one."""
 
 # The same numbers once more under private names: these may become C constants in the compiled form.
 _V1 = MAGIC_V1

@@ -101,7 +101,7 @@ def test_old_days_expire_from_the_front(store, tmp_path):
     report = run(archive, now_ms=later, range_size=1, expire_after_days=5)
     assert len(report.expired) > 2
     assert all(name.count("dt=2023-11-14") for name in report.removed)
-    with pytest.raises(DataLoss, match="are no longer in the store"):
+    with pytest.raises(DataLoss, match="are gone, no longer kept"):
         archived_rows(archive, topic="TopicB", startingOffsets='{"TopicB":{"0":0}}')
     left = archived_rows(archive, "queue_offset", topic="TopicB")
     assert {row["queue_offset"] for row in left} >= set(range(20, 60))
