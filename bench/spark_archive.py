@@ -1,6 +1,7 @@
 """How fast a log is archived, and how fast its consume queues and index are rebuilt, with Spark.
 
-    python bench/spark_archive.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--directory DIR]
+    python bench/spark_archive.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--only TEXT]
+                                   [--directory DIR]
 
 Run with PYTHONPATH=build/compiled for the compiled form. A store of our own is made in the directory and removed
 afterwards; it is read once before it is timed, so the page cache is warm, while what is written goes to disk and is
@@ -50,6 +51,7 @@ def cases(tasks: SparkTasks, root: Path, directory: Path, arguments: argparse.Na
 
 def main() -> None:
     parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name")
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
@@ -61,6 +63,8 @@ def main() -> None:
               f"{log_bytes / 1e9:.2f} GB of log; local[{arguments.cores}], best of {arguments.rounds}")
         with command_session(f"local[{arguments.cores}]", {"spark.driver.memory": "1g"}) as spark:
             for name, action in cases(SparkTasks(spark), root, directory, arguments).items():
+                if arguments.only not in name:
+                    continue
                 action()
                 times = [timed(action) for _ in range(arguments.rounds)]
                 report(name, min(seconds for seconds, _ in times), min(cpu for _, cpu in times), log_bytes,
