@@ -1,6 +1,7 @@
 """The index rebuild: consume queues and index files from a commit log alone, as the broker would have built them.
 
-    units      tasks over ranges of the log write each unit at queue offset * 20 (index_task)
+    units      tasks over ranges of the log write each unit at queue offset * 20 (index_task); in the files that
+               recovery checks, they sum bodies and find where the log ends
     anew       queues of a topic that was deleted and made again are written once more, from the last restart on
     fillers    places of messages that are gone
     index      a task for each file, or for a part of one where files are fewer than cores
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
@@ -31,10 +33,14 @@ from regulus.pipeline.index_task import (
     staged_entries,
     write_fillers,
 )
+from regulus.pipeline.log_ranges import LogEnd
 from regulus.pipeline.range_tasks import LocalTasks, Tasks
 from regulus.record.consume_queue_unit import UNIT_SIZE
 from regulus.spark.archive_manifest import TopicQueue
+from regulus.spark.store_files import CommitLogFiles
 from regulus.wire import fastjson
+
+Cut: TypeAlias = tuple[int, int]
 
 ENTRIES_HERE_MAX = 4_000_000
 """Up to so many index entries are in place before tasks would have started: they are made in this process."""
@@ -100,11 +106,9 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
     if log_ranges.is_in_use(config.store_path):
         raise OptionError(f"a broker is running on {config.store_path}: stop it first, or rebuild from a copy")
     log = log_ranges.open_log(config.store_path)
-    end, reason = log_ranges.recovered_end(config.store_path, log)
-    start = min(log.start, end)
-    cuts = log_ranges.cut(log, start, end, min(config.range_size, -(-(end - start) // tasks.parallelism) or 1))
-    report = RebuildReport(start=log.start, end=end, stop_reason=reason)
-    facts = _units(tasks, config, cuts)
+    cuts, facts, end = _units(tasks, config, log)
+    log_ranges.refuse_newer(log, end.offset)
+    report = RebuildReport(start=log.start, end=end.offset, stop_reason=end.reason)
     for part in facts:
         report.records += part.records
         report.units += part.units
@@ -117,25 +121,49 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
     return report
 
 
-def _units(tasks: Tasks, config: RebuildConfig, cuts: list[tuple[int, int]]) -> list[UnitsFacts]:
-    """The facts of all ranges. Where a cut went through a record, its two ranges become one and all is done again."""
+def _units(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> tuple[list[Cut], list[UnitsFacts], LogEnd]:
+    """The ranges up to the log's end, the facts of each, and the end, which the tasks find.
+
+    Where a cut went through a record, its two ranges become one and all is done again; as it is when records were found
+    behind the end.
+    """
+    first_checked = log_ranges.recovery_start(config.store_path, log)
+    check_from = log.pieces[first_checked].start if log.pieces else 0
+    cuts = _cuts(config, log, tasks.parallelism)
+    end = LogEnd(cuts[-1][1] if cuts else log.start, "")
     while True:
-        facts = tasks.run(rebuild_units, [_task(config, part) for part in cuts])
-        wrong = next((number for number, part in enumerate(facts) if part.reached > cuts[number][1]), None)
-        if wrong is None:
-            return facts
-        if wrong + 1 == len(cuts):
-            raise ArchiveFailed(f"the record before {cuts[wrong][1]} reaches beyond the end of the log; no index was "
-                                "built")
-        cuts[wrong:wrong + 2] = [(cuts[wrong][0], cuts[wrong + 1][1])]
+        facts = tasks.run(rebuild_units, [_task(config, part, part[0] >= check_from) for part in cuts])
+        wrong = next((number for number, part in enumerate(facts) if part.reached > cuts[number][1]), len(cuts))
+        ended = next((number for number, part in enumerate(facts) if part.log_end is not None), len(cuts))
+        if wrong < ended:
+            if wrong + 1 == len(cuts):
+                raise ArchiveFailed(f"the record before {cuts[wrong][1]} reaches beyond the end of the log; no index "
+                                    "was built")
+            cuts[wrong:wrong + 2] = [(cuts[wrong][0], cuts[wrong + 1][1])]
+        else:
+            end = next((part.log_end for part in facts if part.log_end is not None), end)
+            cuts = [(start, min(upto, end.offset)) for start, upto in cuts[:ended + 1]]
+            if not any(part.records for part in facts[ended + 1:]):
+                return cuts, facts[:ended + 1], end
         shutil.rmtree(config.output)
 
 
-def _task(config: RebuildConfig, part: tuple[int, int]) -> UnitsTask:
+def _cuts(config: RebuildConfig, log: CommitLogFiles, parallelism: int) -> list[Cut]:
+    """The ranges, the last one up to the end of its file: how much of that has records, its task will see."""
+    end = log_ranges.filled_end(log)
+    cuts = log_ranges.cut(log, log.start, end, min(config.range_size, -(-(end - log.start) // parallelism) or 1))
+    if cuts:
+        start = cuts[-1][0]
+        piece = log.piece_at(start)
+        cuts[-1] = start, piece.start + piece.size
+    return cuts
+
+
+def _task(config: RebuildConfig, part: Cut, seeks_end: bool) -> UnitsTask:
     return UnitsTask(
         store_path=config.store_path, output=config.output, start=part[0], end=part[1],
         delays_ms=parse_ladder(config.message_delay_level), queue_file_size=config.mapped_file_size_consume_queue,
-        with_index=config.message_index_enable,
+        with_index=config.message_index_enable, seeks_end=seeks_end,
         known_topics=None if config.with_deleted_topics else known_topics(config.store_path))
 
 
@@ -161,7 +189,7 @@ def _settle_queues(tasks: Tasks, config: RebuildConfig, cuts: Sequence[tuple[int
     if floors:
         for key in floors:
             shutil.rmtree(queue_directory(config.output, *key))
-        again = [replace(_task(config, part), floors=floors, with_index=False) for part in cuts]
+        again = [replace(_task(config, part, False), floors=floors, with_index=False) for part in cuts]
         queues |= _joined(tasks.run(rebuild_units, again))
     for key, stretches in queues.items():
         write_fillers(config.output, config.mapped_file_size_consume_queue, key, stretches)

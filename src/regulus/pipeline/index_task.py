@@ -52,7 +52,10 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsTask:
-    """`floors`: of these queues, and of no others, the units of records from there on; None takes all of all queues."""
+    """`floors`: of these queues, and of no others, the units of records from there on; None takes all of all queues.
+
+    `seeks_end`: whether recovery checks the range; then the task stops where the log ends, and says so.
+    """
 
     store_path: str
     output: str
@@ -62,6 +65,7 @@ class UnitsTask:
     queue_file_size: int
     with_index: bool
     known_topics: frozenset[str] | None
+    seeks_end: bool = False
     floors: dict[TopicQueue, int] | None = None
 
 
@@ -76,6 +80,7 @@ class UnitsFacts:
     entries: int
     stretches: dict[TopicQueue, tuple[Stretch, ...]]
     dropped_topics: frozenset[str]
+    log_end: log_ranges.LogEnd | None
 
 
 class Piece(NamedTuple):
@@ -144,7 +149,7 @@ class _RangeRebuild:
     def __init__(self, task: UnitsTask, attempt: str) -> None:
         self._task = task
         self._files = _QueueFiles(task.output, task.queue_file_size)
-        self._walk = LogWalk(task.delays_ms, False, True, task.with_index)
+        self._walk = LogWalk(task.delays_ms, task.seeks_end, True, task.with_index)
         self._topics: list[str] = []
         self._is_kept: list[bool] = []
         self._stretches: dict[TopicQueue, list[Stretch]] = {}
@@ -164,8 +169,15 @@ class _RangeRebuild:
         task, walk = self._task, self._walk
         position, limit = task.start - base, task.end - base
         skipped = 0
+        end = None
         while position < limit:
             rows = log_ranges.walked(walk, data, position, limit, base)
+            if task.seeks_end:
+                end = log_ranges.end_in(rows, walk, data, limit, base)
+            if end is not None:
+                position = end.offset - base
+                self._take(rows.first(int(np.searchsorted(rows.column("position"), position))), base)
+                break
             self._take(rows, base)
             position, reason = log_ranges.step_over(walk, data, limit, base)
             if reason:
@@ -177,7 +189,7 @@ class _RangeRebuild:
         return UnitsFacts(
             start=task.start, reached=base + position, records=self._records, units=self._units, skipped=skipped,
             entries=self._entries, stretches={key: tuple(parts) for key, parts in self._stretches.items()},
-            dropped_topics=frozenset(dropped))
+            dropped_topics=frozenset(dropped), log_end=end)
 
     def _take(self, rows: log_ranges.WalkedPiece, base: int) -> None:
         """Units and entries of some records."""

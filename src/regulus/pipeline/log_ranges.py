@@ -19,7 +19,7 @@ import numpy as np
 from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
 from regulus.record import store_checkpoint
 from regulus.record.consume_queue_unit import FILLER
-from regulus.record.log_units import FIELDS, LogWalk
+from regulus.record.log_units import FIELDS, FLAWS, LogWalk
 from regulus.record.message_record import MAGIC_V1, MAGIC_V2, Buffer, dispatch_request
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
 
@@ -29,6 +29,9 @@ HASHES_MAX = WALK_ROWS * 4 + 32_768
 """Room for the key hashes of so many records; one alone may have half of what its properties have bytes."""
 RECOVERED_FILES = 3
 """Without queues that say more, recovery after a clean stop looks at so many files."""
+
+PROBE_SIZE = 1 << 16
+"""Of so many zeros the log is said to end there, where that is only an estimate."""
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
@@ -52,6 +55,9 @@ class WalkedPiece(NamedTuple):
     def column(self, name: str) -> Int64s:
         column: Int64s = self.table[FIELDS.index(name)]
         return column
+
+    def first(self, rows: int) -> "WalkedPiece":
+        return WalkedPiece(self.table[:, :rows], self.hashes[:int(self.column("entries")[:rows].sum())])
 
 
 def open_log(store_path: str) -> CommitLogFiles:
@@ -133,10 +139,15 @@ def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
         return Step(position + int.from_bytes(data[position:position + 4], "big"), "")
     if walk.fault is None:
         return Step(position, "")
-    beyond = position + _whole_record_size(data, position, len(data), check_crc=True)
-    if beyond > limit:
+    if beyond := _end_beyond(walk, data, limit):
         return Step(beyond, "")
     return Step(next_record(data, position + 1, limit, base), reason_of(walk.fault))
+
+
+def _end_beyond(walk: LogWalk, data: Any, limit: int) -> int:
+    """Where the good record ends that is not whole before `limit` and so stopped the walk; 0 when there is none."""
+    end = walk.position + _whole_record_size(data, walk.position, len(data), check_crc=True)
+    return end if end > limit else 0
 
 
 def reason_of(fault: RecordError) -> str:
@@ -170,43 +181,70 @@ def stable_order(*keys: Int64s) -> Int64s:
 
 def recovered_end(store_path: str, log: CommitLogFiles) -> LogEnd:
     """Where recovery would end the log of a stopped store. Raises StoreNewer."""
-    pieces = log.pieces
-    if not pieces:
-        return LogEnd(0, "")
-    first = _first_after_crash(store_path, log) if (Path(store_path) / "abort").exists() else _first_clean(
-        store_path, log)
     walk = LogWalk((), True, False, False)
-    for piece in pieces[first:]:
+    for piece in log.pieces[recovery_start(store_path, log):]:
         end = _end_in_file(walk, log.map(piece), piece)
-        if end.offset < piece.start + piece.size:
+        if end is not None:
+            refuse_newer(log, end.offset)
             return end
         log.release_before(piece.start)
     return LogEnd(log.end, "")
 
 
-def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd:
+def _end_in_file(walk: LogWalk, data: Any, piece: FilePiece) -> LogEnd | None:
     position = 0
     while position < piece.size:
         rows = walked(walk, data, position, piece.size, piece.start)
-        flaws = rows.column("flaw")
-        if flaws.any():
-            return LogEnd(piece.start + int(rows.column("position")[int(np.argmax(flaws > 0))]),
-                          "body and its checksum differ")
+        end = end_in(rows, walk, data, piece.size, piece.start)
+        if end is not None or walk.is_blank:
+            return end
         position = walk.position
-        if walk.is_blank:
-            return LogEnd(piece.start + piece.size, "")
-        if walk.fault is not None:
-            _refuse_newer(data, position, piece)
-            is_empty = data[position:position + 8].strip(b"\0") == b""
-            return LogEnd(piece.start + position, "" if is_empty else reason_of(walk.fault))
-    return LogEnd(piece.start + piece.size, "")
+    return None
 
 
-def _refuse_newer(data: Any, position: int, piece: FilePiece) -> None:
-    magic = data[position + 4:position + 8]
-    if magic[:3] == _MAGIC_START and magic[3:] != b"\0" and int.from_bytes(magic, "big", signed=True) not in _MAGICS:
-        raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the store "
-                         "with the version of RocketMQ or Regulus that wrote it")
+def end_in(rows: WalkedPiece, walk: LogWalk, data: Any, limit: int, base: int) -> LogEnd | None:
+    """Where recovery would end the log among the records that `walk`, with sums, just took; None when it goes on."""
+    flaws = rows.column("flaw")
+    if flaws.any():
+        row = int(np.argmax(flaws > 0))
+        return LogEnd(base + int(rows.column("position")[row]), FLAWS[int(flaws[row])])
+    if walk.fault is None or _end_beyond(walk, data, limit):
+        return None
+    is_empty = data[walk.position:walk.position + 8].strip(b"\0") == b""
+    return LogEnd(base + walk.position, "" if is_empty else reason_of(walk.fault))
+
+
+def refuse_newer(log: CommitLogFiles, end: int) -> None:
+    """Raises StoreNewer when what lies where the log ends is a record, of a later format."""
+    if end < log.end:
+        piece = log.piece_at(end)
+        position = end - piece.start
+        magic = log.map(piece)[position + 4:position + 8]
+        is_known = int.from_bytes(magic, "big", signed=True) in _MAGICS
+        if magic[:3] == _MAGIC_START and magic[3:] != b"\0" and not is_known:
+            raise StoreNewer(f"{piece.path} has a record of a later format (0x{magic.hex()}) at {position}: read the "
+                             "store with the version of RocketMQ or Regulus that wrote it")
+
+
+def filled_end(log: CommitLogFiles) -> int:
+    """About where the records end, good enough to divide work by: found without a walk, by what is not zeros."""
+    for piece in reversed(log.pieces):
+        data = log.map(piece)
+        low, high = -PROBE_SIZE, piece.size
+        while high - low > PROBE_SIZE:
+            middle = max((low + high) // 2, 0)
+            if data[middle:middle + PROBE_SIZE].strip(b"\0"):
+                low = middle
+            else:
+                high = middle
+        if high > 0:
+            return piece.start + high
+    return log.start
+
+
+def recovery_start(store_path: str, log: CommitLogFiles) -> int:
+    """Which file recovery of a stopped store would begin with, as a number in `log.pieces`."""
+    return (_first_after_crash if (Path(store_path) / "abort").exists() else _first_clean)(store_path, log)
 
 
 def _first_clean(store_path: str, log: CommitLogFiles) -> int:

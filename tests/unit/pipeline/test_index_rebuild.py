@@ -1,5 +1,6 @@
 """Rebuilt from the log, consume queues and index are byte for byte the broker's, whoever wrote them."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -169,6 +170,34 @@ def test_damage_in_the_midst_is_passed(tmp_path):
     units = [unit for data in used_queues(tmp_path / "out").values() for unit in decode_all(data) if unit.size]
     assert units[0] == FILLER
     assert len(units) == 60
+
+
+@pytest.mark.parametrize(("tasks", "range_size"), [(LocalTasks(), 1 << 20), (ThreeAtATime(), 700)])
+@pytest.mark.parametrize("after_crash", [False, True])
+def test_the_rebuilt_end_where_recovery_ends_the_log(tmp_path, tasks, range_size, after_crash):
+    """A flaw in the midst of the last file ends the log there: what good records lie behind it have no units."""
+    root = a_store(tmp_path / "store")
+    damaged = sorted((root / "commitlog").iterdir())[-2 if after_crash else -1]
+    data = bytearray(damaged.read_bytes())
+    bodies = [found.start() for found in re.finditer(rb"\d{8}\.{20}", data)]
+    data[bodies[len(bodies) // 2]] ^= 1
+    damaged.write_bytes(data)
+    if after_crash:
+        (root / "abort").touch()
+        (root / "checkpoint").unlink()
+    rebuilt = rebuild(root, tmp_path / "out", tasks, **{**SMALL, "range_size": range_size})
+    store = open_store(root)
+    assert rebuilt.end == store.commit_log_max_offset()
+    assert rebuilt.stop_reason == "body and its checksum differ"
+    store.close()
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part)
+    (root / "checkpoint").unlink()
+    store = open_store(root)
+    dispatch(store)
+    store.close()
+    assert used_queues(tmp_path / "out") == used_queues(root)
+    assert list(tree(tmp_path / "out", "index").values()) == list(tree(root, "index").values())
 
 
 def test_what_is_refused(tmp_path):
