@@ -1,13 +1,16 @@
 cimport cython
 
+from regulus.record cimport byte_runs
 from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
 
-cdef Py_ssize_t _SHORT_MAX
+cdef Py_ssize_t _FETCHED_AHEAD
+cdef Py_ssize_t _PROPERTIES_GUESS
+cdef Py_ssize_t _SHAPE_SIZE
 cdef int _BLANK
 cdef int _V2
 
 
-@cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t)
+@cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t, ahead=Py_ssize_t)
 cpdef int read_fields(const unsigned char[::1] data, const long long[::1] positions, long long[::1] table) except -1
 
 @cython.locals(room=Py_ssize_t, limit=Py_ssize_t, position=Py_ssize_t, count=Py_ssize_t)
@@ -24,14 +27,22 @@ cdef int _int4(const unsigned char[::1] data, Py_ssize_t position) noexcept
 @cython.locals(value=cython.longlong)
 cdef long long _int8(const unsigned char[::1] data, Py_ssize_t position) noexcept
 
-@cython.locals(rows=Py_ssize_t, row=Py_ssize_t, index=Py_ssize_t, joined=bytes, name_ends=bytes)
-cpdef int locate_properties(const unsigned char[::1] data, const long long[::1] starts, const long long[::1] ends,
-                            tuple names, long long[::1] places) except -1
+@cython.locals(rows=Py_ssize_t, room=Py_ssize_t, row=Py_ssize_t, total=Py_ssize_t, number=Py_ssize_t, joined=bytes,
+               name_ends=bytes, shape="long long[::1]")
+cpdef Py_ssize_t read_properties(const unsigned char[::1] data, const long long[::1] starts,
+                                 const long long[::1] ends, tuple names, long long[::1] counts,
+                                 long long[::1] places, int[::1] offsets, long long[::1] entries) except -1
 
-@cython.locals(end=Py_ssize_t, separator=Py_ssize_t, number=Py_ssize_t)
-cdef void _locate_in_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit,
-                         const unsigned char* joined, const unsigned char* name_ends, Py_ssize_t names,
-                         long long[::1] places, Py_ssize_t row, Py_ssize_t rows) noexcept
+@cython.locals(total=Py_ssize_t, turn=Py_ssize_t, size=Py_ssize_t, separator=Py_ssize_t, is_known=bint,
+               end=Py_ssize_t, number=Py_ssize_t, entry=Py_ssize_t)
+cdef Py_ssize_t _read_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit,
+                          const unsigned char* joined, const unsigned char* name_ends, Py_ssize_t names,
+                          long long[::1] counts, long long[::1] places, Py_ssize_t row, Py_ssize_t rows,
+                          long long[::1] entries, Py_ssize_t room, Py_ssize_t first, long long[::1] shape) noexcept
+
+@cython.locals(at=Py_ssize_t, index=Py_ssize_t)
+cdef void _place(long long[::1] counts, long long[::1] places, Py_ssize_t number, Py_ssize_t row, Py_ssize_t rows,
+                 Py_ssize_t start, Py_ssize_t end) noexcept
 
 @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, number=Py_ssize_t)
 cdef Py_ssize_t _number_of(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t size,
@@ -43,27 +54,16 @@ cdef bint _is_name(const unsigned char[::1] data, Py_ssize_t start, const unsign
 
 cdef Py_ssize_t _name_end(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit) noexcept
 
-cdef Py_ssize_t _value_end(const unsigned char[::1] data, Py_ssize_t name_end, Py_ssize_t limit) noexcept
-
 @cython.locals(row=Py_ssize_t, total=Py_ssize_t)
 cpdef Py_ssize_t properties_max(const long long[::1] starts, const long long[::1] ends) except -1
 
-@cython.locals(row=Py_ssize_t, total=Py_ssize_t)
-cpdef Py_ssize_t list_properties(const unsigned char[::1] data, const long long[::1] starts,
-                                 const long long[::1] ends, int[::1] offsets, long long[::1] places,
-                                 Py_ssize_t room) except -1
-
-@cython.locals(total=Py_ssize_t, end=Py_ssize_t, separator=Py_ssize_t, entry=Py_ssize_t)
-cdef Py_ssize_t _list_row(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t limit, long long[::1] places,
-                          Py_ssize_t room, Py_ssize_t first) noexcept
-
-@cython.locals(size=Py_ssize_t, entry=Py_ssize_t)
-cdef Py_ssize_t _same_name(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, long long[::1] places,
+@cython.locals(size=Py_ssize_t, entry=Py_ssize_t, at=Py_ssize_t)
+cdef Py_ssize_t _same_name(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, long long[::1] entries,
                            Py_ssize_t room, Py_ssize_t first, Py_ssize_t total) noexcept
 
-@cython.locals(index=Py_ssize_t)
-cdef bint _is_same(const unsigned char[::1] data, Py_ssize_t left, Py_ssize_t right, Py_ssize_t size) noexcept
+@cython.locals(row=Py_ssize_t, at=Py_ssize_t)
+cpdef Py_ssize_t lay_out(const long long[::1] starts, const long long[::1] ends, int[::1] offsets) except -1
 
-@cython.locals(row=Py_ssize_t, start=Py_ssize_t, size=Py_ssize_t, at=Py_ssize_t, index=Py_ssize_t)
+@cython.locals(row=Py_ssize_t, size=Py_ssize_t)
 cpdef int gather(const unsigned char[::1] data, const long long[::1] starts, const long long[::1] ends,
                  const int[::1] offsets, unsigned char[::1] target) except -1

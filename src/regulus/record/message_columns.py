@@ -13,6 +13,7 @@ Source: see message_record.
 """
 
 from regulus.errors import CorruptRecord
+from regulus.record import byte_runs
 from regulus.record.message_record import (
     MAGIC_BLANK,
     MAGIC_V2,
@@ -29,8 +30,13 @@ FIELDS = (
 )
 """The columns of the table that `read_fields` fills, in order. A host's size is told by sys_flag."""
 
-# Up to this size, bytes go faster one by one than as a slice; interpreted, never.
-_SHORT_MAX = 0 if __file__.endswith(".py") else 64
+# Records lie too far apart for the processor to guess the next one: it is told so many records before, of their first
+# bytes and of their properties, which begin about so many bytes before the next record.
+_FETCHED_AHEAD = 8
+_PROPERTIES_GUESS = 192
+
+# So many properties of a message are expected to have the names that they had in a message before.
+_SHAPE_SIZE = 32
 
 _BLANK = MAGIC_BLANK
 _V2 = MAGIC_V2
@@ -44,6 +50,11 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     rows = len(positions)
     limit = len(data)
     for row in range(rows):
+        if row + _FETCHED_AHEAD < rows:
+            ahead = positions[row + _FETCHED_AHEAD]
+            if _PROPERTIES_GUESS <= ahead < limit:
+                byte_runs.fetch_ahead(data, ahead)
+                byte_runs.fetch_ahead(data, ahead - _PROPERTIES_GUESS)
         _read_record(data, positions[row], limit, table, row, rows)
 
 
@@ -131,33 +142,83 @@ def _int8(data: Buffer, position: int) -> int:
     return (value << 8) | data[position + 7]
 
 
-def locate_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...],
-                      places: memoryview) -> None:
-    """Find the values of `names` in the property strings; `places` has columns 2 * k for starts, 2 * k + 1 for ends.
+def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...], counts: memoryview,
+                    places: memoryview, offsets: memoryview, entries: memoryview) -> int:
+    """Find the values of `names` in the property strings, and list all properties; returns how many are listed.
 
-    Start and end are -1 where a message does not have the property. A later duplicate wins.
+    `places` has columns 2 * k for the starts of name k, 2 * k + 1 for the ends: -1 where a message does not have it. A
+    later duplicate wins. A name that no message has leaves its columns as they are; `counts` says how many have it.
+
+    The entries of row r are numbers offsets[r] to offsets[r + 1]; `entries` has four columns of a quarter of its room
+    each: name start, name end, value start, value end. Of duplicates in a row only the last value is listed, where the
+    first stood. Nothing is listed where `entries` has no room at all; else it has that for properties_max.
     """
     rows = len(starts)
-    for index in range(2 * len(names) * rows):
-        places[index] = -1
+    room = len(entries) >> 2
     joined = b"".join(names)
     # One byte each: where in `joined` a name ends. The names are ours, and short.
     name_ends = bytes([len(b"".join(names[:number + 1])) for number in range(len(names))])
+    # Messages of one sender have the same names in the same order, mostly, so each is first compared with what stood at
+    # its turn in a message before: where that began, its size, its number among `names`.
+    shape = memoryview(bytearray(8 * 3 * _SHAPE_SIZE)).cast("q")
+    total = 0
+    for number in range(len(name_ends)):
+        counts[number] = 0
+    offsets[0] = 0
     for row in range(rows):
-        _locate_in_row(data, starts[row], ends[row], joined, name_ends, len(name_ends), places, row, rows)
+        total = _read_row(data, starts[row], ends[row], joined, name_ends, len(name_ends), counts, places, row, rows,
+                          entries, room, total, shape)
+        offsets[row + 1] = total
+    return total
 
 
-def _locate_in_row(data: Buffer, start: int, limit: int, joined: bytes, name_ends: bytes, names: int,
-                   places: memoryview, row: int, rows: int) -> None:
+def _read_row(data: Buffer, start: int, limit: int, joined: bytes, name_ends: bytes, names: int, counts: memoryview,
+              places: memoryview, row: int, rows: int, entries: memoryview, room: int, first: int,
+              shape: memoryview) -> int:
+    total = first
+    turn = 0
     while start < limit:
-        separator = _name_end(data, start, limit)
-        end = _value_end(data, separator, limit)
+        size = shape[turn + 1]
+        separator = start + size
+        is_known = (0 < size < limit - start and data[separator] == 1
+                    and byte_runs.is_same_run(data, start, shape[turn], size))
+        if not is_known:
+            separator = _name_end(data, start, limit)
+        end = byte_runs.find_byte(data, 2, separator, limit)
         if start < separator < end - 1:
-            number = _number_of(data, start, separator - start, joined, name_ends, names)
+            if is_known:
+                number = shape[turn + 2]
+            else:
+                number = _number_of(data, start, separator - start, joined, name_ends, names)
+                shape[turn] = start
+                shape[turn + 1] = separator - start
+                shape[turn + 2] = number
+            if turn < 3 * _SHAPE_SIZE - 3:
+                turn += 3
             if number >= 0:
-                places[2 * number * rows + row] = separator + 1
-                places[(2 * number + 1) * rows + row] = end
+                _place(counts, places, number, row, rows, separator + 1, end)
+            if room:
+                entry = _same_name(data, start, separator, entries, room, first, total)
+                entries[entry] = start
+                entries[room + entry] = separator
+                entries[2 * room + entry] = separator + 1
+                entries[3 * room + entry] = end
+                if entry == total:
+                    total += 1
         start = end + 1
+    return total
+
+
+def _place(counts: memoryview, places: memoryview, number: int, row: int, rows: int, start: int, end: int) -> None:
+    at = 2 * number * rows
+    if not counts[number]:
+        for index in range(at, at + 2 * rows):
+            places[index] = -1
+    at += row
+    if places[at] < 0:
+        counts[number] += 1
+    places[at] = start
+    places[at + rows] = end
 
 
 def _number_of(data: Buffer, start: int, size: int, joined: bytes, name_ends: bytes, names: int) -> int:
@@ -185,77 +246,37 @@ def _name_end(data: Buffer, start: int, limit: int) -> int:
     return start
 
 
-def _value_end(data: Buffer, name_end: int, limit: int) -> int:
-    """Where the entry ends whose name ends at `name_end`, without its 0x02."""
-    while name_end < limit and data[name_end] != 2:
-        name_end += 1
-    return name_end
-
-
 def properties_max(starts: memoryview, ends: memoryview) -> int:
-    """How many entries `list_properties` may find: one has at least a name, a value and what ends them."""
+    """How many entries `read_properties` may list: one has at least a name, a value and what ends them."""
     total = 0
     for row in range(len(starts)):
         total += (ends[row] - starts[row] + 1) >> 2
     return total
 
 
-def list_properties(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview, places: memoryview,
-                    room: int) -> int:
-    """List all properties of all rows; the entries of row r are numbers offsets[r] to offsets[r + 1].
-
-    `places` has four columns of `room` entries: name start, name end, value start, value end. Returns how many entries
-    there are. Of duplicates in a row only the last value is listed.
-    """
-    total = 0
-    offsets[0] = 0
-    for row in range(len(starts)):
-        total = _list_row(data, starts[row], ends[row], places, room, total)
-        offsets[row + 1] = total
-    return total
-
-
-def _list_row(data: Buffer, start: int, limit: int, places: memoryview, room: int, first: int) -> int:
-    total = first
-    while start < limit:
-        separator = _name_end(data, start, limit)
-        end = _value_end(data, separator, limit)
-        if start < separator < end - 1:
-            entry = _same_name(data, start, separator, places, room, first, total)
-            places[entry] = start
-            places[room + entry] = separator
-            places[2 * room + entry] = separator + 1
-            places[3 * room + entry] = end
-            if entry == total:
-                total += 1
-        start = end + 1
-    return total
-
-
-def _same_name(data: Buffer, start: int, end: int, places: memoryview, room: int, first: int, total: int) -> int:
+def _same_name(data: Buffer, start: int, end: int, entries: memoryview, room: int, first: int, total: int) -> int:
     """The entry from `first` on that has the name at `start`; `total` when it is new."""
     size = end - start
     for entry in range(first, total):
-        if places[room + entry] - places[entry] == size and _is_same(data, start, places[entry], size):
+        at = entries[entry]
+        if entries[room + entry] - at == size and byte_runs.is_same_run(data, at, start, size):
             return entry
     return total
 
 
-def _is_same(data: Buffer, left: int, right: int, size: int) -> bool:
-    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
-        if data[left + index] != data[right + index]:
-            return False
-    return True
+def lay_out(starts: memoryview, ends: memoryview, offsets: memoryview) -> int:
+    """Fill `offsets`, one more than pieces, with where each piece begins when they lie one behind the other."""
+    at = 0
+    offsets[0] = 0
+    for row in range(len(starts)):
+        at += ends[row] - starts[row]
+        offsets[row + 1] = at
+    return at
 
 
 def gather(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview, target: memoryview) -> None:
     """Copy the pieces from starts[r] to ends[r] to `target`, where piece r begins at offsets[r]."""
     for row in range(len(starts)):
-        start = starts[row]
-        size = ends[row] - start
-        at = offsets[row]
-        if size > _SHORT_MAX:
-            target[at:at + size] = data[start:start + size]
-        else:
-            for index in range(size):
-                target[at + index] = data[start + index]
+        size = ends[row] - starts[row]
+        if size > 0:
+            byte_runs.copy_run(data, starts[row], target, offsets[row], size)

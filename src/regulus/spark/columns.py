@@ -12,7 +12,6 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from regulus.errors import CorruptRecord, RecordError
 from regulus.model import message_properties as names
@@ -48,7 +47,7 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 QUEUE_OFFSET_POSITION = 20
 """Where a record has its queue offset; see message_record."""
 
-_MESSAGE_TYPES = arrow_arrays.texts(["normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter"])
+_MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter")
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 
@@ -60,13 +59,12 @@ class RecordReader(Protocol):
 
     def read_fields(self, data: Buffer, positions: memoryview, table: memoryview) -> None: ...
 
-    def locate_properties(self, data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...],
-                          places: memoryview) -> None: ...
-
     def properties_max(self, starts: memoryview, ends: memoryview) -> int: ...
 
-    def list_properties(self, data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview,
-                        places: memoryview, room: int) -> int: ...
+    def read_properties(self, data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...],
+                        counts: memoryview, places: memoryview, offsets: memoryview, entries: memoryview) -> int: ...
+
+    def lay_out(self, starts: memoryview, ends: memoryview, offsets: memoryview) -> int: ...
 
     def gather(self, data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview,
                target: memoryview) -> None: ...
@@ -174,6 +172,20 @@ def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([table.column(name) for name in options.columns], schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class _Properties:
+    """Where values lie: those of the properties that columns are made of and some message has, and those of all."""
+
+    places: dict[str, tuple[Int64s, Int64s]]
+    """Starts and ends; -1 where a message has none."""
+
+    offsets: Any
+    """The first of `listed` for each message, and one more behind the last."""
+
+    listed: Int64s
+    """Rows of name starts, name ends, value starts, value ends."""
+
+
 class RecordTable:
     """Records, taken apart; each column is a method of its name or a fixed field."""
 
@@ -183,8 +195,6 @@ class RecordTable:
         self._rows = len(records.positions)
         self._data = records.data
         self._table = self._checked_fields()
-        wanted = {name for column in ("tags", *options.columns) for name in _PROPERTIES.get(column, ())}
-        self._properties = tuple(sorted(wanted))
         if options.verify_bodies:
             self._verify_bodies()
 
@@ -232,50 +242,56 @@ class RecordTable:
                                 int(self._records.positions[row]) + (self._records.base or 0), row)
 
     @cached_property
-    def _places(self) -> Int64s:
-        """Starts (even rows) and ends (odd rows) of the properties that are wanted; -1 where there is none."""
-        places = np.empty((2 * len(self._properties), self._rows), dtype=np.int64)
-        _READER.locate_properties(
-            self._data, self._field("properties_start").data, self._field("properties_end").data,
-            tuple(name.encode() for name in self._properties), places.reshape(-1).data)
-        return places
+    def _properties(self) -> "_Properties":
+        columns = ("tags", *self._options.columns)
+        starts, ends = self._field("properties_start").data, self._field("properties_end").data
+        wanted = sorted({name for column in columns for name in _PROPERTIES.get(column, ())})
+        room = _READER.properties_max(starts, ends) if "properties" in columns else 0
+        counts = np.empty(len(wanted), dtype=np.int64)
+        places = np.empty((2 * len(wanted), self._rows), dtype=np.int64)
+        offsets = np.empty(self._rows + 1, dtype=np.int32)
+        entries = np.empty((4, room), dtype=np.int64)
+        listed = _READER.read_properties(
+            self._data, starts, ends, tuple(name.encode() for name in wanted), counts.data,
+            places.reshape(-1).data, offsets.data, entries.reshape(-1).data)
+        return _Properties({name: (places[2 * number], places[2 * number + 1])
+                            for number, name in enumerate(wanted) if counts[number]}, offsets, entries[:, :listed])
 
     def _has(self, name: str) -> Booleans:
-        has: Booleans = self._places[2 * self._properties.index(name)] >= 0
-        return has
-
-    def _property(self, name: str) -> pa.Array:
-        number = 2 * self._properties.index(name)
-        return self._text(self._places[number], self._places[number + 1])
+        places = self._properties.places.get(name)
+        return np.zeros(self._rows, dtype=np.bool_) if places is None else places[0] >= 0
 
     def _first_property(self, column: str) -> pa.Array:
         """Of the properties that the column is made of, the first that a message has."""
-        return pc.coalesce(*[self._property(name) for name in _PROPERTIES[column]])
+        places = self._properties.places
+        found = [places[name] for name in _PROPERTIES[column] if name in places]
+        if not found:
+            return pa.nulls(self._rows, pa.string())
+        starts, ends = found[0]
+        for other_starts, other_ends in found[1:]:
+            is_missing = starts < 0
+            starts, ends = np.where(is_missing, other_starts, starts), np.where(is_missing, other_ends, ends)
+        return self._text(starts, ends)
 
     def _gathered(self, starts: Int64s, ends: Int64s) -> tuple[Any, Bytes]:
         """32-bit offsets and bytes of the pieces, as Arrow keeps variable columns."""
-        offsets = np.zeros(len(starts) + 1, dtype=np.int32)
-        np.cumsum(ends - starts, out=offsets[1:])
-        target = np.empty(int(offsets[-1]), dtype=np.uint8)
+        offsets = np.empty(len(starts) + 1, dtype=np.int32)
+        target = arrow_arrays.room(_READER.lay_out(starts.data, ends.data, offsets.data))
         _READER.gather(self._data, starts.data, ends.data, offsets.data, target.data)
         return offsets, target
 
     def _text(self, starts: Int64s, ends: Int64s) -> pa.Array:
         """A string column; null where start is -1."""
-        present = starts >= 0
-        if not present.any():
-            return pa.nulls(len(starts), pa.string())
         offsets, target = self._gathered(starts, ends)
-        return arrow_arrays.decoded_texts(offsets, target, present)
+        return arrow_arrays.decoded_texts(offsets, target, starts >= 0)
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _topic_column(self) -> pa.Array:
-        return arrow_arrays.texts(self._records.topics).take(arrow_arrays.numbers(self._records.queue_numbers))
+        return arrow_arrays.chosen(self._records.topics, self._records.queue_numbers)
 
     def _broker_name_column(self) -> pa.Array:
-        return arrow_arrays.texts([self._options.broker_name]).take(
-            arrow_arrays.numbers(np.zeros(self._rows, dtype=np.int32)))
+        return arrow_arrays.chosen([self._options.broker_name], np.zeros(self._rows, dtype=np.int8))
 
     def _offset_message_id_column(self) -> pa.Array:
         """Upper-case hex of the store host and the physical offset."""
@@ -305,8 +321,7 @@ class RecordTable:
             different, numbers = hosts[:1], np.zeros(self._rows, dtype=np.int64)
         else:
             different, numbers = np.unique(hosts, return_inverse=True)
-        texts = arrow_arrays.texts([host_text(host.tobytes()) for host in different])
-        return texts.take(arrow_arrays.numbers(numbers))
+        return arrow_arrays.chosen([host_text(host.tobytes()) for host in different], numbers)
 
     def _hosts(self, starts: Int64s, v6_bit: int) -> list[bytes]:
         """Hosts in stored form where some are IPv6."""
@@ -330,14 +345,9 @@ class RecordTable:
         return arrow_arrays.binaries(bodies)
 
     def _properties_column(self) -> pa.Array:
-        starts, ends = self._field("properties_start").data, self._field("properties_end").data
-        room = _READER.properties_max(starts, ends)
-        offsets = np.empty(self._rows + 1, dtype=np.int32)
-        places = np.empty((4, room), dtype=np.int64)
-        total = _READER.list_properties(self._data, starts, ends, offsets.data, places.reshape(-1).data, room)
-        keys = self._text(places[0, :total], places[1, :total])
-        values = self._text(places[2, :total], places[3, :total])
-        return pa.MapArray.from_arrays(arrow_arrays.numbers(offsets), keys, values)
+        listed = self._properties.listed
+        return pa.MapArray.from_arrays(arrow_arrays.numbers(self._properties.offsets),
+                                       self._text(listed[0], listed[1]), self._text(listed[2], listed[3]))
 
     def _born_time_column(self) -> pa.Array:
         return arrow_arrays.times(self._field("born_timestamp"))
@@ -368,7 +378,7 @@ class RecordTable:
         types[self._is_topic(topics.is_dlq_topic)] = 6
         types[self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)] = 2
         types[self._is_topic(lambda topic: topic == topics.TRANS_HALF_TOPIC)] = 4
-        return _MESSAGE_TYPES.take(arrow_arrays.numbers(types))
+        return arrow_arrays.chosen(_MESSAGE_TYPES, types)
 
     def _is_topic(self, test: Callable[[str], bool]) -> Booleans:
         """For each row whether its topic passes the test."""

@@ -84,37 +84,29 @@ def _check(positions: Int64s, is_good: Any, text: str) -> None:
         raise CorruptRecord(text, int(positions[int(np.argmin(is_good))]))
 
 
-def locate_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...],
-                      places: memoryview) -> None:
-    rows = len(starts)
-    np.asarray(places)[:] = -1
-    numbers = {name: number for number, name in enumerate(names)}
-    for row in range(rows):
-        for name, value_start, value_end in _entries(data, starts[row], ends[row]):
-            number = numbers.get(name)
-            if number is not None:
-                places[2 * number * rows + row] = value_start
-                places[(2 * number + 1) * rows + row] = value_end
-
-
 def properties_max(starts: memoryview, ends: memoryview) -> int:
     return int(((np.asarray(ends) - np.asarray(starts) + 1) >> 2).sum())
 
 
-def list_properties(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview, places: memoryview,
-                    room: int) -> int:
+def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...], counts: memoryview,
+                    places: memoryview, offsets: memoryview, entries: memoryview) -> int:
+    rows = len(starts)
+    np.asarray(places)[:] = -1
+    numbers = {name: number for number, name in enumerate(names)}
+    listed = np.asarray(entries).reshape(4, -1)
     total = 0
     offsets[0] = 0
-    for row in range(len(starts)):
-        listed: dict[bytes, int] = {}
-        for name, value_start, value_end in _entries(data, starts[row], ends[row]):
-            entry = listed.setdefault(name, total)
-            total += entry == total
-            places[entry] = value_start - 1 - len(name)
-            places[room + entry] = value_start - 1
-            places[2 * room + entry] = value_start
-            places[3 * room + entry] = value_end
+    for row in range(rows):
+        found = {name: place for name, *place in _entries(data, starts[row], ends[row])}
+        for name in found.keys() & numbers.keys():
+            number = numbers[name]
+            places[2 * number * rows + row], places[(2 * number + 1) * rows + row] = found[name]
+        if listed.size:
+            for name, (value_start, value_end) in found.items():
+                listed[:, total] = value_start - 1 - len(name), value_start - 1, value_start, value_end
+                total += 1
         offsets[row + 1] = total
+    np.asarray(counts)[:] = (np.asarray(places).reshape(len(names), 2, rows)[:, 0] >= 0).sum(axis=1)
     return total
 
 
@@ -125,6 +117,12 @@ def _entries(data: Buffer, start: int, end: int) -> Iterator[tuple[bytes, int, i
         if 0 < size < len(entry) - 1:
             yield entry[:size], start + size + 1, start + len(entry)
         start += len(entry) + 1
+
+
+def lay_out(starts: memoryview, ends: memoryview, offsets: memoryview) -> int:
+    np.asarray(offsets)[0] = 0
+    np.cumsum(np.asarray(ends) - np.asarray(starts), out=np.asarray(offsets)[1:])
+    return int(offsets[-1])
 
 
 def gather(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview, target: memoryview) -> None:

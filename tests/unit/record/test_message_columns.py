@@ -47,10 +47,6 @@ def pieces(fields: dict[str, list[int]], name: str) -> list[bytes]:
     return [DATA[start:end] for start, end in zip(fields[f"{name}_start"], fields[f"{name}_end"], strict=True)]
 
 
-def property_places(fields: dict[str, list[int]]) -> tuple[memoryview, memoryview]:
-    return memoryview(array("q", fields["properties_start"])), memoryview(array("q", fields["properties_end"]))
-
-
 def test_fixed_fields():
     fields = read(DATA, POSITIONS)
     for name in ("store_size", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag",
@@ -77,28 +73,60 @@ def test_what_is_no_record_is_refused_with_its_place(data, error):
     assert caught.value.position == POSITIONS[3]
 
 
+def read_properties(texts: list[bytes], names: tuple[bytes, ...], *, lists: bool = True) -> tuple[
+        dict[bytes, list[bytes | None]], list[list[tuple[bytes, bytes]]]]:
+    """For each name that some text has, its values; for each text all that it has."""
+    data = b"##" + b"".join(texts)
+    starts = array("q", [2 + sum(map(len, texts[:row])) for row in range(len(texts))])
+    ends = array("q", [start + len(text) for start, text in zip(starts, texts, strict=True)])
+    rows = len(texts)
+    room = message_columns.properties_max(memoryview(starts), memoryview(ends)) if lists else 0
+    counts, places = array("q", bytes(8 * len(names))), array("q", bytes(16 * len(names) * rows))
+    offsets, entries = array("i", bytes(4 * (rows + 1))), array("q", bytes(32 * room))
+    total = message_columns.read_properties(data, memoryview(starts), memoryview(ends), names, memoryview(counts),
+                                            memoryview(places), memoryview(offsets), memoryview(entries))
+    located = {name: [None if places[2 * number * rows + row] < 0
+                      else data[places[2 * number * rows + row]:places[(2 * number + 1) * rows + row]]
+                      for row in range(rows)] for number, name in enumerate(names) if counts[number]}
+    for number, name in enumerate(names):
+        assert counts[number] == len([value for value in located.get(name, []) if value is not None])
+    listed = [(data[entries[entry]:entries[room + entry]], data[entries[2 * room + entry]:entries[3 * room + entry]])
+              for entry in range(total)]
+    assert offsets[rows] == total
+    return located, [listed[offsets[row]:offsets[row + 1]] for row in range(rows)]
+
+
+def property_texts() -> list[bytes]:
+    fields = read(DATA, POSITIONS)
+    return pieces(fields, "properties")
+
+
 def test_properties_are_located():
-    starts, ends = property_places(read(DATA, POSITIONS))
     names = (b"TAGS", b"KEYS", "城市".encode(), b"TAG")
-    places = array("q", bytes(8 * 2 * len(names) * len(POSITIONS)))
-    message_columns.locate_properties(DATA, starts, ends, names, memoryview(places))
-    rows = len(POSITIONS)
-    found = {name: [None if places[2 * number * rows + row] < 0
-                    else DATA[places[2 * number * rows + row]:places[(2 * number + 1) * rows + row]].decode()
-                    for row in range(rows)] for number, name in enumerate(names)}
-    assert found == {b"TAGS": ["TagA", None, "TagA", "T"], b"KEYS": ["k1", None, "k1", None],
-                     "城市".encode(): [None, None, None, "北京"], b"TAG": [None] * 4}
+    for lists in (True, False):
+        located, _ = read_properties(property_texts(), names, lists=lists)
+        assert located == {b"TAGS": [b"TagA", None, b"TagA", b"T"], b"KEYS": [b"k1", None, b"k1", None],
+                           "城市".encode(): [None, None, None, "北京".encode()]}
 
 
-def listed(text: bytes) -> list[tuple[bytes, bytes]]:
-    starts, ends = memoryview(array("q", [0])), memoryview(array("q", [len(text)]))
-    room = message_columns.properties_max(starts, ends)
-    places = array("q", bytes(8 * 4 * room))
-    offsets = array("i", [0, 0])
-    total = message_columns.list_properties(text, starts, ends, memoryview(offsets), memoryview(places), room)
-    assert list(offsets) == [0, total]
-    return [(text[places[entry]:places[room + entry]], text[places[2 * room + entry]:places[3 * room + entry]])
-            for entry in range(total)]
+def test_names_in_another_order_than_before_are_found():
+    """A name is first looked for where a message before had it: at its turn, of its size."""
+    texts = [b"aa\x011\x02bb\x012\x02cc\x013\x02", b"bb\x014\x02aa\x015\x02", b"aa\x016\x02cc\x017",
+             b"aaa\x018\x02b\x019", b"aa\x02bb\x011\x02",
+             b"aa", b"aa\x01", b"", b"aa\x01\x02bb\x013\x02aa\x014\x02", b"aa\x01\x011\x02"]
+    located, listed = read_properties(texts, (b"aa", b"cc"))
+    assert listed == [
+        [(b"aa", b"1"), (b"bb", b"2"), (b"cc", b"3")], [(b"bb", b"4"), (b"aa", b"5")], [(b"aa", b"6"), (b"cc", b"7")],
+        [(b"aaa", b"8"), (b"b", b"9")], [(b"bb", b"1")], [], [], [], [(b"bb", b"3"), (b"aa", b"4")],
+        [(b"aa", b"\x011")]]
+    assert located == {b"aa": [b"1", b"5", b"6", None, None, None, None, None, b"4", b"\x011"],
+                       b"cc": [b"3", None, b"7", None, None, None, None, None, None, None]}
+
+
+def test_more_properties_than_are_expected_to_come_again():
+    text = b"".join(b"name%d\x01%d\x02" % (number, number) for number in range(64))
+    _, listed = read_properties([text, text], ())
+    assert listed[0] == listed[1] == [(b"name%d" % number, b"%d" % number) for number in range(64)]
 
 
 @pytest.mark.parametrize(("text", "entries"), [
@@ -108,7 +136,14 @@ def listed(text: bytes) -> list[tuple[bytes, bytes]]:
     (b"a\x01\x02\x012\x02junk\x02c\x013\x02", [(b"c", b"3")]),
 ])
 def test_all_properties_are_listed(text, entries):
-    assert listed(text) == entries
+    assert read_properties([text], ())[1] == [entries]
+
+
+def test_pieces_are_laid_out_one_behind_the_other():
+    offsets = array("i", [7] * 5)
+    assert message_columns.lay_out(memoryview(array("q", [8, -1, 0, 3])), memoryview(array("q", [10, -1, 0, 6])),
+                                   memoryview(offsets)) == 5
+    assert list(offsets) == [0, 2, 2, 2, 5]
 
 
 def test_gather_puts_pieces_together():

@@ -29,6 +29,22 @@ def test_texts_and_binaries(items):
     assert arrow_arrays.binaries([item.encode() for item in items]).to_pylist() == [item.encode() for item in items]
 
 
+@pytest.mark.parametrize(("items", "numbers"), [
+    ([], []), (["a"], []), (["标签", "b"], [0, 0]), (["", "b", "cc"], [2, 0, 1, 0]), (["same", "same"], [1, 0, 0]),
+])
+def test_chosen_texts(items, numbers):
+    array = arrow_arrays.chosen(items, np.array(numbers, dtype=np.int64))
+    array.validate(full=True)
+    assert array.to_pylist() == [items[number] for number in numbers]
+
+
+def test_room_is_to_be_filled():
+    room = arrow_arrays.room(3)
+    room[:] = 7
+    assert arrow_arrays.pieces(pa.binary(), np.array([0, 3], dtype=np.int32), room).to_pylist() == [b"\x07\x07\x07"]
+    assert len(arrow_arrays.room(0)) == 0
+
+
 @pytest.mark.parametrize(("data", "texts"), [
     (b"abc", ["a", None, "bc"]), ("标签".encode(), ["\ufffd", None, "\ufffd\ufffd签"]),
 ])

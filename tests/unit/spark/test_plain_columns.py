@@ -47,17 +47,31 @@ def test_gather_puts_pieces_together(pieces):
     assert target.tobytes() == b"".join(data[start:end] for start, end in pieces if start >= 0)
 
 
-@pytest.mark.parametrize("text", [
-    b"", b"a\x011\x02bb\x0122\x02", b"a\x011\x02b\x012\x02a\x013", b"a\x01\x02\x012\x02junk\x02c\x013\x02", b"\x02\x02",
+@pytest.mark.parametrize("texts", [
+    [], [b""], [b"a\x011\x02bb\x0122\x02"], [b"a\x011\x02b\x012\x02a\x013"],
+    [b"a\x01\x02\x012\x02junk\x02c\x013\x02", b"a\x011\x02c\x012", b"c\x011\x02a\x012"], [b"\x02\x02", b"c\x019"],
 ])
-def test_properties_are_found_as_the_record_room_finds_them(text):
-    starts, ends = np.array([2], dtype=np.int64).data, np.array([2 + len(text)], dtype=np.int64).data
+@pytest.mark.parametrize("names", [(b"a", b"c"), ()])
+@pytest.mark.parametrize("lists", [True, False])
+def test_properties_are_found_as_the_record_room_finds_them(texts, names, lists):
+    rows, data = len(texts), b"##" + b"".join(texts)
+    ends = 2 + np.cumsum([len(text) for text in texts], dtype=np.int64)
+    starts = ends - np.array([len(text) for text in texts], dtype=np.int64)
     results = []
     for reader in (plain_columns, message_columns):
-        room = reader.properties_max(starts, ends)
-        places, offsets = np.zeros(4 * room, dtype=np.int64), np.zeros(2, dtype=np.int32)
-        named = np.zeros(4, dtype=np.int64)
-        total = reader.list_properties(b"##" + text, starts, ends, offsets.data, places.data, room)
-        reader.locate_properties(b"##" + text, starts, ends, (b"a", b"c"), named.data)
-        results.append((room, total, places.reshape(4, room)[:, :total].tolist(), offsets.tolist(), named.tolist()))
+        room = reader.properties_max(starts.data, ends.data) if lists else 0
+        counts, places = np.full(len(names), 9, dtype=np.int64), np.zeros((len(names), 2, rows), dtype=np.int64)
+        offsets, entries = np.zeros(rows + 1, dtype=np.int32), np.zeros((4, room), dtype=np.int64)
+        total = reader.read_properties(data, starts.data, ends.data, names, counts.data, places.reshape(-1).data,
+                                       offsets.data, entries.reshape(-1).data)
+        located = [places[number].tolist() for number in range(len(names)) if counts[number]]
+        results.append((room, total, counts.tolist(), located, offsets.tolist(), entries[:, :total].tolist()))
     assert results[0] == results[1]
+
+
+def test_pieces_are_laid_out_as_the_record_room_does():
+    starts, ends = np.array([8, -1, 0, 3], dtype=np.int64), np.array([10, -1, 0, 6], dtype=np.int64)
+    for reader in (plain_columns, message_columns):
+        offsets = np.empty(5, dtype=np.int32)
+        assert reader.lay_out(starts.data, ends.data, offsets.data) == 5
+        assert offsets.tolist() == [0, 2, 2, 2, 5]

@@ -1,0 +1,26 @@
+"""Runs of bytes in a buffer: found, compared, copied, fetched.
+
+Interpreted, the functions below; a compiled module that cimports them gets those of the .pxd, which are C's own and far
+faster than loops over a view. Bounds are the caller's: compiled, none is checked.
+"""
+
+from regulus.record.message_record import Buffer
+
+
+def find_byte(data: Buffer, value: int, start: int, limit: int) -> int:
+    """Where `value` first stands in data[start:limit]; `limit` when it does not."""
+    while start < limit and data[start] != value:
+        start += 1
+    return start
+
+
+def is_same_run(data: Buffer, left: int, right: int, size: int) -> bool:
+    return data[left:left + size] == data[right:right + size]
+
+
+def copy_run(source: Buffer, start: int, target: memoryview, at: int, size: int) -> None:
+    target[at:at + size] = source[start:start + size]
+
+
+def fetch_ahead(data: Buffer, position: int) -> None:
+    """Have the processor fetch what lies there, which will be read soon."""
