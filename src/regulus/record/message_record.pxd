@@ -36,6 +36,7 @@ cdef class DispatchRequest:
     cdef public str keys
     cdef public str uniq_key
     cdef public long long uniq_hash
+    cdef public long long keys_hash
     cdef bytes _tail
     cdef Py_ssize_t _properties_start
 
@@ -105,6 +106,9 @@ cpdef DispatchRequest request_of(MessageExt message)
 
 @cython.locals(text=bytearray)
 cdef int _take_plain(DispatchRequest request, PlainMessage message) except -1
+
+@cython.locals(position=Py_ssize_t)
+cdef bint _is_word(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
 
 cdef int _take_properties(DispatchRequest request, dict properties) except -1
 

@@ -78,8 +78,9 @@ class DispatchRequest:
     """What consume queues and index need of one record. `size` leads to the next record, also from a blank.
 
     `keys` and `uniq_key` are empty when absent. `uniq_hash` is the hash of the unique key as the index keeps it where
-    that was made of bytes, and `uniq_key` was not; else -1. `tags_code` is the hash of the tags even for a delayed
-    message, whose `delay_level` is above 0: the store knows the delivery time.
+    that was made of bytes, and `uniq_key` was not; else -1. So is `keys_hash`, of keys that are one word. `tags_code`
+    is the hash of the tags even for a delayed message, whose `delay_level` is above 0: the store knows the delivery
+    time.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -97,6 +98,7 @@ class DispatchRequest:
         self.keys = ""
         self.uniq_key = ""
         self.uniq_hash = -1
+        self.keys_hash = -1
         self._tail = b""
         self._properties_start = 0
 
@@ -379,6 +381,7 @@ def request_of(message: MessageExt) -> DispatchRequest:
     request.sys_flag = message.sys_flag
     request.uniq_key = ""
     request.uniq_hash = -1
+    request.keys_hash = -1
     request._tail = b""
     request._properties_start = 0
     if isinstance(message, PlainMessage):
@@ -394,9 +397,19 @@ def _take_plain(request: DispatchRequest, message: PlainMessage) -> None:
     request.delay_level = 0
     request.tags_code = java_hash_of(text, message.tags_start, message.tags_end)
     request.keys = ""
-    if message.keys_start < message.keys_end:
+    if _is_word(text, message.keys_start, message.keys_end):
+        request.keys_hash = key_hash_on(message.topic_text, text, message.keys_start, message.keys_end)
+    elif message.keys_start < message.keys_end:
         request.keys = text[message.keys_start:message.keys_end].decode()
     request.uniq_hash = key_hash_on(message.topic_text, text, message.unique_key_start, message.unique_key_end)
+
+
+def _is_word(text: bytearray, start: int, end: int) -> bool:
+    """Whether these are ASCII characters, one at least, without a space between them."""
+    for position in range(start, end):
+        if not ord(" ") < text[position] <= ord("~"):
+            return False
+    return start < end
 
 
 def _take_properties(request: DispatchRequest, properties: dict[str, str]) -> None:
@@ -451,6 +464,7 @@ def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_c
     request.keys = ""
     request.uniq_key = ""
     request.uniq_hash = -1
+    request.keys_hash = -1
     request._tail = tail
     request._properties_start = topic_end - topic_start + 2
     _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)

@@ -149,7 +149,9 @@ class Index:
             self._put_hash(request.uniq_hash, request)
         elif request.uniq_key:
             self._put_key(request.uniq_key, request)
-        if request.keys:
+        if request.keys_hash >= 0:
+            self._put_hash(request.keys_hash, request)
+        elif request.keys:
             if " " in request.keys:
                 for key in request.keys.split(" "):
                     if key:

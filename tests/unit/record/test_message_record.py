@@ -253,7 +253,19 @@ def test_a_request_made_of_a_plain_message_is_that_read_from_its_record():
     record = message_record.encode(message)
     made, read = message_record.request_of(message), message_record.dispatch_request(record, 0, len(record), True)
     for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
-                 "prepared_transaction_offset", "sys_flag", "tags_code", "keys", "delay_level"):
+                 "prepared_transaction_offset", "sys_flag", "tags_code", "delay_level"):
         assert getattr(made, name) == getattr(read, name), name
     assert (made.uniq_key, made.uniq_hash) == ("", key_hash(index_key("TopicA", "C0")))
     assert (read.uniq_key, read.uniq_hash) == ("C0", -1)
+    assert (made.keys, made.keys_hash) == ("", key_hash(index_key("TopicA", "k1")))
+    assert (read.keys, read.keys_hash) == ("k1", -1)
+
+
+@pytest.mark.parametrize("keys", ["k1 k2", "\u4e2d", "a\tb", ""])
+def test_keys_that_are_no_word_of_ascii_stay_text(keys):
+    message = known_plain_message()
+    size = len(keys.encode())
+    message.text[message.text_size:message.text_size + size] = keys.encode()
+    message.keys_start, message.keys_end = message.text_size, message.text_size + size
+    made = message_record.request_of(message)
+    assert (made.keys, made.keys_hash) == (keys, -1)

@@ -133,9 +133,10 @@ def test_full_files_are_flushed_once(tmp_path: Path) -> None:
     index.flush()
 
 
-def test_a_unique_key_is_found_by_its_hash_too(tmp_path: Path) -> None:
+def test_keys_are_found_that_came_as_hashes(tmp_path: Path) -> None:
     index = make(tmp_path)
-    request = record("TopicA", "", "k", 100, NOW)
+    request = record("TopicA", "", "", 100, NOW)
     request.uniq_hash = index_entry.key_hash(index_entry.index_key("TopicA", "U1"))
+    request.keys_hash = index_entry.key_hash(index_entry.index_key("TopicA", "k"))
     index.put(request)
     assert [query(index, key) for key in ("U1", "k", "")] == [[100], [100], []]
