@@ -62,7 +62,7 @@ class SinkMark(NamedTuple):
 
 
 class SinkMarks:
-    """`marks_max` writers at most; the one that has not sent for the longest goes first."""
+    """`marks_max` writers at most; the one that has not sent for the longest goes first, unless it is still needed."""
 
     def __init__(self, store: MessageStore, marks_max: int) -> None:
         self.marks_max = marks_max
@@ -116,6 +116,21 @@ class SinkMarks:
             return ""
         return (f"a run of {sink} begins with row {first}, and rows from {first.batch}/{wanted} on have not come: send "
                 f"again from there, in order")
+
+    def no_room(self, sink: str, batch: int) -> str:
+        """Why there can be no mark for a new writer, in a sentence; empty when there can.
+
+        A batch comes again with all its writers, so while a sink writes it no mark of its own may go that it set in
+        this batch. Those of earlier batches may, and those of other sinks that have not sent for longer.
+        """
+        if sink in self._marks or len(self._marks) < self.marks_max:
+            return ""
+        oldest, mark = next(iter(self._marks.items()))
+        sink_id = sink.partition("/")[0]
+        if oldest.partition("/")[0] != sink_id or mark.sequence.batch < batch:
+            return ""
+        return (f"sink {sink_id} writes batch {batch} in more than {self.marks_max} lanes, one for a task and a queue, "
+                "and this broker remembers no more (sinkMarksMax): raise that, or write with fewer tasks or queues")
 
     def stored(self, message: MessageExt) -> None:
         """The message of a writer was appended: move its mark."""

@@ -78,7 +78,11 @@ def _next_run(properties: dict[str, str], broker: BrokerState) -> tuple[str, Seq
         run = sequence_of(properties)
     except MessageIllegal:
         return None
-    if run is None or broker.sink_marks.gap_before(*run) or broker.sink_marks.rows_known(*run, 1):
+    if run is None:
+        return None
+    marks = broker.sink_marks
+    sink, first = run
+    if marks.gap_before(sink, first) or marks.rows_known(sink, first, 1) or marks.no_room(sink, first.batch):
         return None
     return run
 

@@ -41,6 +41,9 @@ def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts
     missing = broker.sink_marks.missing([marked])
     if missing:
         return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    no_room = broker.sink_marks.no_room(marked[0], marked[1].batch)
+    if no_room:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, no_room)
     place(message, facts.delay_level_max)
     appended = facts.store.append(message, now_ms)
     if appended.status is not PutStatus.PUT_OK:
@@ -64,6 +67,10 @@ def send_marked_batch(request: RemotingCommand, messages: list[MessageExt], brok
     missing = marks.missing([each for each, mark in zip(marked, seen, strict=True) if mark is None])
     if missing:
         return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
+    for sink, sequence in marked:
+        no_room = marks.no_room(sink, sequence.batch)
+        if no_room:
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, no_room)
     if unseen:
         appended = facts.store.append_batch(unseen, now_ms)
         if appended.status is not PutStatus.PUT_OK:
@@ -93,6 +100,9 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
                            f"a row has {' or '.join(sorted(COPY_PROPERTIES))}, which copies of messages have: the mark "
                            "of a sink counts no copy, so leave that property out")
     sink, first = marked
+    no_room = marks.no_room(sink, first.batch)
+    if no_room:
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, no_room)
     gap = marks.gap_before(sink, first)
     if gap:
         return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, gap)

@@ -121,6 +121,29 @@ def test_a_run_needs_the_place_of_its_first_row(rig, sequence):
     assert run(rig, sequence, "a").code == ResponseCode.MESSAGE_ILLEGAL
 
 
+def test_no_mark_is_forgotten_that_its_own_sink_still_needs(make_rig):
+    rig = make_rig(sink_marks_max=2)
+    run(rig, "7/0", "a", sink="S/t.0/0")
+    run(rig, "7/0", "b", sink="S/t.1/0")
+    batch = [Message("TopicA", b"c", properties=row("7/0", "S/t.2/0"))]
+    for answer in (run(rig, "7/0", "c", sink="S/t.2/0"), rig.send(properties=row("7/0", "S/t.2/0")),
+                   rig.send_batch(batch)):
+        assert (answer.code, "in more than 2 lanes" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert run(rig, "7/0", "a", sink="S/t.0/0").ext["duplicate"] == "true"
+    assert run(rig, "7/1", "b2", sink="S/t.1/0").code == ResponseCode.SUCCESS
+    assert len(rows_stored(rig)) == 3
+
+
+@pytest.mark.parametrize(("sink", "sequence"), [("S/t.2/0", "8/0"), ("R/t.0/0", "0/0")])
+def test_marks_of_earlier_batches_and_of_other_sinks_make_room(make_rig, sink, sequence):
+    rig = make_rig(sink_marks_max=2)
+    run(rig, "7/0", "a", sink="S/t.0/0")
+    run(rig, "7/0", "b", sink="S/t.1/0")
+    assert run(rig, sequence, "c", sink=sink).code == ResponseCode.SUCCESS
+    marks = rig.broker.sink_marks
+    assert (len(marks), marks.mark_of("S/t.0/0"), marks.mark_of(sink) is None) == (2, None, False)
+
+
 def test_a_run_takes_no_copy_of_a_message(rig):
     header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/0"}, batch=True)
     copy = Message("TopicA", b"x", properties={"UNIQ_KEY": "K", "ORIGIN_MESSAGE_ID": "M"})
