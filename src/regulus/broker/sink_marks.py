@@ -10,8 +10,9 @@ their way would lift the mark over the refused one, whose repetition would then 
 
 Many rows travel as a run: a batch whose request carries SINK and the SEQ of its first row, the others counting on from
 there. The rows of a batch number are then 0, 1, 2 ... without gaps, so a run that leaves a gap to the mark is refused,
-and of one that overlaps it the rest is stored. The row at the mark is compared with what was stored under its number: a
-writer whose rows come in another order than before is told so before anything is lost or doubled.
+and of one that overlaps it the rest is stored. With the mark goes a digest of the batch's bodies up to there. A writer
+whose rows come again in another order than before, or with other bodies, is told so when its runs, from the batch's
+first on, have come up to the mark, and nothing is appended behind it.
 
 The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
 there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. No send of a
@@ -30,9 +31,11 @@ from regulus.model import topics
 from regulus.model.message import MessageExt
 from regulus.wire import fastjson
 from regulus.wire.ext_fields import LONG_MAX
+from regulus.wire.plain_batch import digest_on
 
 DOCUMENT_LAG_MAX = 16 << 20
 """Bytes of the log, in which there may be no mark at all, after which the document is saved again."""
+DIGEST_UNKNOWN = -1
 SINK_SIZE_MAX = 255
 """Characters of a SINK."""
 
@@ -52,13 +55,17 @@ class Sequence(NamedTuple):
 
 
 class SinkMark(NamedTuple):
-    """The last message of a writer that was stored, and its place."""
+    """The last message of a writer that was stored, and its place.
+
+    `digest` is that of the bodies of its batch up to there, in their order; below 0 where it is not known.
+    """
 
     sequence: Sequence
     topic: str
     queue_id: int
     queue_offset: int
     physical_offset: int
+    digest: int = DIGEST_UNKNOWN
 
 
 class SinkMarks:
@@ -69,6 +76,8 @@ class SinkMarks:
         self._store = store
         self._marks: dict[str, SinkMark] = {}
         self._refused: dict[str, Sequence] = {}
+        self._repeated: dict[str, tuple[Sequence, int]] = {}
+        """Up to which row, which is not among them, a writer has sent its batch again, and the digest of those rows."""
         self._moves = 0
 
     def __len__(self) -> int:
@@ -132,12 +141,51 @@ class SinkMarks:
         return (f"sink {sink_id} writes batch {batch} in more than {self.marks_max} lanes, one for a task and a queue, "
                 "and this broker remembers no more (sinkMarksMax): raise that, or write with fewer tasks or queues")
 
+    def digest_before(self, sink: str, first: Sequence) -> int:
+        """Of the bodies that the writer stored in this batch before a row that is stored now."""
+        mark = self._marks.get(sink)
+        if first.row == 0:
+            return 0
+        is_next = mark is not None and mark.sequence == Sequence(first.batch, first.row - 1)
+        return mark.digest if mark is not None and is_next else DIGEST_UNKNOWN
+
+    def repeats(self, sink: str, first: Sequence, body_crcs: list[int]) -> bool:
+        """Whether rows that come again, up to the mark at most, are those that were stored, as far as can be told.
+
+        Told it is when the row at the mark comes, of all bodies before it together: when the batch came again from its
+        first row on without a gap.
+        """
+        mark = self._marks[sink]
+        if mark.sequence.batch != first.batch:
+            return True
+        known_to, digest = self._repeated.pop(sink, (first, DIGEST_UNKNOWN))
+        if first.row == 0:
+            digest = 0
+        elif known_to != first:
+            digest = DIGEST_UNKNOWN
+        for body_crc in body_crcs:
+            digest = digest_on(digest, body_crc)
+        end = Sequence(first.batch, first.row + len(body_crcs))
+        if end.row > mark.sequence.row:
+            return DIGEST_UNKNOWN in (digest, mark.digest) or digest == mark.digest
+        self._repeated[sink] = end, digest
+        if len(self._repeated) > self.marks_max:
+            del self._repeated[next(iter(self._repeated))]
+        return True
+
     def stored(self, message: MessageExt) -> None:
         """The message of a writer was appended: move its mark."""
-        sequence = _sequence(message.properties[names.SEQUENCE])
-        assert sequence is not None, "the message was checked before it was stored"
-        self.moved(message.properties[names.SINK], SinkMark(sequence, message.topic, message.queue_id,
-                                                            message.queue_offset, message.physical_offset))
+        self.run_stored(message.properties[names.SINK], [message])
+
+    def run_stored(self, sink: str, messages: list[MessageExt]) -> None:
+        """Rows of a writer that follow each other were appended: move its mark to the last."""
+        first, last = _place(messages[0]), _place(messages[-1])
+        digest = self.digest_before(sink, first)
+        for message in messages:
+            digest = digest_on(digest, message.body_crc)
+        message = messages[-1]
+        self.moved(sink, SinkMark(last, message.topic, message.queue_id, message.queue_offset, message.physical_offset,
+                                  digest))
 
     def moved(self, sink: str, mark: SinkMark) -> None:
         """The writer's messages were appended up to this one."""
@@ -236,18 +284,24 @@ def sequences_of_batch(batch: list[dict[str, str]]) -> list[tuple[str, Sequence]
     return marked
 
 
+def _place(message: MessageExt) -> Sequence:
+    sequence = _sequence(message.properties[names.SEQUENCE])
+    assert sequence is not None, "the message was checked before it was stored"
+    return sequence
+
+
 def mark_value(mark: SinkMark) -> dict[str, object]:
     """A mark as it travels and as it is saved."""
     return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
-            "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset}
+            "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "digest": mark.digest}
 
 
 def _mark(value: dict[str, object]) -> SinkMark:
     sequence = _sequence(str(value["seq"]))
     if sequence is None:
         raise ValueError(f"seq {value['seq']!r}")
-    return SinkMark(sequence, str(value["topic"]), *(int(str(value[name])) for name in
-                                                     ("queueId", "queueOffset", "physicalOffset")))
+    return SinkMark(sequence, str(value["topic"]), int(str(value["queueId"])), int(str(value["queueOffset"])),
+                    int(str(value["physicalOffset"])), int(str(value.get("digest", DIGEST_UNKNOWN))))
 
 
 def _sequence(text: str) -> Sequence | None:

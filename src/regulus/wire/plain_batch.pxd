@@ -8,11 +8,14 @@ from regulus.wire.remoting_command cimport RemotingCommand
 cdef Py_ssize_t _RECORD_SIZE_MIN
 cdef Py_ssize_t _TEXT_SIZE_MAX
 cdef Py_ssize_t _NUMBER_SIZE_MAX
+cdef long long _DIGEST_MASK
 
 
 cdef class PlainBatchReader:
     cdef public PlainMessage message
     cdef public Py_ssize_t count
+    cdef public long long digest_before
+    cdef public long long digest
     cdef PlainProperties _properties
     cdef bytes _before
     cdef bytes _after
@@ -31,6 +34,8 @@ cdef class PlainBatchReader:
                    added=Py_ssize_t)
     cdef Py_ssize_t _take(self, Py_ssize_t start) except -2
 
+
+cpdef long long digest_on(long long digest, int body_crc) noexcept
 
 @cython.locals(position=Py_ssize_t, bits=cython.int)
 cdef bint _is_ascii(const unsigned char* text, Py_ssize_t size) noexcept

@@ -33,6 +33,8 @@ def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue
     elif not batch.read(request, header.topic, _front_of(header.properties, run[1]), run[1].row,
                         names.PROPERTY_SEPARATOR.encode() + facts.stamp_text):
         return None
+    if run is not None:
+        batch.digest_before = broker.sink_marks.digest_before(*run)
     _fill(batch.message, header, queue_id, topic, facts.store_host or peer.local, peer)
     appended = facts.store.append_batch(batch, now_ms)
     if appended.status is not PutStatus.PUT_OK:
@@ -43,7 +45,7 @@ def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue
     sink, first = run
     last = batch.count - 1
     broker.sink_marks.moved(sink, SinkMark(Sequence(first.batch, first.row + last), header.topic, queue_id,
-                                           appended.queue_offset + last, appended.starts[last]))
+                                           appended.queue_offset + last, appended.starts[last], batch.digest))
     return _answer_run(request, next(iter(batch)), appended, facts)
 
 

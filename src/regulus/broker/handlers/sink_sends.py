@@ -13,6 +13,7 @@ from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.store_result import PutStatus
+from regulus.record.checksum import crc32
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
 from regulus.wire.remoting_command import RemotingCommand
@@ -108,25 +109,33 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
         return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, gap)
     known = marks.rows_known(sink, first, len(messages))
     mark = marks.mark_of(sink) if known else None
-    if mark is not None and mark.sequence == Sequence(first.batch, first.row + known - 1):
-        stored = facts.store.look_message(mark.physical_offset)
-        if stored is not None and stored.body != messages[known - 1].body:
-            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
-                               f"row {mark.sequence} of {sink} was stored with another body: rows that are sent again "
-                               "come in their first order (after a shuffle Spark's sink keeps it by option dedupKey)")
+    if mark is not None and not _is_repetition(sink, mark, first, messages[:known], broker):
+        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
+                           f"a row of {sink} up to {mark.sequence} was stored with another body: rows that are sent "
+                           "again come in their first order (after a shuffle Spark's sink keeps it by option dedupKey)")
     for row, message in enumerate(messages, first.row):
         message.properties[names.SEQUENCE] = f"{first.batch}/{row}"
     if known < len(messages):
         appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
         if appended.status is not PutStatus.PUT_OK:
             return refuse_put(request, broker, appended)
-        marks.stored(messages[len(messages) - 1])
+        marks.run_stored(sink, messages[known:] if known else messages)
         facts.topics[header.topic].count(len(messages) - known, appended)
         mark = None
     outcome = _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
     if mark is not None and isinstance(outcome, Reply | ReplyWhenDurable):
         outcome.response.ext = {**outcome.response.ext, MARK: str(mark.sequence)}
     return outcome
+
+
+def _is_repetition(sink: str, mark: SinkMark, first: Sequence, rows: list[MessageExt], broker: BrokerState) -> bool:
+    """Whether the rows are those that were stored, as far as can be told."""
+    if not broker.sink_marks.repeats(sink, first, [crc32(row.body) & 0x7FFFFFFF for row in rows]):
+        return False
+    if mark.sequence != Sequence(first.batch, first.row + len(rows) - 1):
+        return True
+    stored = broker.send_facts.store.look_message(mark.physical_offset)
+    return stored is None or stored.body == rows[-1].body
 
 
 def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,

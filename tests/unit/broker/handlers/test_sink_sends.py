@@ -107,6 +107,21 @@ def test_rows_in_another_order_than_before_are_refused(rig):
     assert len(rows_stored(rig)) == 2
 
 
+def test_rows_that_changed_places_below_the_mark_are_refused(rig):
+    run(rig, "7/0", "a", "b", "c")
+    run(rig, "7/3", "d", "e")
+    for cuts in ((("a", "c", "b", "d", "e"),), (("b", "a", "c"), ("d", "e")), (("b", "a", "c"), ("d", "e", "new"))):
+        row = 0
+        for bodies in cuts:
+            answer = run(rig, f"7/{row}", *bodies)
+            row += len(bodies)
+        assert (answer.code, "stored with another body" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert run(rig, "7/0", "a", "b").ext["duplicate"] == "true"
+    assert run(rig, "7/2", "c", "d", "e", "new").code == ResponseCode.SUCCESS
+    assert [body for _, body in rows_stored(rig)] == [b"a", b"b", b"c", b"d", b"e", b"new"]
+    assert run(rig, "7/0", "b", "a", "c", "d", "e", "new").code == ResponseCode.MESSAGE_ILLEGAL
+
+
 def test_a_run_that_the_store_refuses_moves_no_mark(rig):
     rig.store.refusal = "the disk is full"
     assert run(rig, "7/0", "a").code == ResponseCode.SERVICE_NOT_AVAILABLE
