@@ -55,9 +55,20 @@ def test_behind_a_refused_row_none_is_taken_until_it_came(rig):
     assert [message.properties["SEQ"] for message in rig.stored("TopicA")] == ["1/0", "1/1", "1/2"]
 
 
+ROW_PROPERTIES: dict[str, str] = {}
+
+
+@pytest.fixture(params=[True, False], ids=["straight", "ordinary"], autouse=True)
+def goes_straight(request, monkeypatch) -> bool:
+    """Rows with a unique key go the straight way where they can, others do not."""
+    if request.param:
+        monkeypatch.setitem(ROW_PROPERTIES, "UNIQ_KEY", "K")
+    return request.param
+
+
 def run(rig, sequence: str, *bodies: str, sink: str = "S/0"):
     header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": sink, "SEQ": sequence}, batch=True)
-    messages = [Message("TopicA", body.encode()) for body in bodies]
+    messages = [Message("TopicA", body.encode(), properties=ROW_PROPERTIES) for body in bodies]
     return rig.ask(RequestCode.SEND_BATCH_MESSAGE, header.ext(), message_batch.encode(messages))
 
 
@@ -232,3 +243,25 @@ def test_a_one_way_row_moves_the_mark_unanswered(rig):
     for _ in range(2):
         assert rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext_for(310), b"x", oneway=True) is NO_REPLY
     assert len(rig.stored("TopicA")) == 1
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_run_is_answered_with_the_place_of_its_first_row(make_rig, flush, goes_straight):
+    rig = make_rig(flush_disk_type=flush)
+    run(rig, "7/0", "a", "b")
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/2"}, batch=True)
+    body = message_batch.encode([Message("TopicA", each, properties=ROW_PROPERTIES) for each in (b"c", b"d")])
+    outcome = rig.handle(RequestCode.SEND_BATCH_MESSAGE, header.ext(), body)
+    answer = SendMessageResponse.decode(outcome.response)
+    assert (answer.queue_offset, answer.msg_id[-16:]) == (2, f"{rig.stored('TopicA')[2].physical_offset:016X}")
+    assert answer.transaction_id == ("K" if goes_straight else rig.stored("TopicA")[2].message_id)
+    if flush == "SYNC_FLUSH":
+        assert isinstance(outcome, ReplyWhenDurable)
+        assert outcome.end == rig.store.commit_log_max_offset()
+
+
+def test_a_one_way_run_is_stored_unanswered(rig):
+    header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/0"}, batch=True)
+    body = message_batch.encode([Message("TopicA", b"a", properties=ROW_PROPERTIES)])
+    assert rig.handle(RequestCode.SEND_BATCH_MESSAGE, header.ext(), body, oneway=True) is NO_REPLY
+    assert rows_stored(rig) == [("7/0", b"a")]
