@@ -7,6 +7,7 @@ small store the tasks can as well run in this process, which is done before a JV
 import gc
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from regulus.errors import RegulusError
@@ -60,9 +61,7 @@ class SparkTasks:
             import pyarrow as pa
             from pyspark import TaskContext
 
-            # Spark's worker collects garbage behind each task, and would look at all that is imported, which takes
-            # longer than the rest that starting a task does.
-            gc.freeze()
+            _keep_imports()
             context = TaskContext.get()
             assert context is not None
             for batch in batches:
@@ -83,6 +82,15 @@ class SparkTasks:
             if isinstance(result, _Raised):
                 raise result.error
         return [results[number] for number in range(len(tasks))]
+
+
+@cache
+def _keep_imports() -> None:
+    """Once a process: what is there now is not looked at when garbage is collected.
+
+    Spark's workers collect behind each task; with all that is imported, that is most of what an empty task takes.
+    """
+    gc.freeze()
 
 
 class _Raised:

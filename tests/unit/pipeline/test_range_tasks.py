@@ -1,3 +1,6 @@
+import gc
+import os
+
 import pytest
 
 from regulus.errors import DataLoss
@@ -24,3 +27,14 @@ def test_the_same_with_spark(spark):
     assert tasks.run(doubled, []) == []
     with pytest.raises(DataLoss, match=r"^-1 is gone$"):
         tasks.run(doubled, [1, -1])
+
+
+def kept_from_collection(number: int, attempt: str) -> tuple[int, int]:
+    return os.getpid(), gc.get_freeze_count()
+
+
+@pytest.mark.spark
+def test_a_worker_does_not_look_at_its_imports_behind_each_task(spark):
+    counts = SparkTasks(spark).run(kept_from_collection, list(range(6)))
+    assert os.getpid() not in dict(counts)
+    assert min(kept for _, kept in counts) > 10_000
