@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import ConfigError, OptionError
+from regulus.errors import ConfigError, OptionError, StoreNewer
 from regulus.model import sys_flag
 from regulus.model.topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from regulus.pipeline.index_rebuild import RebuildConfig, index_name, index_parts, index_pieces, rebuild_index
@@ -198,6 +198,23 @@ def test_the_rebuilt_end_where_recovery_ends_the_log(tmp_path, tasks, range_size
     store.close()
     assert used_queues(tmp_path / "out") == used_queues(root)
     assert list(tree(tmp_path / "out", "index").values()) == list(tree(root, "index").values())
+
+
+def test_a_log_of_a_later_format_is_refused(tmp_path):
+    root = a_store(tmp_path / "store")
+    last = sorted((root / "commitlog").iterdir())[-1]
+    data = bytearray(last.read_bytes())
+    data[7] = 0xAF
+    last.write_bytes(data)
+    with pytest.raises(StoreNewer, match=f"{last.name} has a record of a later format"):
+        rebuild(root, tmp_path / "out", **SMALL)
+
+
+def test_an_empty_log_gives_nothing(tmp_path):
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    assert str(rebuild(tmp_path / "store", tmp_path / "out")).startswith("log 0 to 0: 0 records, 0 units in 0 queues")
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(bytes(1 << 20))
+    assert str(rebuild(tmp_path / "store", tmp_path / "out")).startswith("log 0 to 0: 0 records, 0 units in 0 queues")
 
 
 def test_what_is_refused(tmp_path):

@@ -86,6 +86,16 @@ def test_cuts_join_up_and_begin_with_records(store):
         log_ranges.cut(log, 0, log.end + 1, 1000)
 
 
+@pytest.mark.parametrize("filled", [0, 1, 70_000, 600_000, 1 << 20])
+def test_about_where_a_log_ends(tmp_path, filled):
+    files = [bytes([1]) * (1 << 20), bytes([1]) * filled + bytes((1 << 20) - filled), bytes(1 << 20)]
+    (tmp_path / "commitlog").mkdir()
+    for number, data in enumerate(files):
+        (tmp_path / "commitlog" / f"{number << 20:020d}").write_bytes(data)
+    end = log_ranges.filled_end(log_ranges.open_log(str(tmp_path))) - (1 << 20)
+    assert filled <= end <= min(filled + log_ranges.PROBE_SIZE, 1 << 20)
+
+
 def test_a_longer_log_is_cut_alike(store):
     log = log_ranges.open_log(str(store))
     end = end_of(store).offset
