@@ -208,8 +208,11 @@ class _Run:
 
     def _stage(self, parts: list[tuple[int, int]], attempt: int) -> dict[tuple[int, int], RangeFacts]:
         staging = str(archive_files.staging_of(self._archive, f"{self._run}-{attempt}"))
+        # The last ones, when there are fewer than cores; while all cores have tasks, threads only get in their way.
+        last = len(parts) - len(parts) % self._tasks.parallelism
         wanted = [RangeTask(store_path=self._config.store_path, staging=staging, delays_ms=self._delays_ms,
-                            range=Range(self._config.broker_name, *part)) for part in parts]
+                            range=Range(self._config.broker_name, *part), makes_ahead=number >= last)
+                  for number, part in enumerate(parts)]
         return {(facts.range.start, facts.range.end): facts
                 for facts in self._tasks.run(archive_range, wanted)}
 

@@ -1,8 +1,8 @@
 """The Parquet files of an archive: how rows are grouped and encoded, and how a file comes to disk.
 
-Three threads share the work of a file. One makes row groups ahead, one encodes and writes them, and one follows behind:
-it takes the SHA-256 of what is written and syncs it, so that at the end little is left to wait for. All of them spend
-their time in native code; so a task alone keeps two cores busy, and as many tasks as cores keep them all.
+While a file is written, another thread follows behind: it takes the SHA-256 of what is there and syncs it, so that at
+the end little is left to wait for. Where a core is idle, a third makes row groups ahead. Nearly all of the work is in
+native code, which lets the other threads run.
 """
 
 import hashlib

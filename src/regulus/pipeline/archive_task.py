@@ -1,9 +1,9 @@
 """One task of the archive job: a range of the log becomes Parquet files in the staging directory.
 
 The range is walked once for places, queues and times. Its rows are then put in order, topic by topic and day by day,
-queue by queue, and their columns gathered batch by batch out of the mapped log file. A row group is made while the one
-before it is written, so no more than two are in memory, without their bodies, which the writer takes from the log; and
-nothing passes through the JVM.
+queue by queue, and their columns gathered batch by batch out of the mapped log file. No more than a row group is in
+memory, or two where one is made while the other is written, without their bodies, which the writer takes from the log;
+and nothing passes through the JVM.
 
 What is no record, or has a body that differs from its checksum, goes to the reject file, one JSON object a line:
 
@@ -67,6 +67,8 @@ class RangeTask:
     staging: str
     range: Range
     delays_ms: tuple[int, ...]
+    makes_ahead: bool
+    """Whether a core would else be idle: a row group is then made while the one before is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,9 @@ class _RangeWriter:
         is_good = found.column("flaw") == 0
         rows = np.flatnonzero(is_visible & is_good)
         groups = self._groups(rows)
-        tables = made_ahead(self._tables([order for _, _, order in groups]), self._maker)
+        tables = self._tables([order for _, _, order in groups])
+        if self._task.makes_ahead:
+            tables = made_ahead(tables, self._maker)
         staged = [self._write_file(number, part) for number, part in groupby(tables, key=itemgetter(0))]
         rejects = self._write_rejects()
         files = [self._file_facts(file, *group) for file, group in zip(staged, groups, strict=True)]

@@ -13,7 +13,7 @@ import pytest
 
 from regulus.errors import ArchiveFailed, ArchiveLocked, ConfigError, DataLoss, OptionError
 from regulus.model import sys_flag
-from regulus.pipeline import archive_files
+from regulus.pipeline import archive_files, archive_parquet
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock
@@ -31,6 +31,32 @@ def everything(archive: Path) -> list[tuple[str, int, int]]:
 
 ALL = sorted([("TopicA", queue, number) for queue in range(2) for number in range(30)]
              + [("TopicB", 0, number) for number in range(20)])
+
+
+class FourCores(LocalTasks):
+    """Has as many tasks as it was given, and which of them make row groups ahead."""
+
+    parallelism = 4
+
+    def __init__(self) -> None:
+        self.ahead: list[list[bool]] = []
+
+    def run(self, work, tasks):
+        self.ahead.append([task.makes_ahead for task in tasks])
+        return super().run(work, tasks)
+
+
+def test_the_last_ranges_fewer_than_cores_are_made_ahead_and_come_out_alike(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_parquet, "ROW_GROUP_ROWS", 4)
+    archive_store(store, tmp_path / "alone", range_size=2048)
+    tasks = FourCores()
+    config = ArchiveConfig(store_path=str(store), archive_path=str(tmp_path / "archive"), range_size=2048)
+    report = run_archive(tasks, config, "run", None, None, nothing)
+    count = len(report.ranges)
+    assert count > 4
+    assert count % 4
+    assert tasks.ahead == [[False] * (count - count % 4) + [True] * (count % 4)]
+    assert files_of(tmp_path / "archive") == files_of(tmp_path / "alone")
 
 
 def test_each_message_once_and_nothing_the_second_time(store, tmp_path):
