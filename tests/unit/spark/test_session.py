@@ -1,0 +1,34 @@
+import pytest
+
+from regulus.spark.session import jvm_settings
+
+DRIVER, EXECUTOR = "spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"
+
+
+def test_a_jvm_of_ours_gets_a_collector_and_reads_arrow_unchecked(tmp_path):
+    settings = jvm_settings({"SPARK_CONF_DIR": str(tmp_path)}, {"spark.driver.extraJavaOptions": "-Da=b"})
+    assert settings == dict.fromkeys((DRIVER, EXECUTOR), "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true")
+
+
+@pytest.mark.parametrize("place", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "settings", "spark-defaults.conf", "home"])
+def test_a_collector_of_the_user_is_the_only_one(tmp_path, place):
+    """Java does not start with two."""
+    option, environment, settings = "-XX:+UseZGC", {"SPARK_CONF_DIR": str(tmp_path)}, {}
+    if place == "settings":
+        settings = {"spark.driver.extraJavaOptions": option}
+    elif place == "spark-defaults.conf":
+        (tmp_path / place).write_text(f"spark.driver.extraJavaOptions {option}\n")
+    elif place == "home":
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {option}\n")
+        environment = {"SPARK_HOME": str(tmp_path)}
+    else:
+        environment[place] = option
+    assert jvm_settings(environment, settings)[DRIVER] == "-Darrow.enable_unsafe_memory_access=true"
+
+
+@pytest.mark.spark
+def test_the_jvm_runs_with_these_options(spark):
+    arguments = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    for option in spark.conf.get(DRIVER).split():
+        assert option in list(arguments)
