@@ -92,12 +92,19 @@ def test_columns_say_what_single_records_say(many: list[MessageExt]) -> None:
         assert list(fields[name]) == [getattr(message, name) for message in many]
     starts, ends = memoryview(fields["properties_start"]), memoryview(fields["properties_end"])
     room = message_columns.properties_max(starts, ends)
-    places, offsets = array("q", bytes(8 * 4 * room)), array("i", bytes(4 * (rows + 1)))
-    total = message_columns.list_properties(whole, starts, ends, memoryview(offsets), memoryview(places), room)
-    entries = [(whole[places[entry]:places[room + entry]].decode(),
-                whole[places[2 * room + entry]:places[3 * room + entry]].decode()) for entry in range(total)]
-    assert [dict(entries[offsets[row]:offsets[row + 1]]) for row in range(rows)] == [
+    entries, offsets = array("q", bytes(8 * 4 * room)), array("i", bytes(4 * (rows + 1)))
+    counts, places = array("q", [0]), array("q", bytes(8 * 2 * rows))
+    total = message_columns.read_properties(whole, starts, ends, (b"KEYS",), memoryview(counts), memoryview(places),
+                                            memoryview(offsets), memoryview(entries))
+    listed = [(whole[entries[entry]:entries[room + entry]].decode(),
+               whole[entries[2 * room + entry]:entries[3 * room + entry]].decode()) for entry in range(total)]
+    assert [dict(listed[offsets[row]:offsets[row + 1]]) for row in range(rows)] == [
         message.properties for message in many]
+    keys = [message.properties.get("KEYS") for message in many]
+    assert counts[0] == sum(text is not None for text in keys)
+    if counts[0]:
+        assert [whole[places[row]:places[rows + row]].decode() if places[row] >= 0 else None
+                for row in range(rows)] == keys
 
 
 @given(st.dictionaries(TEXT, TEXT))
