@@ -28,7 +28,8 @@ def test_a_collector_of_the_user_is_the_only_one(tmp_path, place):
 
 
 @pytest.mark.spark
-def test_the_jvm_runs_with_these_options(spark):
-    arguments = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    for option in spark.conf.get(DRIVER).split():
-        assert option in list(arguments)
+def test_the_jvm_gets_our_options_beside_the_users(spark):
+    runtime = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    arguments = list(runtime.getInputArguments())
+    assert "-Darrow.enable_unsafe_memory_access=true" in arguments
+    assert [each for each in arguments if each.startswith("-XX:+Use") and each.endswith("GC")] == ["-XX:+UseSerialGC"]

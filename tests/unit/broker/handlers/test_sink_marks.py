@@ -16,7 +16,8 @@ def test_the_marks_of_a_sink_are_told(rig):
     place = rig.stored("TopicA", 1)[0].physical_offset
     marks = ask(rig, "S")
     assert set(marks) == {"S/0", "S/1"}
-    assert marks["S/1"] == {"seq": "3/1", "topic": "TopicA", "queueId": 1, "queueOffset": 0, "physicalOffset": place}
+    assert marks["S/1"] == {"seq": "3/1", "topic": "TopicA", "queueId": 1, "queueOffset": 0, "physicalOffset": place,
+                            "digest": -1}
     assert ask(rig, "unknown") == {}
 
 
