@@ -1,6 +1,9 @@
 """One thread appends, dispatches and reads while others flush and make room, as the server has it."""
 
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,6 +15,14 @@ from regulus.model.store_result import PutStatus
 from regulus.model.store_rules import FlushDiskType, StoreRules
 
 SYNC_FLUSH = StoreRules(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+
+
+@pytest.fixture(autouse=True)
+def _threads_that_interrupt_each_other() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("settings", [{}, {"mapped_files_max": 16}, {"rules": SYNC_FLUSH}],
@@ -36,7 +47,8 @@ def test_flushes_and_allocation_run_beside_the_writer(tmp_path: Path, settings: 
                 store.allocate_ahead()
 
     expected: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(40)}
-    with ThreadPoolExecutor(2) as workers:
+    with ThreadPoolExecutor(2) as workers, ExitStack() as stack:
+        stack.callback(done.set)
         flushing, allocating = workers.submit(flush), workers.submit(allocate)
         for number in range(2000):
             body = f"{number}".encode().ljust(number % 1500, b".")
@@ -46,9 +58,8 @@ def test_flushes_and_allocation_run_beside_the_writer(tmp_path: Path, settings: 
             if number % 7 == 0:
                 store.dispatch(100, ())
         store.dispatch(1000, ())
-        done.set()
-        flushing.result()
-        allocating.result()
+    flushing.result()
+    allocating.result()
     assert {queue_id: bodies(store, "TopicA", queue_id) for queue_id in range(40)} == expected
     assert store.flush_commit_log() == store.commit_log_max_offset()
     copy = open_store(crashed_copy(tmp_path / "store", tmp_path / "copy"), mapped_file_size_commit_log=65_536)

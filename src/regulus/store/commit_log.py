@@ -190,6 +190,8 @@ class CommitLog:
         start = self.tail.start + self.tail.size if self.tail is not None else 0
         if made is None or made.start != start:
             made = self.files.make(start)
+        else:
+            made.take_up()
         self.files.files.append(made)
         self.tail = made
         return made
@@ -238,7 +240,7 @@ class CommitLog:
         start = tail.start + tail.size if tail is not None else 0
         if self._next is None and (tail is None or tail.size - tail.wrote_position < RESERVE_WINDOW):
             made = self.files.make(start)
-            made.map()
+            made.map_ahead()
             self._reserve_window(made, 0)
             disk.sync_directory(self.files.directory)
             made.is_new = False

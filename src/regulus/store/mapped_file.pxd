@@ -23,6 +23,8 @@ cdef class MappedFile:
     cdef list _former
 
     cpdef map(self)
+    cpdef map_ahead(self)
+    cpdef take_up(self)
     cpdef unmap(self)
     cpdef slice(self, long long position, long long size)
     cpdef write(self, long long position, bytes data)

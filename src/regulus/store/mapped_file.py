@@ -19,6 +19,9 @@ class MappedFilePool:
 
     A store has one consume queue for each topic and queue id, easily thousands, and most of them rest. Mapping costs no
     memory for what is not touched, but a descriptor and an entry in the kernel's table each, and both are limited.
+
+    Only the thread that appends and reads adds files: room is made by unmapping others, which that thread may just be
+    about to touch.
     """
 
     def __init__(self, files_max: int) -> None:
@@ -90,12 +93,20 @@ class MappedFile:
         """Have `mapping`, `cells` (to write and read single bytes) and `view` (to give slices of). Raises
         StoreError."""
         if self.mapping is None:
-            mapping = disk.map_file(self.path, self.size, self.is_sequential)
-            self.cells = memoryview(mapping)
-            self.view = memoryview(mapping).toreadonly()
-            self.mapping = mapping
-            self._pool.add(self)
+            self.map_ahead()
+            self.take_up()
         self.is_used = True
+
+    def map_ahead(self) -> None:
+        """The same in another thread, for a file that nobody uses before `take_up`. Raises StoreError."""
+        mapping = disk.map_file(self.path, self.size, self.is_sequential)
+        self.cells = memoryview(mapping)
+        self.view = memoryview(mapping).toreadonly()
+        self.mapping = mapping
+
+    def take_up(self) -> None:
+        """Have a file that is mapped counted as such."""
+        self._pool.add(self)
 
     def unmap(self) -> None:
         mapping = self.mapping

@@ -101,3 +101,14 @@ def test_the_pool_unmaps_what_is_not_used(tmp_path: Path) -> None:
     assert files[0] in mapped
     assert [bytes(file.slice(0, 1)) for file in files] == [b"%d" % number for number in range(10)] + [
         b"%d" % (number // 10) for number in range(10, 40)]
+
+
+def test_a_file_mapped_ahead_makes_no_room_before_it_is_taken_up(tmp_path: Path) -> None:
+    pool = MappedFilePool(1)
+    used, ahead = (make(tmp_path, pool, start, 4096) for start in (0, 4096))
+    used.map()
+    ahead.map_ahead()
+    assert used.mapping is not None
+    ahead.take_up()
+    assert used.mapping is None
+    assert ahead.mapping is not None
