@@ -9,6 +9,7 @@ addBatch: planning of tasks, reading, handing over. The rest is offsets: asking 
 
 import argparse
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -66,6 +67,8 @@ def main() -> None:
         batches = [progress for progress in query.recentProgress if progress.numInputRows]
         query.stop()
     counted = batches[len(batches) // 3:]
+    if not counted:
+        sys.exit(f"no batch ended within {arguments.seconds} s: give --seconds more")
     rows = sum(progress.numInputRows for progress in counted)
     print(f"{arguments.rate} messages/s of 1 KB, {arguments.queues} queues, local[{arguments.cores}]: "
           f"{len(counted)} batches, {rows / len(counted):.0f} rows each")
