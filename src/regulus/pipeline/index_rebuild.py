@@ -12,6 +12,7 @@ moved into the place of `consumequeue` and `index` of a stopped store, it is tak
 
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -99,13 +100,24 @@ class RebuildReport:
 
 
 def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
-    """Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged."""
+    """Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged.
+
+    What was written until then is removed.
+    """
     output = Path(config.output)
     if output.exists() and any(output.iterdir()):
         raise OptionError(f"{output} is not empty: give a new directory, whose content moves into the store afterwards")
     if log_ranges.is_in_use(config.store_path):
         raise OptionError(f"a broker is running on {config.store_path}: stop it first, or rebuild from a copy")
     log = log_ranges.open_log(config.store_path)
+    with ExitStack() as undoing:
+        undoing.callback(shutil.rmtree, output, ignore_errors=True)
+        report = _rebuilt(tasks, config, log)
+        undoing.pop_all()
+    return report
+
+
+def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> RebuildReport:
     cuts, facts, end = _units(tasks, config, log)
     log_ranges.refuse_newer(log, end.offset)
     report = RebuildReport(start=log.start, end=end.offset, stop_reason=end.reason)
@@ -117,7 +129,7 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
     _settle_queues(tasks, config, cuts, facts, report)
     if config.message_index_enable:
         _build_index(tasks, config, facts, report)
-    shutil.rmtree(output / "_entries", ignore_errors=True)
+    shutil.rmtree(Path(config.output) / "_entries", ignore_errors=True)
     return report
 
 

@@ -264,9 +264,10 @@ class _QueueFiles:
         while view:
             start = position - position % self._file_size
             room = start + self._file_size - position
-            os.pwrite(self._descriptor(key, start), view[:room], position - start)
-            position += len(view[:room])
-            view = view[room:]
+            # On a disk that is nearly full, less may be written than asked for; the next try then says so.
+            written = os.pwrite(self._descriptor(key, start), view[:room], position - start)
+            position += written
+            view = view[written:]
 
     def _descriptor(self, key: TopicQueue, start: int) -> int:
         descriptor = self._open.get((key, start))
@@ -315,7 +316,7 @@ def build_index_part(task: IndexTask, attempt: str) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass
-        with path.open("r+b", buffering=0) as file:
+        with path.open("r+b") as file:
             file.truncate(index_entry.file_size(task.slots, task.entries_max))
             return _IndexPart(task).write(file)
 

@@ -1,5 +1,6 @@
 """Rebuilt from the log, consume queues and index are byte for byte the broker's, whoever wrote them."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -208,6 +209,16 @@ def test_a_log_of_a_later_format_is_refused(tmp_path):
     last.write_bytes(data)
     with pytest.raises(StoreNewer, match=f"{last.name} has a record of a later format"):
         rebuild(root, tmp_path / "out", **SMALL)
+    assert not (tmp_path / "out").exists()
+
+
+def test_writes_that_take_only_a_part_are_gone_on_with(tmp_path, monkeypatch):
+    store = a_store(tmp_path / "store")
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, position: write(file, data[:7], position))
+    rebuild(store, tmp_path / "out", **SMALL)
+    assert used_queues(tmp_path / "out") == used_queues(store)
+    assert tree(tmp_path / "out", "index") == tree(store, "index")
 
 
 def test_an_empty_log_gives_nothing(tmp_path):
