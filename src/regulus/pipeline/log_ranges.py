@@ -18,9 +18,10 @@ import numpy as np
 
 from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
 from regulus.record import store_checkpoint
+from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
-from regulus.record.message_record import MAGIC_V1, MAGIC_V2, Buffer, dispatch_request
+from regulus.record.message_record import MAGIC_V1, MAGIC_V2, dispatch_request
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
 
 WALK_ROWS = 16_384

@@ -4,7 +4,13 @@ Interpreted, the functions below; a compiled module that cimports them gets thos
 faster than loops over a view. Bounds are the caller's: compiled, none is checked.
 """
 
-from regulus.record.message_record import Buffer
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | mmap"
+WritableBuffer: TypeAlias = "bytearray | memoryview | mmap"
 
 
 def find_byte(data: Buffer, value: int, start: int, limit: int) -> int:

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import NamedTuple, cast
 
 from regulus.errors import TruncatedRecord
+from regulus.record import big_endian
 
 UNIT_SIZE = 20
 _LAYOUT = Struct(">qiq")
@@ -40,22 +41,9 @@ def encode(unit: ConsumeQueueUnit) -> bytes:
 
 def encode_into(cells: memoryview, position: int, physical_offset: int, size: int, tags_code: int) -> None:
     """Write one unit at `position`. Byte by byte, which in compiled form is the fastest way."""
-    _put8(cells, position, physical_offset)
-    _put4(cells, position + 8, size)
-    _put8(cells, position + 12, tags_code)
-
-
-def _put4(cells: memoryview, position: int, value: int) -> None:
-    """Write the low four bytes of `value`."""
-    cells[position] = (value >> 24) & 255
-    cells[position + 1] = (value >> 16) & 255
-    cells[position + 2] = (value >> 8) & 255
-    cells[position + 3] = value & 255
-
-
-def _put8(cells: memoryview, position: int, value: int) -> None:
-    _put4(cells, position, value >> 32)
-    _put4(cells, position + 4, value)
+    big_endian.put8(cells, position, physical_offset)
+    big_endian.put4(cells, position + 8, size)
+    big_endian.put8(cells, position + 12, tags_code)
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:

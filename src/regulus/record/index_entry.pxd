@@ -1,5 +1,6 @@
 cimport cython
 
+from regulus.record cimport big_endian
 from regulus.record.java_hash cimport hash_on, java_hash
 
 cdef Py_ssize_t _SLOTS_START
@@ -31,7 +32,3 @@ cpdef write_slot(unsigned char[::1] cells, Py_ssize_t slot, long long entry)
 
 @cython.locals(slots=cython.ulonglong, index=Py_ssize_t, slot=cython.ulonglong)
 cpdef int chain(const long long[::1] hashes, int[::1] previous, int[::1] heads, Py_ssize_t entry) except -1
-
-cdef void _put4(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
-
-cdef void _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept

@@ -25,6 +25,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from regulus.errors import TruncatedRecord
+from regulus.record import big_endian
 from regulus.record.java_hash import hash_on, java_hash
 
 HEADER_SIZE = 40
@@ -114,43 +115,28 @@ def decode_header(data: bytes | memoryview, position: int = 0) -> IndexHeader:
 
 def encode_header_into(cells: memoryview, begin_timestamp: int, end_timestamp: int, begin_physical_offset: int,
                        end_physical_offset: int, hash_slot_count: int, index_count: int) -> None:
-    _put8(cells, 0, begin_timestamp)
-    _put8(cells, 8, end_timestamp)
-    _put8(cells, 16, begin_physical_offset)
-    _put8(cells, 24, end_physical_offset)
-    _put4(cells, 32, hash_slot_count)
-    _put4(cells, 36, index_count)
+    big_endian.put8(cells, 0, begin_timestamp)
+    big_endian.put8(cells, 8, end_timestamp)
+    big_endian.put8(cells, 16, begin_physical_offset)
+    big_endian.put8(cells, 24, end_physical_offset)
+    big_endian.put4(cells, 32, hash_slot_count)
+    big_endian.put4(cells, 36, index_count)
 
 
 def encode_entry_into(cells: memoryview, position: int, key_hash: int, physical_offset: int, time_difference: int,
                       previous: int) -> None:
-    _put4(cells, position, key_hash)
-    _put8(cells, position + 4, physical_offset)
-    _put4(cells, position + 12, time_difference)
-    _put4(cells, position + 16, previous)
+    big_endian.put4(cells, position, key_hash)
+    big_endian.put8(cells, position + 4, physical_offset)
+    big_endian.put4(cells, position + 12, time_difference)
+    big_endian.put4(cells, position + 16, previous)
 
 
 def read_slot(cells: memoryview, slot: int) -> int:
-    position = _SLOTS_START + _SLOT * slot
-    value = (cells[position] << 24) | (cells[position + 1] << 16) | (cells[position + 2] << 8) | cells[position + 3]
-    return value - 0x100000000 if value & 0x80000000 else value
+    return big_endian.int4(cells, _SLOTS_START + _SLOT * slot)
 
 
 def write_slot(cells: memoryview, slot: int, entry: int) -> None:
-    _put4(cells, _SLOTS_START + _SLOT * slot, entry)
-
-
-def _put4(cells: memoryview, position: int, value: int) -> None:
-    """Write the low four bytes of `value`."""
-    cells[position] = (value >> 24) & 255
-    cells[position + 1] = (value >> 16) & 255
-    cells[position + 2] = (value >> 8) & 255
-    cells[position + 3] = value & 255
-
-
-def _put8(cells: memoryview, position: int, value: int) -> None:
-    _put4(cells, position, value >> 32)
-    _put4(cells, position + 4, value)
+    big_endian.put4(cells, _SLOTS_START + _SLOT * slot, entry)
 
 
 def chain(hashes: memoryview, previous: memoryview, heads: memoryview, entry: int) -> None:

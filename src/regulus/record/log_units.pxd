@@ -1,5 +1,6 @@
 cimport cython
 
+from regulus.record cimport big_endian
 from regulus.record.java_hash cimport java_hash
 from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
 
@@ -71,9 +72,3 @@ cdef long long _signed(long long value) noexcept
 @cython.locals(index=Py_ssize_t)
 cdef bint _is_name(const unsigned char[::1] view, Py_ssize_t start, const unsigned char* name,
                    Py_ssize_t size) noexcept
-
-@cython.locals(value=cython.int)
-cdef int _int4(const unsigned char[::1] view, Py_ssize_t position) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef long long _int8(const unsigned char[::1] view, Py_ssize_t position) noexcept

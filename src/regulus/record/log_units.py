@@ -23,12 +23,13 @@ from regulus.errors import CorruptRecord, RecordError
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
 from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.record import big_endian
+from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.java_hash import java_hash
 from regulus.record.message_record import (
     MAGIC_BLANK,
     MAGIC_V2,
-    Buffer,
     check_start,
     find_body_end,
     find_topic_end,
@@ -107,28 +108,28 @@ class LogWalk:
               room: int, hashes: memoryview, hashes_max: int) -> int:
         """The record's size; 0 for a blank, -1 when there is no room for its hashes."""
         size = check_start(view, position, limit)
-        magic = _int4(view, position + 4)
+        magic = big_endian.int4(view, position + 4)
         if magic == _BLANK:
             return 0
-        flags = _int4(view, position + 36)
+        flags = big_endian.int4(view, position + 36)
         born_end = position + (68 if flags & 0x10 else 56)
         store_end = born_end + (28 if flags & 0x20 else 16)
         body_start = store_end + 16
         end = position + size
         topic_at = find_body_end(view, position, body_start, end)
         topic_end = find_topic_end(view, position, topic_at, end)
-        if _int8(view, position + 28) != base + position:
-            raise CorruptRecord(f"record says it is at {_int8(view, position + 28)}", position)
+        if big_endian.int8(view, position + 28) != base + position:
+            raise CorruptRecord(f"record says it is at {big_endian.int8(view, position + 28)}", position)
         flaw = 0
         if self._check_crc:
             checksum = crc32(data[body_start:topic_at])
-            if checksum & _CRC_MASK != _int4(view, position + 8):
+            if checksum & _CRC_MASK != big_endian.int4(view, position + 8):
                 flaw = 1
             elif topic_end + 2 < end and view[end - 1] == 0:
                 flaw = 2
         topic = self._topic(data, view, topic_at + (2 if magic == _V2 else 1), topic_end)
         used = self.hashes_used
-        store_timestamp = _int8(view, born_end)
+        store_timestamp = big_endian.int8(view, born_end)
         tags_code = 0
         if self._with_tags or self._with_index or topic == self._schedule_number:
             tags_code = self._read_properties(data, view, topic_end + 2, end, topic, flags, store_timestamp, hashes,
@@ -143,9 +144,9 @@ class LogWalk:
         at += room
         table[at] = topic
         at += room
-        table[at] = _int4(view, position + 12)
+        table[at] = big_endian.int4(view, position + 12)
         at += room
-        table[at] = _int8(view, position + 20)
+        table[at] = big_endian.int8(view, position + 20)
         at += room
         table[at] = flags
         at += room
@@ -268,21 +269,3 @@ def _is_name(view: Buffer, start: int, name: bytes, size: int) -> bool:
         if view[start + index] != name[index]:
             return False
     return True
-
-
-# The two readers stand here once more because a call into another compiled module costs more than what they do.
-def _int4(view: Buffer, position: int) -> int:
-    value = view[position]
-    if value > 127:
-        value -= 256
-    value = (value << 8) | view[position + 1]
-    value = (value << 8) | view[position + 2]
-    return (value << 8) | view[position + 3]
-
-
-def _int8(view: Buffer, position: int) -> int:
-    value = _int4(view, position)
-    value = (value << 8) | view[position + 4]
-    value = (value << 8) | view[position + 5]
-    value = (value << 8) | view[position + 6]
-    return (value << 8) | view[position + 7]

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.record cimport byte_runs
+from regulus.record cimport big_endian, byte_runs
 from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
 
 cdef Py_ssize_t _FETCHED_AHEAD
@@ -20,12 +20,6 @@ cpdef Py_ssize_t find_records(const unsigned char[::1] data, long long[::1] posi
                topic_at=Py_ssize_t, topic_end=Py_ssize_t, at=Py_ssize_t)
 cdef int _read_record(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t limit, long long[::1] table,
                       Py_ssize_t row, Py_ssize_t rows) except -1
-
-@cython.locals(value=cython.int)
-cdef int _int4(const unsigned char[::1] data, Py_ssize_t position) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef long long _int8(const unsigned char[::1] data, Py_ssize_t position) noexcept
 
 @cython.locals(rows=Py_ssize_t, room=Py_ssize_t, row=Py_ssize_t, total=Py_ssize_t, number=Py_ssize_t, joined=bytes,
                name_ends=bytes, shape="long long[::1]")

@@ -13,11 +13,11 @@ Source: see message_record.
 """
 
 from regulus.errors import CorruptRecord
-from regulus.record import byte_runs
+from regulus.record import big_endian, byte_runs
+from regulus.record.byte_runs import Buffer
 from regulus.record.message_record import (
     MAGIC_BLANK,
     MAGIC_V2,
-    Buffer,
     check_start,
     find_body_end,
     find_topic_end,
@@ -76,10 +76,10 @@ def find_records(data: Buffer, positions: memoryview) -> int:
 
 def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row: int, rows: int) -> None:
     size = check_start(data, position, limit)
-    magic = _int4(data, position + 4)
+    magic = big_endian.int4(data, position + 4)
     if magic == _BLANK:
         raise CorruptRecord("blank at the end of a log file, no message", position)
-    flags = _int4(data, position + 36)
+    flags = big_endian.int4(data, position + 36)
     born_end = position + (68 if flags & 0x10 else 56)
     store_end = born_end + (28 if flags & 0x20 else 16)
     topic_at = find_body_end(data, position, store_end + 16, position + size)
@@ -87,25 +87,25 @@ def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row
     at = row
     table[at] = size
     at += rows
-    table[at] = _int4(data, position + 8)
+    table[at] = big_endian.int4(data, position + 8)
     at += rows
-    table[at] = _int4(data, position + 12)
+    table[at] = big_endian.int4(data, position + 12)
     at += rows
-    table[at] = _int4(data, position + 16)
+    table[at] = big_endian.int4(data, position + 16)
     at += rows
-    table[at] = _int8(data, position + 20)
+    table[at] = big_endian.int8(data, position + 20)
     at += rows
-    table[at] = _int8(data, position + 28)
+    table[at] = big_endian.int8(data, position + 28)
     at += rows
     table[at] = flags
     at += rows
-    table[at] = _int8(data, position + 40)
+    table[at] = big_endian.int8(data, position + 40)
     at += rows
-    table[at] = _int8(data, born_end)
+    table[at] = big_endian.int8(data, born_end)
     at += rows
-    table[at] = _int4(data, store_end)
+    table[at] = big_endian.int4(data, store_end)
     at += rows
-    table[at] = _int8(data, store_end + 4)
+    table[at] = big_endian.int8(data, store_end + 4)
     at += rows
     table[at] = position + 48
     at += rows
@@ -122,24 +122,6 @@ def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row
     table[at] = topic_end + 2
     at += rows
     table[at] = position + size
-
-
-# The two readers stand here once more because a call into another compiled module costs more than what they do.
-def _int4(data: Buffer, position: int) -> int:
-    value = data[position]
-    if value > 127:
-        value -= 256
-    value = (value << 8) | data[position + 1]
-    value = (value << 8) | data[position + 2]
-    return (value << 8) | data[position + 3]
-
-
-def _int8(data: Buffer, position: int) -> int:
-    value = _int4(data, position)
-    value = (value << 8) | data[position + 4]
-    value = (value << 8) | data[position + 5]
-    value = (value << 8) | data[position + 6]
-    return (value << 8) | data[position + 7]
 
 
 def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: tuple[bytes, ...], counts: memoryview,

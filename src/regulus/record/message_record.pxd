@@ -2,6 +2,7 @@ cimport cython
 
 from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
+from regulus.record cimport big_endian
 from regulus.record.index_entry cimport key_hash_on
 from regulus.record.java_hash cimport java_hash, java_hash_of
 
@@ -72,12 +73,6 @@ cdef Py_ssize_t _put_head(object buffer, unsigned char[::1] cells, Py_ssize_t po
 
 cdef Py_ssize_t _put_topic(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes topic) except -1
 
-cdef Py_ssize_t _put2(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t value) noexcept
-
-cdef Py_ssize_t _put4(unsigned char[::1] cells, Py_ssize_t position, Py_ssize_t value) noexcept
-
-cdef Py_ssize_t _put8(unsigned char[::1] cells, Py_ssize_t position, long long value) noexcept
-
 cdef Py_ssize_t _copy(object buffer, unsigned char[::1] cells, Py_ssize_t position, bytes data) except -1
 
 @cython.locals(size=Py_ssize_t, index=Py_ssize_t, source="const unsigned char*")
@@ -141,9 +136,3 @@ cpdef Py_ssize_t find_body_end(const unsigned char[::1] view, Py_ssize_t positio
 @cython.locals(topic_end=Py_ssize_t)
 cpdef Py_ssize_t find_topic_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t topic_at,
                                 Py_ssize_t end) except -1
-
-@cython.locals(value=cython.int)
-cdef int _int4(const unsigned char[::1] view, Py_ssize_t position) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef long long _int8(const unsigned char[::1] view, Py_ssize_t position) noexcept

@@ -28,7 +28,6 @@ Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, Mess
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING, TypeAlias
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model import message_properties
@@ -37,15 +36,11 @@ from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
+from regulus.record import big_endian
+from regulus.record.byte_runs import Buffer, WritableBuffer
 from regulus.record.checksum import crc32
 from regulus.record.index_entry import key_hash_on
 from regulus.record.java_hash import java_hash, java_hash_of
-
-if TYPE_CHECKING:
-    from mmap import mmap
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview | mmap"
-WritableBuffer: TypeAlias = "bytearray | memoryview | mmap"
 
 MAGIC_V1 = 0xDAA320A7 - 0x100000000
 MAGIC_V2 = 0xDAA320AB - 0x100000000
@@ -162,7 +157,7 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
     end = _put_head(buffer, cells, position, message, len(body), len(topic))
     buffer[end:end + len(body)] = body
     end = _put_topic(buffer, cells, end + len(body), topic)
-    end = _put2(cells, end, properties_size)
+    end = big_endian.put2(cells, end, properties_size)
     if properties:
         _copy(buffer, cells, end, properties)
     else:
@@ -182,7 +177,7 @@ def _encode_plain(buffer: WritableBuffer, cells: WritableBuffer, position: int, 
     end = _put_head(buffer, cells, position, message, message.body_end - message.body_start, len(message.topic_text))
     end = _copy_part(buffer, cells, end, message.data, message.body_start, message.body_end)
     end = _put_topic(buffer, cells, end, message.topic_text)
-    end = _put2(cells, end, message.text_size)
+    end = big_endian.put2(cells, end, message.text_size)
     _copy_part(buffer, cells, end, message.text, 0, message.text_size)
     return size
 
@@ -229,49 +224,29 @@ def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, mess
               topic_size: int) -> int:
     """Write the fields before the body; the position behind them."""
     message.sys_flag = _flags_of_hosts(message)
-    end = _put4(cells, position, message.store_size)
-    end = _put4(cells, end, _V2 if topic_size > _TOPIC_SIZE_V1_MAX else _V1)
-    end = _put4(cells, end, message.body_crc)
-    end = _put4(cells, end, message.queue_id)
-    end = _put4(cells, end, message.flag)
-    end = _put8(cells, end, message.queue_offset)
-    end = _put8(cells, end, message.physical_offset)
-    end = _put4(cells, end, message.sys_flag)
-    end = _put8(cells, end, message.born_timestamp)
+    end = big_endian.put4(cells, position, message.store_size)
+    end = big_endian.put4(cells, end, _V2 if topic_size > _TOPIC_SIZE_V1_MAX else _V1)
+    end = big_endian.put4(cells, end, message.body_crc)
+    end = big_endian.put4(cells, end, message.queue_id)
+    end = big_endian.put4(cells, end, message.flag)
+    end = big_endian.put8(cells, end, message.queue_offset)
+    end = big_endian.put8(cells, end, message.physical_offset)
+    end = big_endian.put4(cells, end, message.sys_flag)
+    end = big_endian.put8(cells, end, message.born_timestamp)
     end = _copy(buffer, cells, end, message.born_host)
-    end = _put8(cells, end, message.store_timestamp)
+    end = big_endian.put8(cells, end, message.store_timestamp)
     end = _copy(buffer, cells, end, message.store_host)
-    end = _put4(cells, end, message.reconsume_times)
-    end = _put8(cells, end, message.prepared_transaction_offset)
-    return _put4(cells, end, body_size)
+    end = big_endian.put4(cells, end, message.reconsume_times)
+    end = big_endian.put8(cells, end, message.prepared_transaction_offset)
+    return big_endian.put4(cells, end, body_size)
 
 
 def _put_topic(buffer: WritableBuffer, cells: WritableBuffer, position: int, topic: bytes) -> int:
     """Write the topic behind its length; the position behind it."""
     if len(topic) > _TOPIC_SIZE_V1_MAX:
-        return _copy(buffer, cells, _put2(cells, position, len(topic)), topic)
+        return _copy(buffer, cells, big_endian.put2(cells, position, len(topic)), topic)
     cells[position] = len(topic)
     return _copy(buffer, cells, position + 1, topic)
-
-
-def _put2(cells: WritableBuffer, position: int, value: int) -> int:
-    cells[position] = value >> 8 & 0xFF
-    cells[position + 1] = value & 0xFF
-    return position + 2
-
-
-def _put4(cells: WritableBuffer, position: int, value: int) -> int:
-    """Write the low four bytes of `value`."""
-    cells[position] = value >> 24 & 0xFF
-    cells[position + 1] = value >> 16 & 0xFF
-    cells[position + 2] = value >> 8 & 0xFF
-    cells[position + 3] = value & 0xFF
-    return position + 4
-
-
-def _put8(cells: WritableBuffer, position: int, value: int) -> int:
-    _put4(cells, position, value >> 32)
-    return _put4(cells, position + 4, value)
 
 
 def _copy(buffer: WritableBuffer, cells: WritableBuffer, position: int, data: bytes) -> int:
@@ -334,15 +309,15 @@ def decode_all(data: Buffer) -> list[MessageExt]:
 
 def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> MessageExt:
     size = check_start(view, position, len(data))
-    if _int4(view, position + 4) == _BLANK:
+    if big_endian.int4(view, position + 4) == _BLANK:
         raise CorruptRecord("blank at the end of a log file, no message", position)
-    flags = _int4(view, position + 36)
+    flags = big_endian.int4(view, position + 36)
     born_end = position + (68 if flags & _BORN_V6 else 56)
     store_end = born_end + (28 if flags & _STORE_V6 else 16)
     body_start = store_end + 16
     end = position + size
     topic_at = find_body_end(view, position, body_start, end)
-    topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
+    topic_start = topic_at + (2 if big_endian.int4(view, position + 4) == _V2 else 1)
     topic_end = find_topic_end(view, position, topic_at, end)
     # What lies around the body is copied at once; the pieces are cut from that.
     head = bytes(data[position + 48:store_end])
@@ -351,19 +326,19 @@ def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> Messa
     message.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
     message.body = bytes(data[body_start:topic_at]) if read_body else b""
     message.properties = parse_properties(tail[topic_end - topic_start + 2:].decode("utf-8", "replace"))
-    message.queue_id = _int4(view, position + 12)
-    message.flag = _int4(view, position + 16)
+    message.queue_id = big_endian.int4(view, position + 12)
+    message.flag = big_endian.int4(view, position + 16)
     message.sys_flag = flags
-    message.born_timestamp = _int8(view, position + 40)
+    message.born_timestamp = big_endian.int8(view, position + 40)
     message.born_host = head[:born_end - position - 48]
     message.store_host = head[born_end - position - 40:]
-    message.reconsume_times = _int4(view, store_end)
-    message.prepared_transaction_offset = _int8(view, store_end + 4)
-    message.queue_offset = _int8(view, position + 20)
-    message.physical_offset = _int8(view, position + 28)
-    message.store_timestamp = _int8(view, born_end)
+    message.reconsume_times = big_endian.int4(view, store_end)
+    message.prepared_transaction_offset = big_endian.int8(view, store_end + 4)
+    message.queue_offset = big_endian.int8(view, position + 20)
+    message.physical_offset = big_endian.int8(view, position + 28)
+    message.store_timestamp = big_endian.int8(view, born_end)
     message.store_size = size
-    message.body_crc = _int4(view, position + 8)
+    message.body_crc = big_endian.int4(view, position + 8)
     return message
 
 
@@ -433,17 +408,17 @@ def dispatch_request(data: Buffer, position: int, limit: int, check_crc: bool) -
 def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """As `dispatch_request`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
     size = check_start(view, position, limit)
-    if _int4(view, position + 4) == _BLANK:
+    if big_endian.int4(view, position + 4) == _BLANK:
         return DispatchRequest(size, True)
-    flags = _int4(view, position + 36)
+    flags = big_endian.int4(view, position + 36)
     born_end = position + (68 if flags & _BORN_V6 else 56)
     store_end = born_end + (28 if flags & _STORE_V6 else 16)
     body_start = store_end + 16
     end = position + size
     topic_at = find_body_end(view, position, body_start, end)
-    topic_start = topic_at + (2 if _int4(view, position + 4) == _V2 else 1)
+    topic_start = topic_at + (2 if big_endian.int4(view, position + 4) == _V2 else 1)
     topic_end = find_topic_end(view, position, topic_at, end)
-    if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != _int4(view, position + 8):
+    if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != big_endian.int4(view, position + 8):
         raise CorruptRecord("body and its checksum differ", position)
     # The checksum is the body's alone. Properties are text; a page that never reached the disk shows as zeros in them.
     if check_crc and topic_end + 2 < end and view[end - 1] == 0:
@@ -453,11 +428,11 @@ def dispatch_view(data: Buffer, view: Buffer, position: int, limit: int, check_c
     request.size = size
     request.is_blank = False
     request.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
-    request.queue_id = _int4(view, position + 12)
-    request.queue_offset = _int8(view, position + 20)
-    request.physical_offset = _int8(view, position + 28)
-    request.store_timestamp = _int8(view, born_end)
-    request.prepared_transaction_offset = _int8(view, store_end + 4)
+    request.queue_id = big_endian.int4(view, position + 12)
+    request.queue_offset = big_endian.int8(view, position + 20)
+    request.physical_offset = big_endian.int8(view, position + 28)
+    request.store_timestamp = big_endian.int8(view, born_end)
+    request.prepared_transaction_offset = big_endian.int8(view, store_end + 4)
     request.sys_flag = flags
     request.tags_code = 0
     request.delay_level = 0
@@ -512,8 +487,8 @@ def check_start(view: Buffer, position: int, limit: int) -> int:
     room = limit - position
     if room < 8:
         raise TruncatedRecord("record cut short", position)
-    size = _int4(view, position)
-    magic = _int4(view, position + 4)
+    size = big_endian.int4(view, position)
+    magic = big_endian.int4(view, position + 4)
     if magic == _BLANK:
         if size < 8:
             raise CorruptRecord(f"blank of {size} bytes is too small", position)
@@ -531,7 +506,7 @@ def find_body_end(view: Buffer, position: int, body_start: int, end: int) -> int
     """Where the body ends. Raises CorruptRecord when it leaves no room for topic and properties."""
     if body_start + 3 > end:
         raise CorruptRecord(f"hosts do not fit record size {end - position}", position)
-    body_length = _int4(view, body_start - 4)
+    body_length = big_endian.int4(view, body_start - 4)
     if body_length < 0 or body_length > end - body_start - 3:
         raise CorruptRecord(f"body length {body_length} does not fit record size {end - position}", position)
     return body_start + body_length
@@ -539,7 +514,7 @@ def find_body_end(view: Buffer, position: int, body_start: int, end: int) -> int
 
 def find_topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
     """Where the topic ends. Raises CorruptRecord when topic and properties do not fill the record exactly."""
-    if _int4(view, position + 4) == _V2:
+    if big_endian.int4(view, position + 4) == _V2:
         topic_end = topic_at + 2 + ((view[topic_at] << 8) | view[topic_at + 1])
     else:
         topic_end = topic_at + 1 + view[topic_at]
@@ -548,20 +523,3 @@ def find_topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
     if topic_end + 2 + ((view[topic_end] << 8) | view[topic_end + 1]) != end:
         raise CorruptRecord(f"properties do not end with the record of {end - position} bytes", position)
     return topic_end
-
-
-def _int4(view: Buffer, position: int) -> int:
-    value = view[position]
-    if value > 127:
-        value -= 256
-    value = (value << 8) | view[position + 1]
-    value = (value << 8) | view[position + 2]
-    return (value << 8) | view[position + 3]
-
-
-def _int8(view: Buffer, position: int) -> int:
-    value = _int4(view, position)
-    value = (value << 8) | view[position + 4]
-    value = (value << 8) | view[position + 5]
-    value = (value << 8) | view[position + 6]
-    return (value << 8) | view[position + 7]

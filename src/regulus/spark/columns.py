@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,10 @@ from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
+from regulus.record.byte_runs import Buffer
+from regulus.record.checksum import crc32
 from regulus.record.message_columns import FIELDS
-from regulus.record.message_record import FIXED_SIZE_V1, Buffer
+from regulus.record.message_record import FIXED_SIZE_V1
 from regulus.spark import arrow_arrays, plain_columns
 from regulus.spark.plain_columns import Bytes, Int64s
 from regulus.spark.read_plan import GAP, GAP_CAUSE, GAP_END, Gap

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from regulus.errors import CorruptRecord
 from regulus.model import sys_flag
-from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, Buffer, check_start
+from regulus.record.byte_runs import Buffer
+from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, check_start
 
 Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
