@@ -48,7 +48,7 @@ class QueueRead(NamedTuple):
     No data and an unchanged offset: the queue, which holds [min_offset, max_offset), has nothing there.
     """
 
-    data: bytes
+    data: bytes | memoryview
     next_offset: int
     min_offset: int
     max_offset: int
@@ -83,7 +83,7 @@ class BulkAdmin(TopicAdmin):
             answer = await self._bulk_pull(queue, start, end, size_max, expression)
             if answer is not None:
                 place = BulkPullResponse.decode(answer)
-                return QueueRead(answer.body, place.next_offset, place.min_offset, place.max_offset)
+                return QueueRead(answer.body_view, place.next_offset, place.min_offset, place.max_offset)
         return await self._pull(queue, start, min(end - start, PULL_COUNT), expression, expression_type)
 
     async def group_offset(self, group: str, queue: MessageQueue) -> int | None:

@@ -21,7 +21,7 @@ LOG_READ_SIZE = 4 << 20
 class LogRead(NamedTuple):
     """Stored records one behind the other, as `record.message_record` decodes them."""
 
-    data: bytes
+    data: bytes | memoryview
     next_offset: int
 
 
@@ -48,4 +48,4 @@ class LogAdmin(AdminBase):
         """
         header = ReadCommitLogRequest(physical_offset=physical_offset, size_max=size_max)
         answer = await self._request(broker_address, RequestCode.READ_COMMIT_LOG, header.ext())
-        return LogRead(answer.body, ReadCommitLogResponse.decode(answer).next_physical_offset)
+        return LogRead(answer.body_view, ReadCommitLogResponse.decode(answer).next_physical_offset)

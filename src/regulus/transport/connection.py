@@ -86,7 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer.room
+        room = self._reader.room
+        return self._buffer.room if room is None else room
 
     def buffer_updated(self, size: int) -> None:
         if not self.is_open:
@@ -96,7 +97,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._has_read and not self._first_byte_fits(buffer.room[0]):
             return
         reader = self._reader
-        reader.lend(buffer.data, buffer.front, buffer.front + size)
+        if reader.room is None:
+            reader.lend(buffer.data, buffer.front, buffer.front + size)
+        else:
+            reader.fill(size)
         try:
             # The reader returns the good frames before a bad one first and raises at the next call.
             while commands := reader.frames():

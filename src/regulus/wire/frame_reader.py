@@ -10,6 +10,11 @@ Bytes in memory that will be used again are lent, and given back once the comman
         ...                             # the body of a send is still in the buffer
     reader.give_back()
 
+The rest of a frame that is large is read into memory of its own, where its body stays, so that it is never copied:
+
+    if reader.room is not None:
+        reader.fill(socket.recv_into(reader.room))
+
 Source: NettyDecoder, RemotingCommand.decode.
 """
 
@@ -26,10 +31,18 @@ FRAME_SIZE_MAX = 16 * 1024 * 1024
 HEADER_SIZE_MAX = 1024 * 1024
 """Bytes of the largest header we read: 32 767 bytes of properties, each written as six, are a fifth of it."""
 
+LARGE_FRAME = 512 * 1024
+"""Bytes from which on a frame has memory of its own."""
+
+GROWTH_MAX = 16
+"""That memory is taken once this part of the frame has come: a lying length must not cost much more than was sent."""
+
 # Under private names these may be typed constants in the compiled form.
 _JSON = JSON
 _ROCKETMQ = ROCKETMQ
 _HEADER_SIZE_MAX = HEADER_SIZE_MAX
+_LARGE_FRAME = LARGE_FRAME
+_GROWTH_MAX = GROWTH_MAX
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
@@ -42,6 +55,8 @@ class FrameReader:
 
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
+        self.room: memoryview | None = None
+        """Where the rest of a large frame goes; None while no such frame is under way."""
         self._data: bytes | bytearray = b""
         self._position = 0
         self._end = 0
@@ -52,6 +67,8 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Bytes are kept as they are and read in place; other buffers are copied."""
+        if self.room is not None:
+            raise ValueError("a large frame is under way: its rest goes to `room`")
         if not isinstance(data, bytes):
             data = bytes(data)
         if self._position == self._end:
@@ -76,10 +93,34 @@ class FrameReader:
 
     def give_back(self) -> None:
         """Keep the beginning of a frame, and nothing else, of what was lent."""
-        if isinstance(self._data, bytearray):
+        if self.room is not None:
+            return
+        if self._wanted >= _LARGE_FRAME and self.buffered * _GROWTH_MAX >= self._wanted:
+            self._make_room()
+        elif isinstance(self._data, bytearray):
             self._data = cut(self._data, self._position, self._end)
             self._position = 0
             self._end = len(self._data)
+
+    def _make_room(self) -> None:
+        """Go on in memory of the frame's own."""
+        own = bytearray(self._wanted)
+        end = 0
+        for part in (memoryview(self._data)[self._position:self._end], *self._waiting):
+            own[end:end + len(part)] = part
+            end += len(part)
+        self._data = own
+        self._position = 0
+        self._end = end
+        self._waiting = []
+        self._waiting_size = 0
+        self.room = memoryview(own)[end:]
+
+    def fill(self, size: int) -> None:
+        """The first `size` bytes of `room` have come."""
+        assert self.room is not None
+        self._end += size
+        self.room = self.room[size:]
 
     @property
     def buffered(self) -> int:
@@ -121,13 +162,21 @@ class FrameReader:
         if room < 4 + total:
             self._wanted = 4 + total
             return False
-        commands.append(decode_frame(data, start + 4, start + 4 + total))
+        is_own = self.room is not None
+        commands.append(decode_frame(data, start + 4, start + 4 + total, is_own))
         self._position = start + 4 + total
+        if is_own:
+            self.room = None
+            self._data = b""
+            self._position = self._end = 0
         return True
 
 
-def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingCommand:
-    """The command of data[start:end], which begins behind the total size. Raises FrameError."""
+def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) -> RemotingCommand:
+    """The command of data[start:end], which begins behind the total size. Raises FrameError.
+
+    `is_own` says that `data` is this frame and nothing else, and stays as it is.
+    """
     text = data
     word = _word(text, start)
     header_start = start + 4
@@ -147,7 +196,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int) -> RemotingComma
         decode_rocketmq(command, data, header_start, header_end)
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
-    if command.code == _SEND_MESSAGE_V2 or command.code == _SEND_BATCH_MESSAGE:
+    if is_own or command.code == _SEND_MESSAGE_V2 or command.code == _SEND_BATCH_MESSAGE:
         command._body = None
         command._source = data
         command._body_start = header_end

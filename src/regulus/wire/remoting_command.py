@@ -42,7 +42,8 @@ class RemotingCommand(CommandHeader):
     """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two.
 
     While `_body` is None and there are no `_body_parts`, the body is _source[_body_start:_body_end], the bytes as they
-    were read: not each send needs its body as an object. These bytes may be there only until the send is decided.
+    were read: not each send needs its body as an object. These bytes may be there only until the send is decided; those
+    of a large frame stay.
     """
 
     def __init__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", flag: int = 0,
@@ -134,6 +135,13 @@ class RemotingCommand(CommandHeader):
     def body(self, body: bytes) -> None:
         self._body = body
         self._body_parts = None
+
+    @property
+    def body_view(self) -> Buffer:
+        """The body, not copied for that. Keeps the frame in memory that the body lies in."""
+        if self._body is None and self._body_parts is None:
+            return memoryview(self._source)[self._body_start:self._body_end]
+        return self.body
 
     @property
     def body_size(self) -> int:

@@ -3,7 +3,7 @@ import struct
 import pytest
 
 from regulus.errors import FrameError
-from regulus.wire.frame_reader import FRAME_SIZE_MAX, FrameReader
+from regulus.wire.frame_reader import FRAME_SIZE_MAX, GROWTH_MAX, LARGE_FRAME, FrameReader
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 
 FRAMES = [
@@ -133,3 +133,64 @@ def test_the_body_of_a_send_is_read_where_it_lies_until_it_is_asked_for() -> Non
     assert first.body == b"body"
     buffer[:] = b"x" * len(buffer)
     assert (first.body, second.body) == (b"body", b"xxxx")
+
+
+def read_through(reader: FrameReader, stream: bytes, read_size: int) -> tuple[list[RemotingCommand], int]:
+    """The commands of a stream that is read as a connection reads it, and how many bytes went past the shared
+    buffer."""
+    buffer = bytearray(100 + read_size)
+    commands: list[RemotingCommand] = []
+    position = past = 0
+    while position < len(stream):
+        room = reader.room if reader.room is not None else memoryview(buffer)[100:]
+        size = min(len(room), len(stream) - position)
+        room[:size] = stream[position:position + size]
+        if reader.room is None:
+            reader.lend(buffer, 100, 100 + size)
+        else:
+            reader.fill(size)
+            past += size
+        position += size
+        commands += reader.frames()
+        reader.give_back()
+        buffer[:] = bytes(len(buffer))
+    return commands, past
+
+
+@pytest.mark.parametrize("read_size", [50_000, LARGE_FRAME // GROWTH_MAX, 1 << 20, 10 << 20])
+def test_the_rest_of_a_large_frame_is_read_into_memory_of_its_own(read_size: int) -> None:
+    reader = FrameReader()
+    bodies = [b"small", b"a" * (3 << 20), b"", b"b" * (LARGE_FRAME - 1000), b"c" * LARGE_FRAME, b"small again"]
+    stream = b"".join(RemotingCommand(0, body=body, flag=1, opaque=number).encode()
+                      for number, body in enumerate(bodies))
+    commands, past = read_through(reader, stream, read_size)
+    views = [command.body_view for command in commands]
+    assert views == bodies
+    assert [command.body_size for command in commands] == [len(body) for body in bodies]
+    assert [command.body for command in commands] == bodies
+    assert (past > 3 << 20) is (read_size < 1 << 20)
+    assert reader.room is None
+    assert reader.buffered == 0
+
+
+def test_a_lying_length_takes_no_memory_before_a_part_of_it_has_come() -> None:
+    reader = FrameReader()
+    frame = RemotingCommand.request(34, None, bytes(FRAME_SIZE_MAX // 2)).encode()
+    for start in range(0, len(frame) // GROWTH_MAX, 1000):
+        assert reader.room is None
+        buffer = bytearray(frame[start:start + 1000])
+        reader.lend(buffer, 0, len(buffer))
+        assert reader.frames() == []
+        reader.give_back()
+    assert reader.room is not None
+    assert reader.buffered + len(reader.room) == len(frame)
+    with pytest.raises(ValueError, match="its rest goes to `room`"):
+        reader.feed(b"more")
+
+
+def test_a_large_frame_that_is_none_is_refused() -> None:
+    reader = FrameReader()
+    frame = bytearray(RemotingCommand.request(34, None, bytes(LARGE_FRAME)).encode())
+    frame[4] = 77
+    with pytest.raises(FrameError, match="serialize type 77"):
+        read_through(reader, bytes(frame), 100_000)
