@@ -82,8 +82,10 @@ class RetentionLoop:
         await self.run_pass(self._clock(), deletes=False)
         wait_ms = FIRST_PASS_MS
         while True:
+            # Not `wait_for`, which forgets that it was cancelled when an order comes at the same moment.
             with suppress(TimeoutError):    # then nobody ordered anything meanwhile
-                await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._wake.wait()
             self._wake.clear()
             await self.run_pass(self._clock())
             if self._following is None or self._following.done():

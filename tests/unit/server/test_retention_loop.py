@@ -360,3 +360,17 @@ def read_answers(connection: socket.socket, count: int) -> list[RemotingCommand]
         frames.feed(connection.recv(1 << 20))
         answers += frames.frames()
     return answers
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_it_stops_at_whatever_moment_of_an_order(rig: Rig, turns: int) -> None:
+    rig.loop.start()
+    at_start = rig.broker.retention_report
+    async with asyncio.timeout(10):
+        while rig.broker.retention_report is at_start:
+            await asyncio.sleep(0.001)
+    rig.loop.take_orders()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await rig.loop.stop()
