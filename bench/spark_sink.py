@@ -1,6 +1,7 @@
 """How fast Spark writes to a topic, beside an Arrow writer that throws the same rows away.
 
-    python bench/spark_sink.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--directory DIR]
+    python bench/spark_sink.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--only TEXT]
+                               [--directory DIR]
 
 Run with PYTHONPATH=build/compiled for the compiled form. The rows come from a store of our own that is made in the
 directory, so a job is: read the log's files, hand the rows to the JVM and back, send them; a broker in a process of its
@@ -66,6 +67,7 @@ def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: 
         "rocketmq, exactlyOnce": (table, "rocketmq", {**common, "deliveryGuarantee": "exactlyOnce"}),
         "rocketmq, transactional": (few, "rocketmq", {**common, "deliveryGuarantee": "transactional"}),
     }
+    cases = {name: case for name, case in cases.items() if arguments.only in name}
     best: dict[str, tuple[float, float, float, int]] = {}
     for round_number in range(1 + arguments.rounds):
         for name, (frame, kind, options) in cases.items():
@@ -85,6 +87,7 @@ def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: 
 
 def main() -> None:
     parser = parser_of(__doc__, messages=1_000_000, size=1024, queues=8, cores=2, rounds=3)
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name")
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="regulus-bench-", dir=arguments.directory))
