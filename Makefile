@@ -4,8 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-stamp
 COMPILED := build/compiled
-# Many tests wait, for Spark above all: two at a time take two thirds of the time.
-PARALLEL := -n 2 --dist loadfile
+# Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
+# not tried again in another.
+PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
 
 .PHONY: help setup compiled demo test test-interpreted test-compiled lint bench interop clean
 
