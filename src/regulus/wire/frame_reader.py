@@ -10,7 +10,7 @@ Bytes in memory that will be used again are lent, and given back once the comman
         ...                             # the body of a send is still in the buffer
     reader.give_back()
 
-The rest of a frame that is large is read into memory of its own, where its body stays, so that it is never copied:
+The rest of a frame that is large is read into memory of its own, where its body stays; only what came first is copied:
 
     if reader.room is not None:
         reader.fill(socket.recv_into(reader.room))
