@@ -4,13 +4,12 @@ Inputs and results are small; what a task makes stays in the files that it write
 small store the tasks can as well run in this process, which is done before a JVM has started.
 """
 
-import gc
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from regulus.errors import RegulusError
+from regulus.spark.worker_memory import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +60,7 @@ class SparkTasks:
             import pyarrow as pa
             from pyspark import TaskContext
 
-            _keep_imports()
+            keep_imports()
             context = TaskContext.get()
             assert context is not None
             for batch in batches:
@@ -82,15 +81,6 @@ class SparkTasks:
             if isinstance(result, _Raised):
                 raise result.error
         return [results[number] for number in range(len(tasks))]
-
-
-@cache
-def _keep_imports() -> None:
-    """Once a process: what is there now is not looked at when garbage is collected.
-
-    Spark's workers collect behind each task; with all that is imported, that is most of what an empty task takes.
-    """
-    gc.freeze()
 
 
 class _Raised:

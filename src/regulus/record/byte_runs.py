@@ -28,5 +28,10 @@ def copy_run(source: Buffer, start: int, target: memoryview, at: int, size: int)
     target[at:at + size] = source[start:start + size]
 
 
+def copy_piece(source: Buffer, start: int, target: memoryview, at: int, size: int) -> None:
+    """`copy_run` for pieces put one behind the other: what lies behind a piece in the target may be overwritten."""
+    target[at:at + size] = source[start:start + size]
+
+
 def fetch_ahead(data: Buffer, position: int) -> None:
     """Have the processor fetch what lies there, which will be read soon."""

@@ -5,12 +5,20 @@ from regulus.record.message_record cimport check_start, find_body_end, find_topi
 
 cdef Py_ssize_t _FETCHED_AHEAD
 cdef Py_ssize_t _PROPERTIES_GUESS
+cdef Py_ssize_t _HEAD_GUESS
+cdef Py_ssize_t _LINE_SIZE
 cdef Py_ssize_t _SHAPE_SIZE
+cdef unsigned long long _FOUR_BYTES
+cdef unsigned long long _EACH_TWO_BYTES
+cdef unsigned long long _EACH_BYTE
+cdef unsigned long long _EACH_DIGIT
+cdef unsigned long long _EACH_ONE
+cdef unsigned long long _ZEROS
 cdef int _BLANK
 cdef int _V2
 
 
-@cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t, ahead=Py_ssize_t)
+@cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t, ahead=Py_ssize_t, place=Py_ssize_t)
 cpdef int read_fields(const unsigned char[::1] data, const long long[::1] positions, long long[::1] table) except -1
 
 @cython.locals(room=Py_ssize_t, limit=Py_ssize_t, position=Py_ssize_t, count=Py_ssize_t)
@@ -61,3 +69,13 @@ cpdef Py_ssize_t lay_out(const long long[::1] starts, const long long[::1] ends,
 @cython.locals(row=Py_ssize_t, size=Py_ssize_t)
 cpdef int gather(const unsigned char[::1] data, const long long[::1] starts, const long long[::1] ends,
                  const int[::1] offsets, unsigned char[::1] target) except -1
+
+@cython.locals(row=Py_ssize_t)
+cpdef int read_words(const unsigned char[::1] data, const long long[::1] starts, long long[::1] words) except -1
+
+@cython.locals(row=Py_ssize_t, at=Py_ssize_t)
+cpdef int write_ids(const long long[::1] hosts, const long long[::1] physical_offsets,
+                    unsigned char[::1] target) except -1
+
+@cython.locals(spread="unsigned long long", is_letter="unsigned long long")
+cdef unsigned long long _digits(unsigned long long value) noexcept

@@ -31,12 +31,21 @@ FIELDS = (
 """The columns of the table that `read_fields` fills, in order. A host's size is told by sys_flag."""
 
 # Records lie too far apart for the processor to guess the next one: it is told so many records before, of their first
-# bytes and of their properties, which begin about so many bytes before the next record.
+# bytes and of their properties, which begin about so many bytes before the next record; line by line.
 _FETCHED_AHEAD = 8
 _PROPERTIES_GUESS = 192
+_HEAD_GUESS = 128
+_LINE_SIZE = 64
 
 # So many properties of a message are expected to have the names that they had in a message before.
 _SHAPE_SIZE = 32
+
+_FOUR_BYTES = 0xFFFF_FFFF
+_EACH_TWO_BYTES = 0x0000_FFFF_0000_FFFF
+_EACH_BYTE = 0x00FF_00FF_00FF_00FF
+_EACH_DIGIT = 0x0F0F_0F0F_0F0F_0F0F
+_EACH_ONE = 0x0101_0101_0101_0101
+_ZEROS = int.from_bytes(b"00000000", "big")
 
 _BLANK = MAGIC_BLANK
 _V2 = MAGIC_V2
@@ -52,9 +61,11 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     for row in range(rows):
         if row + _FETCHED_AHEAD < rows:
             ahead = positions[row + _FETCHED_AHEAD]
-            if _PROPERTIES_GUESS <= ahead < limit:
-                byte_runs.fetch_ahead(data, ahead)
-                byte_runs.fetch_ahead(data, ahead - _PROPERTIES_GUESS)
+            if _PROPERTIES_GUESS <= ahead < limit - _HEAD_GUESS:
+                place = ahead - _PROPERTIES_GUESS
+                while place < ahead + _HEAD_GUESS:
+                    byte_runs.fetch_ahead(data, place)
+                    place += _LINE_SIZE
         _read_record(data, positions[row], limit, table, row, rows)
 
 
@@ -141,8 +152,8 @@ def read_properties(data: Buffer, starts: memoryview, ends: memoryview, names: t
     # One byte each: where in `joined` a name ends. The names are ours, and short.
     name_ends = bytes([len(b"".join(names[:number + 1])) for number in range(len(names))])
     # Messages of one sender have the same names in the same order, mostly, so each is first compared with what stood at
-    # its turn in a message before: where that began, its size, its number among `names`.
-    shape = memoryview(bytearray(8 * 3 * _SHAPE_SIZE)).cast("q")
+    # its turn in a message before: where that began, its size, its number among `names`. The last turn stays empty.
+    shape = memoryview(bytearray(8 * 3 * (_SHAPE_SIZE + 1))).cast("q")
     total = 0
     for number in range(len(name_ends)):
         counts[number] = 0
@@ -168,19 +179,24 @@ def _read_row(data: Buffer, start: int, limit: int, joined: bytes, name_ends: by
             separator = _name_end(data, start, limit)
         end = byte_runs.find_byte(data, 2, separator, limit)
         if start < separator < end - 1:
+            # The turns so far are the names of this row, each once; a name that is known at its turn is another one.
+            entry = total
             if is_known:
                 number = shape[turn + 2]
             else:
                 number = _number_of(data, start, separator - start, joined, name_ends, names)
-                shape[turn] = start
-                shape[turn + 1] = separator - start
-                shape[turn + 2] = number
-            if turn < 3 * _SHAPE_SIZE - 3:
+                if room:
+                    entry = _same_name(data, start, separator, entries, room, first, total)
+                if entry == total and turn < 3 * _SHAPE_SIZE:
+                    shape[turn] = start
+                    shape[turn + 1] = separator - start
+                    shape[turn + 2] = number
+                    shape[turn + 4] = 0
+            if entry == total and turn < 3 * _SHAPE_SIZE:
                 turn += 3
             if number >= 0:
                 _place(counts, places, number, row, rows, separator + 1, end)
             if room:
-                entry = _same_name(data, start, separator, entries, room, first, total)
                 entries[entry] = start
                 entries[room + entry] = separator
                 entries[2 * room + entry] = separator + 1
@@ -261,4 +277,31 @@ def gather(data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryvi
     for row in range(len(starts)):
         size = ends[row] - starts[row]
         if size > 0:
-            byte_runs.copy_run(data, starts[row], target, offsets[row], size)
+            byte_runs.copy_piece(data, starts[row], target, offsets[row], size)
+
+
+def read_words(data: Buffer, starts: memoryview, words: memoryview) -> None:
+    """Fill `words` with the 8-byte numbers that begin at `starts`."""
+    for row in range(len(starts)):
+        words[row] = big_endian.int8(data, starts[row])
+
+
+def write_ids(hosts: memoryview, physical_offsets: memoryview, target: memoryview) -> None:
+    """Fill `target` with offset message ids, 32 upper-case hex digits each, of IPv4 hosts with ports, and offsets."""
+    at = 0
+    for row in range(len(hosts)):
+        at = big_endian.put8(target, at, _digits(hosts[row] >> 32))
+        at = big_endian.put8(target, at, _digits(hosts[row]))
+        at = big_endian.put8(target, at, _digits(physical_offsets[row] >> 32))
+        at = big_endian.put8(target, at, _digits(physical_offsets[row]))
+
+
+def _digits(value: int) -> int:
+    """The hex digits of the low four bytes, as a number of eight bytes: all at once, each in a byte of its own."""
+    spread = value & _FOUR_BYTES
+    spread = (spread | spread << 16) & _EACH_TWO_BYTES
+    spread = (spread | spread << 8) & _EACH_BYTE
+    spread = (spread | spread << 4) & _EACH_DIGIT
+    # A digit above 9 becomes 16 or more by adding 6; "A" stands 7 places behind where "9" is followed.
+    is_letter = (spread + 6 * _EACH_ONE) >> 4 & _EACH_ONE
+    return spread + _ZEROS + is_letter * 7

@@ -5,19 +5,23 @@ longer than reading a small table.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 TIME = pa.timestamp("us", tz="UTC")
-_NUMBERS = {"int8": pa.int8(), "int32": pa.int32(), "int64": pa.int64()}
+REPEATED_MAX = 16
+"""So many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
+
+_NUMBERS = {np.dtype(np.int8): pa.int8(), np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 
 
 def numbers(values: "np.ndarray[Any, Any]") -> pa.Array:
     """An array of the same type, without nulls and without copying."""
     values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(_NUMBERS[values.dtype.name], len(values), [None, pa.py_buffer(values)])
+    return pa.Array.from_buffers(_NUMBERS[values.dtype], len(values), [None, pa.py_buffer(values)])
 
 
 def times(milliseconds: "np.ndarray[Any, Any]", present: "np.ndarray[Any, Any] | None" = None) -> pa.Array:
@@ -35,7 +39,17 @@ def chosen(items: Sequence[str], numbers_of_items: "np.ndarray[Any, Any]") -> pa
     if len(set(items)) > 1 and (numbers_of_items != numbers_of_items[:1]).any():
         return texts(items).take(numbers(numbers_of_items))
     rows = len(numbers_of_items)
-    item = items[numbers_of_items[0]].encode("utf-8") if rows else b""
+    return repeated(items[numbers_of_items[0]] if rows else "", rows)
+
+
+def repeated(item: str, rows: int) -> pa.Array:
+    """The item so many times."""
+    # Of numbers of rows that lie close together the greatest serves all.
+    return _repeated(item.encode("utf-8"), 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
+
+
+@lru_cache(maxsize=REPEATED_MAX)
+def _repeated(item: bytes, rows: int) -> pa.Array:
     return pieces(pa.string(), np.arange(rows + 1, dtype=np.int32) * len(item), item * rows)
 
 

@@ -11,6 +11,7 @@ from regulus.spark.options import ReadOptions
 from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_bounds import Part, batch_bounds
 from regulus.spark.read_plan import ReadRange
+from regulus.spark.worker_memory import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,4 +40,11 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, RangePartition)
-        return scan_part(self._options, self._columns, partition.part)
+        return read_part(self._options, self._columns, partition.part)
+
+
+def read_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Iterator["pa.RecordBatch"]:
+    """The batches of one task, in a worker of Spark's. Raises DataLoss, OptionError, ClientError."""
+    batches = scan_part(options, columns, part)
+    keep_imports()
+    return batches

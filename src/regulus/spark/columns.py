@@ -6,7 +6,7 @@ numpy and pyarrow are here, and not in `record`, because a broker needs neither.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -45,11 +45,13 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 """Which properties a column is made of; the first that a message has wins."""
 
+SCHEMAS_MAX = 64
+"""So many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
+
 QUEUE_OFFSET_POSITION = 20
 """Where a record has its queue offset; see message_record."""
 
 _MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter")
-_HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
 
 
@@ -70,11 +72,16 @@ class RecordReader(Protocol):
     def gather(self, data: Buffer, starts: memoryview, ends: memoryview, offsets: memoryview,
                target: memoryview) -> None: ...
 
+    def read_words(self, data: Buffer, starts: memoryview, words: memoryview) -> None: ...
+
+    def write_ids(self, hosts: memoryview, physical_offsets: memoryview, target: memoryview) -> None: ...
+
 
 _READER: RecordReader = plain_columns if str(message_columns.__file__).endswith(".py") else message_columns
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+@lru_cache(maxsize=SCHEMAS_MAX)
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(name, _ARROW_TYPES[COLUMNS[name]]) for name in columns])
 
 
@@ -300,11 +307,9 @@ class RecordTable:
         if (self._field("sys_flag") & sys_flag.STORE_HOST_V6).any():
             return arrow_arrays.texts([offset_message_id(host, offset) for host, offset in zip(
                 self._hosts(hosts, sys_flag.STORE_HOST_V6), self._field("physical_offset").tolist(), strict=True)])
-        raw = np.empty((self._rows, 16), dtype=np.uint8)
-        raw[:, :8] = self._gathered(hosts, hosts + 8)[1].reshape(-1, 8)
-        raw[:, 8:] = self._field("physical_offset").astype(">i8").view(np.uint8).reshape(-1, 8)
-        offsets = np.arange(self._rows + 1, dtype=np.int32) * 32
-        return arrow_arrays.pieces(pa.string(), offsets, _HEX[raw])
+        target = arrow_arrays.room(32 * self._rows)
+        _READER.write_ids(self._words(hosts).data, self._field("physical_offset").data, target.data)
+        return arrow_arrays.pieces(pa.string(), np.arange(0, len(target) + 1, 32, dtype=np.int32), target)
 
     def _born_host_column(self) -> pa.Array:
         return self._host_column("born_host_start", sys_flag.BORN_HOST_V6)
@@ -317,12 +322,19 @@ class RecordTable:
         starts = self._field(field)
         if (self._field("sys_flag") & v6_bit).any():
             return arrow_arrays.texts([host_text(host) for host in self._hosts(starts, v6_bit)])
-        hosts = self._gathered(starts, starts + 8)[1].view(np.uint64)
+        hosts = self._words(starts)
         if (hosts == hosts[:1]).all():
             different, numbers = hosts[:1], np.zeros(self._rows, dtype=np.int64)
         else:
             different, numbers = np.unique(hosts, return_inverse=True)
-        return arrow_arrays.chosen([host_text(host.tobytes()) for host in different], numbers)
+        texts = [host_text(host.to_bytes(8, "big", signed=True)) for host in different.tolist()]
+        return arrow_arrays.chosen(texts, numbers)
+
+    def _words(self, starts: Int64s) -> Int64s:
+        """The 8 bytes at each of the places, as numbers."""
+        words = np.empty(len(starts), dtype=np.int64)
+        _READER.read_words(self._data, starts.data, words.data)
+        return words
 
     def _hosts(self, starts: Int64s, v6_bit: int) -> list[bytes]:
         """Hosts in stored form where some are IPv6."""
@@ -383,6 +395,8 @@ class RecordTable:
 
     def _is_topic(self, test: Callable[[str], bool]) -> Booleans:
         """For each row whether its topic passes the test."""
-        passes = np.array([test(topic) for topic in self._records.topics], dtype=np.bool_)
-        rows: Booleans = passes[self._records.queue_numbers]
+        passes = [test(topic) for topic in self._records.topics]
+        if not any(passes):
+            return np.zeros(self._rows, dtype=np.bool_)
+        rows: Booleans = np.array(passes, dtype=np.bool_)[self._records.queue_numbers]
         return rows

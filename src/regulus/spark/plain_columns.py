@@ -21,6 +21,9 @@ from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, che
 Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
+_HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
+"""The two digits of each byte."""
+
 
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     """Raises CorruptRecord for the first that is no record."""
@@ -149,3 +152,12 @@ def _gather_one_by_one(data: Buffer, starts: memoryview, ends: memoryview, offse
                        target: memoryview) -> None:
     for row in range(len(starts)):
         target[offsets[row]:offsets[row + 1]] = bytes(data[starts[row]:ends[row]])
+
+
+def read_words(data: Buffer, starts: memoryview, words: memoryview) -> None:
+    np.asarray(words)[:] = numbers_at(np.frombuffer(data, dtype=np.uint8), np.asarray(starts), 8)
+
+
+def write_ids(hosts: memoryview, physical_offsets: memoryview, target: memoryview) -> None:
+    raw = np.stack((np.asarray(hosts), np.asarray(physical_offsets)), axis=1).astype(">i8").view(np.uint8)
+    np.asarray(target)[:] = _HEX[raw].view(np.uint8).reshape(-1)

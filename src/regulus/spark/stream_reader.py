@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from regulus.spark.batch_reader import RangePartition
+from regulus.spark.batch_reader import RangePartition, read_part
 from regulus.spark.kafka_reader import converted, plain_columns
 from regulus.spark.options import ReadOptions
-from regulus.spark.places import open_place, scan_part
+from regulus.spark.places import open_place
 from regulus.spark.read_bounds import Place
 from regulus.spark.stream_planner import StreamPlanner
 
@@ -52,8 +52,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, RangePartition)
         if not self._options.kafka_schema:
-            return scan_part(self._options, self._columns, partition.part)
-        batches = scan_part(self._options, plain_columns(self._columns), partition.part)
+            return read_part(self._options, self._columns, partition.part)
+        batches = read_part(self._options, plain_columns(self._columns), partition.part)
         return (converted(self._columns, batch) for batch in batches)
 
     def commit(self, end: dict[str, Any]) -> None:

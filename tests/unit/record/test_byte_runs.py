@@ -15,3 +15,9 @@ def test_a_run_is_copied():
     target = bytearray(b"......")
     byte_runs.copy_run(b"abcdef", 2, memoryview(target), 1, 3)
     assert target == b".cde.."
+
+
+def test_a_piece_is_copied():
+    target = bytearray(b"......")
+    byte_runs.copy_piece(b"abcdef", 2, memoryview(target), 1, 3)
+    assert target[:4] == b".cde"

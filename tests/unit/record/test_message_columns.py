@@ -3,7 +3,7 @@ from array import array
 import pytest
 
 from regulus.errors import CorruptRecord, TruncatedRecord
-from regulus.model.message_id import host_bytes
+from regulus.model.message_id import host_bytes, offset_message_id
 from regulus.record import message_columns, message_record
 from regulus.record.message_columns import FIELDS
 from tests.unit.record.test_message_record import known_message
@@ -151,3 +151,27 @@ def test_gather_puts_pieces_together():
     message_columns.gather(b"0123456789", memoryview(array("q", [8, -1, 0, 3])), memoryview(array("q", [10, -1, 0, 6])),
                            memoryview(array("i", [0, 2, 2, 2, 5])), memoryview(target))
     assert bytes(target) == b"89345"
+
+
+def test_a_name_that_stands_twice_behind_all_that_are_expected_counts_once():
+    many = [b"name%d" % number for number in range(33)]
+    text = b"\x02".join(name + b"\x011" for name in [*many, many[-1]]) + b"2\x02"
+    _, listed = read_properties([text, text], ())
+    assert listed[0] == listed[1] == [*((name, b"1") for name in many[:-1]), (many[-1], b"12")]
+
+
+def test_words():
+    words = array("q", bytes(16))
+    message_columns.read_words(b"#" + bytes(range(16)) + b"\xff" * 8, memoryview(array("q", [1, 17])),
+                               memoryview(words))
+    assert list(words) == [0x0001020304050607, -1]
+
+
+@pytest.mark.parametrize(("host", "offset"), [
+    ("127.0.0.1:10911", 0), ("255.255.255.255:65535", 2**63 - 1), ("10.9.171.205:9876", 0x0123456789ABCDEF)])
+def test_offset_message_ids(host, offset):
+    raw = host_bytes(*host.rsplit(":", 1)[:1], int(host.rsplit(":", 1)[1]))
+    target = bytearray(64)
+    hosts, offsets = array("q", [0, int.from_bytes(raw, "big", signed=True)]), array("q", [0, offset])
+    message_columns.write_ids(memoryview(hosts), memoryview(offsets), memoryview(target))
+    assert target == b"0" * 32 + offset_message_id(raw, offset).encode()

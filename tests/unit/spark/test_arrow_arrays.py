@@ -38,6 +38,13 @@ def test_chosen_texts(items, numbers):
     assert array.to_pylist() == [items[number] for number in numbers]
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 1000, 999])
+def test_a_repeated_text(rows):
+    array = arrow_arrays.repeated("标签", rows)
+    array.validate(full=True)
+    assert array.to_pylist() == ["标签"] * rows
+
+
 def test_room_is_to_be_filled():
     room = arrow_arrays.room(3)
     room[:] = 7

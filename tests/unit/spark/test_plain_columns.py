@@ -75,3 +75,16 @@ def test_pieces_are_laid_out_as_the_record_room_does():
         offsets = np.empty(5, dtype=np.int32)
         assert reader.lay_out(starts.data, ends.data, offsets.data) == 5
         assert offsets.tolist() == [0, 2, 2, 2, 5]
+
+
+def test_words_and_ids_are_those_of_the_record_room():
+    data = bytes(range(256))
+    starts, offsets = np.array([0, 3, 248], dtype=np.int64), np.array([0, 2**40 + 7, 2**63 - 1], dtype=np.int64)
+    results = []
+    for reader in (plain_columns, message_columns):
+        words, target = np.zeros(3, dtype=np.int64), np.zeros(96, dtype=np.uint8)
+        reader.read_words(data, starts.data, words.data)
+        reader.write_ids(words.data, offsets.data, target.data)
+        results.append((words.tolist(), target.tobytes()))
+    assert results[0] == results[1]
+    assert results[0][1].startswith(b"0001020304050607" + b"0" * 16 + b"030405060708090A0000010000000007")
