@@ -2,6 +2,7 @@ cimport cython
 
 from regulus.model.message cimport MessageExt
 from regulus.model.store_result cimport Appended, appended_one
+from regulus.record cimport big_endian
 from regulus.record.message_record cimport (
     DispatchRequest, body_size, encode_view, record_size, request_of,
 )
@@ -56,15 +57,8 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", size_sum="long long",
-                   physical_offset="long long", size="long long", taken=list)
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", slices=list,
+                   count="long long", size_sum="long long", file=MappedFile, run_file=MappedFile, start="long long",
+                   end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
                      object tags_codes, long long scan_max)
-
-    @cython.locals(file=MappedFile)
-    cdef bint _has(self, long long physical_offset, long long size) except -1
-
-    @cython.locals(slices=list, start="long long", end="long long", physical_offset="long long", size="long long")
-    cdef list _slices(self, list records)
-
-    cdef int _add_slice(self, list slices, long long start, long long end) except -1

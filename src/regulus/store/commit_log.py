@@ -16,7 +16,8 @@ from regulus.errors import MessageIllegal, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
-from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
+from regulus.record import big_endian
+from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.message_record import DispatchRequest, blank, body_size, encode_view, record_size, request_of
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
@@ -344,48 +345,39 @@ class CommitLog:
         if status is not GetStatus.FOUND:
             return GetResult(status, offset, low, high, [], 0, 0)
         units = queue.readable(offset * _UNIT, max(scan_max, count_max * _UNIT))
-        if not units:
+        if not len(units):
             return GetResult(GetStatus.OFFSET_FOUND_NULL, self._next_file_offset(queue, offset), low, high, [], 0, 0)
         status = GetStatus.NO_MATCHED_MESSAGE
-        taken: list[tuple[int, int]] = []
-        size_sum = 0
-        for physical_offset, size, tags_code in unpack_all(units):
-            if size != _FILLER_SIZE and (tags_codes is None or tags_code in tags_codes):
-                if taken and (len(taken) >= count_max or size_sum + size > bytes_max):
+        slices: list[memoryview] = []
+        count = size_sum = 0
+        file = run_file = None
+        start = end = -1
+        for position in range(0, len(units), _UNIT):
+            physical_offset = big_endian.int8(units, position)
+            size = big_endian.int4(units, position + 8)
+            if size != _FILLER_SIZE and (tags_codes is None or big_endian.int8(units, position + 12) in tags_codes):
+                if count and (count >= count_max or size_sum + size > bytes_max):
                     break
-                if self._has(physical_offset, size):
-                    taken.append((physical_offset, size))
+                if file is None or not file.start <= physical_offset < file.start + file.size:
+                    file = self.find(physical_offset)
+                if file is not None and 0 < size <= file.start + file.wrote_position - physical_offset:
+                    # No run leaves its file, because a blank lies between two files.
+                    if physical_offset != end:
+                        if run_file is not None:
+                            slices.append(run_file.slice(start - run_file.start, end - start))
+                        run_file = file
+                        start = physical_offset
+                    end = physical_offset + size
+                    count += 1
                     size_sum += size
-                elif not taken:
+                elif not count:
                     status = GetStatus.MESSAGE_WAS_REMOVING
             offset += 1
-            if len(taken) >= count_max:
+            if count >= count_max:
                 break
-        if taken:
-            status = GetStatus.FOUND
-        return GetResult(status, offset, low, high, self._slices(taken), len(taken), size_sum)
-
-    def _has(self, physical_offset: int, size: int) -> bool:
-        """Whether all these bytes are there, in one file."""
-        file = self.find(physical_offset)
-        return file is not None and physical_offset + size <= file.start + file.wrote_position
-
-    def _slices(self, records: list[tuple[int, int]]) -> list[memoryview]:
-        """The records, neighbours together. No run leaves its file, because a blank lies between two files."""
-        slices: list[memoryview] = []
-        start = end = -1
-        for physical_offset, size in records:
-            if physical_offset != end:
-                self._add_slice(slices, start, end)
-                start = physical_offset
-            end = physical_offset + size
-        self._add_slice(slices, start, end)
-        return slices
-
-    def _add_slice(self, slices: list[memoryview], start: int, end: int) -> None:
-        data = self.slice(start, end - start) if end > start else None
-        if data is not None:
-            slices.append(data)
+        if run_file is not None:
+            slices.append(run_file.slice(start - run_file.start, end - start))
+        return GetResult(GetStatus.FOUND if count else status, offset, low, high, slices, count, size_sum)
 
     def _next_file_offset(self, queue: ConsumeQueue, offset: int) -> int:
         per_file = queue.files.file_size // _UNIT
