@@ -30,6 +30,7 @@ COMPILED_MODULES = (
     "regulus.model.peer",
     "regulus.model.store_result",
     "regulus.record.consume_queue_unit",
+    "regulus.record.dispatch_request",
     "regulus.record.index_entry",
     "regulus.record.java_hash",
     "regulus.record.log_units",

@@ -9,6 +9,7 @@ import pytest
 
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_record
+from regulus.record.dispatch_request import request_at
 
 GOLDEN = Path(__file__).parent
 STORES = ("store-4.9.8", "store-4.9.8-killed")
@@ -69,7 +70,7 @@ def test_the_whole_log_is_walked(store: str) -> None:
     for name, data in sorted(log_files(store).items()):
         position = 0
         while position < len(data) and data[position:position + 4] != bytes(4):
-            request = message_record.dispatch_request(data, position, len(data), True)
+            request = request_at(data, position, len(data), True)
             if not request.is_blank:
                 found.append((int(name) + position, request.size, request.topic, request.queue_id,
                               request.queue_offset, request.store_timestamp, request.tags_code,

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from regulus.errors import RecordError
 from regulus.model import message_properties
 from regulus.model.message import MessageExt
-from regulus.record import consume_queue_unit, index_entry, message_columns, message_record, store_checkpoint
+from regulus.record import (
+    consume_queue_unit,
+    dispatch_request,
+    index_entry,
+    message_columns,
+    message_record,
+    store_checkpoint,
+)
 from regulus.record.java_hash import java_hash, tags_code
 
 INT4 = st.integers(-(2**31), 2**31 - 1)
@@ -47,7 +54,7 @@ def test_what_is_encoded_is_decoded(message: MessageExt) -> None:
 @given(messages())
 def test_a_dispatch_request_says_what_the_message_says(message: MessageExt) -> None:
     record = message_record.encode(message)
-    request = message_record.dispatch_request(record, 0, len(record), True)
+    request = dispatch_request.request_at(record, 0, len(record), True)
     level = message.properties.get("DELAY", "")
     assert (request.size, request.topic, request.queue_id, request.queue_offset, request.physical_offset,
             request.store_timestamp, request.sys_flag, request.prepared_transaction_offset, request.keys,
@@ -64,7 +71,7 @@ def test_no_cut_record_is_taken_for_a_whole_one(message: MessageExt, data: st.Da
     record = message_record.encode(message)
     size = data.draw(st.integers(0, len(record) - 1))
     with pytest.raises(RecordError):
-        message_record.dispatch_request(record[:size], 0, size, True)
+        dispatch_request.request_at(record[:size], 0, size, True)
 
 
 @given(messages(), st.data())
@@ -73,7 +80,7 @@ def test_a_changed_byte_never_does_more_than_raise(message: MessageExt, data: st
     record = bytearray(message_record.encode(message))
     record[data.draw(st.integers(0, len(record) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        request = message_record.dispatch_request(bytes(record), 0, len(record), True)
+        request = dispatch_request.request_at(bytes(record), 0, len(record), True)
     except RecordError:
         return
     assert request.size <= len(record) or request.is_blank

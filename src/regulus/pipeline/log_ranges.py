@@ -20,8 +20,9 @@ from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
 from regulus.record import store_checkpoint
 from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
+from regulus.record.dispatch_request import request_at
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
-from regulus.record.message_record import MAGIC_V1, MAGIC_V2, dispatch_request
+from regulus.record.message_record import MAGIC_V1, MAGIC_V2
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
 
 WALK_ROWS = 16_384
@@ -121,7 +122,7 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
 def _whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool) -> int:
     """0 when there is no record, or not all of it before `limit`."""
     try:
-        return int(dispatch_request(data, position, limit, check_crc).size)
+        return int(request_at(data, position, limit, check_crc).size)
     except RecordError:
         return 0
 

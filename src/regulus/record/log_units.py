@@ -14,7 +14,7 @@ is one record; columns lie one behind the other, column c of row r with room for
     entries          how many index entries the record has; their key hashes are the next ones of `hashes`
     flaw             0, or why the record is damaged: BODY_FLAW, ZEROS_FLAW; only looked for when asked to
 
-What is read of a record, and what counts as damaged, is as in message_record.dispatch_request.
+What is read of a record, and what counts as damaged, is as in dispatch_request.
 
 Source: see message_record, consume_queue_unit and index_entry.
 """

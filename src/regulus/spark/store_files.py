@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from regulus.errors import DataLoss, HeaderError, OptionError, RecordError, StoreDamaged
-from regulus.record import consume_queue_unit, message_record
+from regulus.record import consume_queue_unit
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, ConsumeQueueUnit
+from regulus.record.dispatch_request import DispatchRequest, request_at
 from regulus.wire import fastjson
 
 NAME_DIGITS = 20
@@ -154,10 +155,10 @@ class CommitLogFiles(MappedFiles):
         return (request.topic, request.queue_id, request.queue_offset, request.size) == (
             topic, queue_id, queue_offset, unit.size)
 
-    def _request(self, physical_offset: int) -> message_record.DispatchRequest:
+    def _request(self, physical_offset: int) -> DispatchRequest:
         piece = self.piece_at(physical_offset)
         mapped = self.map(piece)
-        return message_record.dispatch_request(mapped, physical_offset - piece.start, len(mapped), False)
+        return request_at(mapped, physical_offset - piece.start, len(mapped), False)
 
 
 class StoreFiles:

@@ -3,9 +3,8 @@ cimport cython
 from regulus.model.message cimport MessageExt
 from regulus.model.store_result cimport Appended, appended_one
 from regulus.record cimport big_endian
-from regulus.record.message_record cimport (
-    DispatchRequest, body_size, encode_view, record_size, request_of,
-)
+from regulus.record.dispatch_request cimport DispatchRequest, request_of
+from regulus.record.message_record cimport body_size, encode_view, record_size
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
 

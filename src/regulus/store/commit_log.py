@@ -18,7 +18,8 @@ from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record import big_endian
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
-from regulus.record.message_record import DispatchRequest, blank, body_size, encode_view, record_size, request_of
+from regulus.record.dispatch_request import DispatchRequest, request_of
+from regulus.record.message_record import blank, body_size, encode_view, record_size
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile

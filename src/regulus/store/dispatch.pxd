@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.record.message_record cimport DispatchRequest, dispatch_view
+from regulus.record.dispatch_request cimport DispatchRequest, request_in_view
 from regulus.store.commit_log cimport CommitLog
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.index cimport Index

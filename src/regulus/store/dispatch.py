@@ -14,7 +14,7 @@ from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
 from regulus.model.store_result import Arrival
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
-from regulus.record.message_record import DispatchRequest, dispatch_view
+from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.index import Index
@@ -108,7 +108,7 @@ class Dispatcher:
         assert mapping is not None
         assert file.cells is not None
         try:
-            request = dispatch_view(mapping, file.cells, self.position - file.start, file.wrote_position, False)
+            request = request_in_view(mapping, file.cells, self.position - file.start, file.wrote_position, False)
         except RecordError as error:
             raise StoreDamaged(f"{file.path} changed under the running broker: {error}; stop it and start it again "
                                "so that recovery looks at the log") from error
@@ -159,7 +159,7 @@ class Dispatcher:
         position = 0
         while position < size:
             try:
-                request = dispatch_view(data, view, position, size, check_crc)
+                request = request_in_view(data, view, position, size, check_crc)
             except TruncatedRecord as error:
                 return ScanStop(position, error)
             except CorruptRecord as error:

@@ -1,7 +1,7 @@
 cimport cython
 
 from regulus.record.index_entry cimport encode_entry_into, encode_header_into, index_key, key_hash, read_slot, write_slot
-from regulus.record.message_record cimport DispatchRequest
+from regulus.record.dispatch_request cimport DispatchRequest
 from regulus.store.mapped_file cimport MappedFile, MappedFilePool
 
 

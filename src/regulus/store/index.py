@@ -13,6 +13,7 @@ from pathlib import Path
 
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import index_entry
+from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -26,7 +27,6 @@ from regulus.record.index_entry import (
     write_slot,
 )
 from regulus.record.index_entry import index_key as index_key
-from regulus.record.message_record import DispatchRequest
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 

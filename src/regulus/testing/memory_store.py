@@ -23,6 +23,7 @@ from regulus.model.store_rules import StoreRules
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
+from regulus.record.dispatch_request import DispatchRequest, request_at
 
 _DEFAULT_RULES = StoreRules()
 
@@ -90,7 +91,7 @@ class MemoryStore:
         """As the file store: appended messages become visible only here."""
         arrivals = []
         while count_max > 0 and self._dispatched < len(self._log):
-            request = message_record.dispatch_request(self._log, self._dispatched, len(self._log), False)
+            request = request_at(self._log, self._dispatched, len(self._log), False)
             count_max -= 1
             self._dispatched += request.size
             transaction = request.sys_flag & TRANSACTION_MASK
@@ -108,7 +109,7 @@ class MemoryStore:
                                         request.store_timestamp, request.properties() if with_properties else None))
         return arrivals
 
-    def _index(self, request: message_record.DispatchRequest) -> None:
+    def _index(self, request: DispatchRequest) -> None:
         for key in (request.uniq_key, *request.keys.split(" ")):
             if key:
                 self._keys.setdefault((request.topic, key), []).append(request.physical_offset)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regulus.errors import DataLoss, StoreNewer
 from regulus.pipeline import log_ranges
-from regulus.record import message_record
+from regulus.record.dispatch_request import request_at
 from regulus.record.log_units import LogWalk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
@@ -79,8 +79,7 @@ def test_cuts_join_up_and_begin_with_records(store):
     assert all(left[1] == right[0] for left, right in pairwise(cuts))
     for start, _ in cuts:
         piece = log.piece_at(start)
-        assert message_record.dispatch_request(log.map(piece), start - piece.start, piece.size,
-                                               True).physical_offset == start
+        assert request_at(log.map(piece), start - piece.start, piece.size, True).physical_offset == start
     assert log_ranges.cut(log, 0, end, 1 << 30) == [(start, min(start + 4096, end)) for start in range(0, end, 4096)]
     with pytest.raises(DataLoss):
         log_ranges.cut(log, 0, log.end + 1, 1000)

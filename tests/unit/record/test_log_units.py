@@ -12,6 +12,7 @@ from regulus.model import sys_flag
 from regulus.model.message import MessageExt
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
+from regulus.record.dispatch_request import request_at
 from regulus.record.index_entry import index_key, key_hash
 from regulus.record.java_hash import tags_code
 from regulus.record.log_units import BODY_FLAW, FIELDS, ZEROS_FLAW, LogWalk
@@ -59,7 +60,7 @@ def test_as_dispatch_reads_them(properties):
     topics = list(walked.topics)
     at = used = 0
     for row in rows:
-        request = message_record.dispatch_request(log, at, len(log), True)
+        request = request_at(log, at, len(log), True)
         assert row["position"] == at
         assert (row["size"], row["queue_id"], row["queue_offset"], row["sys_flag"], row["store_timestamp"],
                 row["tags_code"], row["flaw"]) == (

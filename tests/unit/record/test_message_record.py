@@ -4,7 +4,7 @@ from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.message_id import host_bytes
 from regulus.record import message_record
-from regulus.record.index_entry import index_key, key_hash
+from regulus.record.dispatch_request import request_at
 
 KNOWN_RECORD = bytes.fromhex("""
     00 00 00 78 da a3 20 a7 36 10 a6 86 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 05 00 00 00 00
@@ -110,7 +110,7 @@ def test_a_long_topic_takes_version_2(size, magic, fixed):
     assert len(record) == fixed + size
     assert int.from_bytes(record[4:8], "big", signed=True) == magic
     assert facts(message_record.decode(record)) == facts(message)
-    assert message_record.dispatch_request(record, 0, len(record), True).topic == "t" * size
+    assert request_at(record, 0, len(record), True).topic == "t" * size
 
 
 @pytest.mark.parametrize("changes", [{"topic": "t" * 256}, {"properties": {"k": "v" * 32766}}])
@@ -138,55 +138,13 @@ def test_decode_all():
     assert caught.value.position == 120
 
 
-def test_dispatch_request_of_known_bytes():
-    request = message_record.dispatch_request(b"1" + KNOWN_RECORD, 1, 121, True)
-    assert (request.size, request.is_blank, request.topic, request.queue_id, request.queue_offset,
-            request.physical_offset, request.store_timestamp, request.sys_flag, request.tags_code, request.keys,
-            request.uniq_key, request.delay_level, request.prepared_transaction_offset) == (
-        120, False, "TopicA", 1, 5, 1000, 1700000000123, 0, 2598919, "k1", "", 0, 0)
-    assert request.properties() == {"TAGS": "TagA", "KEYS": "k1"}
-
-
-@pytest.mark.parametrize(("properties", "facts"), [
-    ({}, (0, "", "", 0)),
-    ({"UNIQ_KEY": "C0", "DELAY": "3"}, (0, "", "C0", 3)),
-    ({"DELAY": "soon", "TAGSX": "TagA", "TAG": "TagA"}, (0, "", "", 0)),
-    ({"DELAY": "-1"}, (0, "", "", 0)),
-    ({"TAGS": "标签", "KEYS": "键一 键二"}, (857175, "键一 键二", "", 0)),
-])
-def test_dispatch_request_reads_four_properties(properties, facts):
-    record = message_record.encode(known_message(properties=properties))
-    request = message_record.dispatch_request(record, 0, len(record), True)
-    assert (request.tags_code, request.keys, request.uniq_key, request.delay_level) == facts
-
-
-def test_a_later_duplicate_wins_and_an_empty_value_does_not_count():
-    message = known_message(properties={"a": "12345678"})
-    record = message_record.encode(message).replace(b"a\x0112345678\x02", b"TAGS\x01A\x02TAGS"[:11])
-    assert message_record.dispatch_request(record, 0, len(record), True).tags_code == ord("A")
-
-
 def test_a_blank_leads_to_the_next_file():
     blank = message_record.blank(100)
     assert blank == bytes.fromhex("00000064 cbd43194")
-    request = message_record.dispatch_request(blank + bytes(92), 0, 100, True)
+    request = request_at(blank + bytes(92), 0, 100, True)
     assert (request.is_blank, request.size, request.topic) == (True, 100, "")
     with pytest.raises(CorruptRecord, match="blank"):
         message_record.decode(blank)
-
-
-def test_a_wrong_checksum_is_found_only_when_asked_for():
-    record = KNOWN_RECORD.replace(b"hello", b"hullo")
-    assert message_record.dispatch_request(record, 0, 120, False).topic == "TopicA"
-    with pytest.raises(CorruptRecord, match="checksum"):
-        message_record.dispatch_request(record, 0, 120, True)
-
-
-@pytest.mark.parametrize("limit", [0, 7, 8, 90, 119])
-def test_a_record_cut_short_is_truncated(limit):
-    with pytest.raises(TruncatedRecord) as caught:
-        message_record.dispatch_request(b"abc" + KNOWN_RECORD, 3, 3 + limit, True)
-    assert caught.value.position == 3
 
 
 @pytest.mark.parametrize("record", [
@@ -207,29 +165,9 @@ def test_a_record_cut_short_is_truncated(limit):
 ])
 def test_what_is_no_record_is_corrupt(record):
     with pytest.raises(CorruptRecord):
-        message_record.dispatch_request(record, 0, len(record), False)
+        request_at(record, 0, len(record), False)
     with pytest.raises(CorruptRecord):
         message_record.decode(record)
-
-
-@pytest.mark.parametrize("properties", [
-    {}, {"TAGS": "标签", "KEYS": "k1 k2", "UNIQ_KEY": "C0", "DELAY": "3"}, {"DELAY": "soon"}, {"DELAY": "-1"},
-    {"DELAY": "３"},
-])
-def test_a_request_made_of_a_message_is_that_read_from_its_record(properties):
-    message = known_message(properties=properties, sys_flag=8, prepared_transaction_offset=77)
-    record = message_record.encode(message)
-    made, read = message_record.request_of(message), message_record.dispatch_request(record, 0, len(record), True)
-    for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
-                 "prepared_transaction_offset", "sys_flag", "tags_code", "keys", "uniq_key", "delay_level"):
-        assert getattr(made, name) == getattr(read, name), name
-
-
-def test_properties_that_end_in_zeros_were_cut_off():
-    record = KNOWN_RECORD[:-4] + bytes(4)
-    assert message_record.dispatch_request(record, 0, 120, False).keys == ""
-    with pytest.raises(CorruptRecord, match="zeros"):
-        message_record.dispatch_request(record, 0, 120, True)
 
 
 def test_a_plain_message_becomes_the_same_record():
@@ -246,26 +184,3 @@ def test_a_plain_message_without_room_is_not_written():
     size = message_record.record_size(known_plain_message())
     assert message_record.encode_into(buffer, 0, known_plain_message(), size - 1) == size
     assert bytes(buffer) == b"." * 200
-
-
-def test_a_request_made_of_a_plain_message_is_that_read_from_its_record():
-    message = known_plain_message()
-    record = message_record.encode(message)
-    made, read = message_record.request_of(message), message_record.dispatch_request(record, 0, len(record), True)
-    for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
-                 "prepared_transaction_offset", "sys_flag", "tags_code", "delay_level"):
-        assert getattr(made, name) == getattr(read, name), name
-    assert (made.uniq_key, made.uniq_hash) == ("", key_hash(index_key("TopicA", "C0")))
-    assert (read.uniq_key, read.uniq_hash) == ("C0", -1)
-    assert (made.keys, made.keys_hash) == ("", key_hash(index_key("TopicA", "k1")))
-    assert (read.keys, read.keys_hash) == ("k1", -1)
-
-
-@pytest.mark.parametrize("keys", ["k1 k2", "\u4e2d", "a\tb", ""])
-def test_keys_that_are_no_word_of_ascii_stay_text(keys):
-    message = known_plain_message()
-    size = len(keys.encode())
-    message.text[message.text_size:message.text_size + size] = keys.encode()
-    message.keys_start, message.keys_end = message.text_size, message.text_size + size
-    made = message_record.request_of(message)
-    assert (made.keys, made.keys_hash) == (keys, -1)

@@ -4,7 +4,7 @@ import pytest
 
 from regulus.errors import StoreDamaged
 from regulus.record import index_entry
-from regulus.record.message_record import DispatchRequest
+from regulus.record.dispatch_request import DispatchRequest
 from regulus.store.index import Index
 from regulus.store.mapped_file import MappedFilePool
 

@@ -1,0 +1,200 @@
+"""What consume queues and index need of one record, from the message that was just stored or from the stored bytes.
+
+A log is dispatched at the speed at which it is written, so of the properties only the four that matter are looked for,
+and nothing is made of the others.
+
+Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; the layout is that of message_record.
+"""
+
+from regulus.errors import CorruptRecord
+from regulus.model.message import MessageExt, PlainMessage
+from regulus.model.message_properties import parse as parse_properties
+from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from regulus.record import big_endian
+from regulus.record.byte_runs import Buffer
+from regulus.record.checksum import crc32
+from regulus.record.index_entry import key_hash_on
+from regulus.record.java_hash import java_hash, java_hash_of
+from regulus.record.message_record import MAGIC_BLANK, MAGIC_V2, check_start, find_body_end, find_topic_end
+
+_BLANK = MAGIC_BLANK
+_V2 = MAGIC_V2
+_BORN_V6 = BORN_HOST_V6
+_STORE_V6 = STORE_HOST_V6
+
+
+class DispatchRequest:
+    """What consume queues and index need of one record. `size` leads to the next record, also from a blank.
+
+    `keys` and `uniq_key` are empty when absent. `uniq_hash` is the hash of the unique key as the index keeps it where
+    that was made of bytes, and `uniq_key` was not; else -1. So is `keys_hash`, of keys that are one word. `tags_code`
+    is the hash of the tags even for a delayed message, whose `delay_level` is above 0: the store knows the delivery
+    time.
+    """
+
+    def __init__(self, size: int, is_blank: bool = False) -> None:
+        self.size = size
+        self.is_blank = is_blank
+        self.topic = ""
+        self.queue_id = 0
+        self.queue_offset = 0
+        self.physical_offset = 0
+        self.store_timestamp = 0
+        self.prepared_transaction_offset = 0
+        self.sys_flag = 0
+        self.tags_code = 0
+        self.delay_level = 0
+        self.keys = ""
+        self.uniq_key = ""
+        self.uniq_hash = -1
+        self.keys_hash = -1
+        self._tail = b""
+        self._properties_start = 0
+
+    def properties(self) -> dict[str, str]:
+        """All properties, parsed anew at each call."""
+        return parse_properties(self._tail[self._properties_start:].decode("utf-8", "replace"))
+
+    def __repr__(self) -> str:
+        return (f"DispatchRequest(topic={self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
+                f"physical_offset={self.physical_offset}, size={self.size}, is_blank={self.is_blank})")
+
+
+def request_of(message: MessageExt) -> DispatchRequest:
+    """What `request_at` reads from the stored record of `message`, but without `properties()`."""
+    request = DispatchRequest.__new__(DispatchRequest)
+    request.size = message.store_size
+    request.is_blank = False
+    request.topic = message.topic
+    request.queue_id = message.queue_id
+    request.queue_offset = message.queue_offset
+    request.physical_offset = message.physical_offset
+    request.store_timestamp = message.store_timestamp
+    request.prepared_transaction_offset = message.prepared_transaction_offset
+    request.sys_flag = message.sys_flag
+    request.uniq_key = ""
+    request.uniq_hash = -1
+    request.keys_hash = -1
+    request._tail = b""
+    request._properties_start = 0
+    if isinstance(message, PlainMessage):
+        _take_plain(request, message)
+    else:
+        _take_properties(request, message.properties)
+    return request
+
+
+def _take_plain(request: DispatchRequest, message: PlainMessage) -> None:
+    """What the properties of a plain message say; it has no delay."""
+    text = message.text
+    request.delay_level = 0
+    request.tags_code = java_hash_of(text, message.tags_start, message.tags_end)
+    request.keys = ""
+    if _is_word(text, message.keys_start, message.keys_end):
+        request.keys_hash = key_hash_on(message.topic_text, text, message.keys_start, message.keys_end)
+    elif message.keys_start < message.keys_end:
+        request.keys = text[message.keys_start:message.keys_end].decode()
+    request.uniq_hash = key_hash_on(message.topic_text, text, message.unique_key_start, message.unique_key_end)
+
+
+def _is_word(text: bytearray, start: int, end: int) -> bool:
+    """Whether these are ASCII characters, one at least, without a space between them."""
+    for position in range(start, end):
+        if not ord(" ") < text[position] <= ord("~"):
+            return False
+    return start < end
+
+
+def _take_properties(request: DispatchRequest, properties: dict[str, str]) -> None:
+    tags = properties.get("TAGS")
+    request.tags_code = java_hash(tags) if tags else 0
+    request.keys = properties.get("KEYS") or ""
+    request.uniq_key = properties.get("UNIQ_KEY") or ""
+    level = properties.get("DELAY")
+    request.delay_level = int(level) if level and level.isdigit() and level.isascii() and len(level) < 10 else 0
+
+
+def request_at(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
+    """What to dispatch of the record at `position`; bytes from `limit` on are not there.
+
+    Raises TruncatedRecord when the record is longer than that, CorruptRecord when it is none. A caller that walks many
+    records in compiled form passes the same object twice to `request_in_view`.
+    """
+    return request_in_view(data, data, position, limit, check_crc)
+
+
+def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
+    """As `request_at`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
+    size = check_start(view, position, limit)
+    if big_endian.int4(view, position + 4) == _BLANK:
+        return DispatchRequest(size, True)
+    flags = big_endian.int4(view, position + 36)
+    born_end = position + (68 if flags & _BORN_V6 else 56)
+    store_end = born_end + (28 if flags & _STORE_V6 else 16)
+    body_start = store_end + 16
+    end = position + size
+    topic_at = find_body_end(view, position, body_start, end)
+    topic_start = topic_at + (2 if big_endian.int4(view, position + 4) == _V2 else 1)
+    topic_end = find_topic_end(view, position, topic_at, end)
+    if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != big_endian.int4(view, position + 8):
+        raise CorruptRecord("body and its checksum differ", position)
+    # The checksum is the body's alone. Properties are text; a page that never reached the disk shows as zeros in them.
+    if check_crc and topic_end + 2 < end and view[end - 1] == 0:
+        raise CorruptRecord("properties end in zeros", position)
+    tail = bytes(data[topic_start:end])
+    request = DispatchRequest.__new__(DispatchRequest)
+    request.size = size
+    request.is_blank = False
+    request.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
+    request.queue_id = big_endian.int4(view, position + 12)
+    request.queue_offset = big_endian.int8(view, position + 20)
+    request.physical_offset = big_endian.int8(view, position + 28)
+    request.store_timestamp = big_endian.int8(view, born_end)
+    request.prepared_transaction_offset = big_endian.int8(view, store_end + 4)
+    request.sys_flag = flags
+    request.tags_code = 0
+    request.delay_level = 0
+    request.keys = ""
+    request.uniq_key = ""
+    request.uniq_hash = -1
+    request.keys_hash = -1
+    request._tail = tail
+    request._properties_start = topic_end - topic_start + 2
+    _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)
+    return request
+
+
+def _read_dispatch_properties(request: DispatchRequest, tail: bytes, start: int, size: int) -> None:
+    """Set what the properties TAGS, KEYS, UNIQ_KEY and DELAY say, without making a dict of them all."""
+    while start < size:
+        separator = -1
+        end = start
+        while end < size and tail[end] != 2:
+            if separator < 0 and tail[end] == 1:
+                separator = end
+            end += 1
+        if start < separator < end - 1:
+            _take_property(request, tail, start, separator, end)
+        start = end + 1
+
+
+def _take_property(request: DispatchRequest, tail: bytes, start: int, separator: int, end: int) -> None:
+    # Most properties are none of the four: their length or first letter says so.
+    size = separator - start
+    letter = tail[start]
+    if size == 4 and letter == 84 and _is_name(tail, start, b"TAGS", size):
+        request.tags_code = java_hash(tail[separator + 1:end].decode("utf-8", "replace"))
+    elif size == 4 and letter == 75 and _is_name(tail, start, b"KEYS", size):
+        request.keys = tail[separator + 1:end].decode("utf-8", "replace")
+    elif size == 8 and letter == 85 and _is_name(tail, start, b"UNIQ_KEY", size):
+        request.uniq_key = tail[separator + 1:end].decode("utf-8", "replace")
+    elif size == 5 and letter == 68 and _is_name(tail, start, b"DELAY", size):
+        level = tail[separator + 1:end]
+        request.delay_level = int(level) if level.isdigit() and len(level) < 10 else 0
+
+
+def _is_name(tail: bytes, start: int, name: bytes, size: int) -> bool:
+    for index in range(size):  # noqa: SIM110 - a loop becomes C, a generator does not
+        if tail[start + index] != name[index]:
+            return False
+    return True
