@@ -1,5 +1,6 @@
 cimport cython
 
+from regulus.wire cimport big_endian
 from regulus.wire.header_json cimport cut, decode as decode_json
 from regulus.wire.header_rocketmq cimport decode as decode_rocketmq
 from regulus.wire.remoting_command cimport RemotingCommand
@@ -46,6 +47,3 @@ cdef class FrameReader:
 @cython.locals(word=Py_ssize_t, header_start=Py_ssize_t, header_end=Py_ssize_t, header_size=Py_ssize_t,
                command=RemotingCommand, text="const unsigned char*")
 cpdef RemotingCommand decode_frame(object data, Py_ssize_t start, Py_ssize_t end, bint is_own)
-
-@cython.locals(value=Py_ssize_t)
-cdef Py_ssize_t _word(const unsigned char* data, Py_ssize_t position) noexcept

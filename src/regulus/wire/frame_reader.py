@@ -19,6 +19,7 @@ Source: NettyDecoder, RemotingCommand.decode.
 """
 
 from regulus.errors import FrameError
+from regulus.wire import big_endian
 from regulus.wire.codes import RequestCode
 from regulus.wire.header_json import cut
 from regulus.wire.header_json import decode as decode_json
@@ -156,7 +157,7 @@ class FrameReader:
         if room < 4:
             self._wanted = 4
             return False
-        total = _word(data, start)
+        total = big_endian.uint4(data, start)
         if total < 4 or total > self.frame_size_max:
             raise FrameError(f"frame of {total} bytes; 4 to {self.frame_size_max} are allowed")
         if room < 4 + total:
@@ -178,7 +179,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) ->
     `is_own` says that `data` is this frame and nothing else, and stays as it is.
     """
     text = data
-    word = _word(text, start)
+    word = big_endian.uint4(text, start)
     header_start = start + 4
     header_size = word & 0xFFFFFF
     header_end = header_start + header_size
@@ -205,10 +206,3 @@ def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) ->
         # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
         command._body = cut(text, header_end, end)
     return command
-
-
-def _word(data: bytes | bytearray, position: int) -> int:
-    value = data[position]
-    value = value << 8 | data[position + 1]
-    value = value << 8 | data[position + 2]
-    return value << 8 | data[position + 3]

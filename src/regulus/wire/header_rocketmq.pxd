@@ -1,5 +1,6 @@
 cimport cython
 
+from regulus.wire cimport big_endian
 from regulus.wire.command_header cimport CommandHeader
 from regulus.wire.header_json cimport cut
 
@@ -23,12 +24,6 @@ cpdef bint is_whole_ascii(const unsigned char* text, Py_ssize_t position, Py_ssi
 cdef bint _is_ascii(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept
 
 cdef str _text(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
-
-@cython.locals(value=cython.longlong)
-cdef long long _short(const unsigned char* text, Py_ssize_t position) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef long long _int(const unsigned char* text, Py_ssize_t position) noexcept
 
 @cython.locals(code=cython.int, version=cython.int)
 cpdef bytes encode(CommandHeader header, dict ext)

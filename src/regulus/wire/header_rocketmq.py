@@ -17,6 +17,7 @@ Source: RocketMQSerializable.
 from struct import Struct
 
 from regulus.errors import FrameError
+from regulus.wire import big_endian
 from regulus.wire.codes import RequestCode
 from regulus.wire.command_header import CommandHeader
 from regulus.wire.header_json import cut
@@ -34,18 +35,18 @@ def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int)
     text = data
     if end - start < _SIZE_MIN:
         raise FrameError(f"binary header has {end - start} bytes, at least {_SIZE_MIN} are needed")
-    header.code = _short(text, start)
+    header.code = big_endian.int2(text, start)
     header.language = text[start + 2]
-    header.version = _short(text, start + 3)
-    header.opaque = _int(text, start + 5)
-    header.flag = _int(text, start + 9)
-    remark_size = _int(text, start + 13)
+    header.version = big_endian.int2(text, start + 3)
+    header.opaque = big_endian.int4(text, start + 5)
+    header.flag = big_endian.int4(text, start + 9)
+    remark_size = big_endian.int4(text, start + 13)
     position = start + 17
     if remark_size < 0 or remark_size > end - position - 4:
         raise FrameError(f"binary header's remark length {remark_size} does not fit")
     header.remark = _text(text, position, position + remark_size) if remark_size else None
     position += remark_size
-    ext_size = _int(text, position)
+    ext_size = big_endian.int4(text, position)
     position += 4
     if ext_size < 0 or ext_size > end - position:
         raise FrameError(f"binary header's ext length {ext_size} does not fit")
@@ -66,11 +67,11 @@ def is_whole_ascii(text: bytes | bytearray, position: int, end: int) -> bool:
     while position < end:
         if position + 6 > end:
             return False
-        name_size = _short(text, position)
+        name_size = big_endian.int2(text, position)
         position += 2
         if name_size < 0 or name_size + 4 > end - position:
             return False
-        value_size = _int(text, position + name_size)
+        value_size = big_endian.int4(text, position + name_size)
         if value_size < 0 or value_size > end - position - name_size - 4:
             return False
         if not (_is_ascii(text, position, position + name_size)
@@ -92,12 +93,12 @@ def _decode_ext(text: bytes | bytearray, position: int, end: int) -> dict[str, s
     while position < end:
         if position + 2 > end:
             raise FrameError("binary header's ext map is cut short")
-        name_size = _short(text, position)
+        name_size = big_endian.int2(text, position)
         position += 2
         if name_size < 0 or name_size + 4 > end - position:
             raise FrameError(f"binary header's ext name length {name_size} does not fit")
         name_end = position + name_size
-        value_size = _int(text, name_end)
+        value_size = big_endian.int4(text, name_end)
         value_start = name_end + 4
         if value_size < 0 or value_size > end - value_start:
             raise FrameError(f"binary header's ext value length {value_size} does not fit")
@@ -112,19 +113,6 @@ def _text(text: bytes | bytearray, start: int, end: int) -> str:
         return text[start:end].decode("utf-8")
     except UnicodeDecodeError as cause:
         raise FrameError(f"binary header has text that is no UTF-8: {cause.reason}") from cause
-
-
-def _short(text: bytes | bytearray, position: int) -> int:
-    value = text[position] << 8 | text[position + 1]
-    return value - 0x10000 if value & 0x8000 else value
-
-
-def _int(text: bytes | bytearray, position: int) -> int:
-    value = text[position]
-    value = value << 8 | text[position + 1]
-    value = value << 8 | text[position + 2]
-    value = value << 8 | text[position + 3]
-    return value - 0x100000000 if value & 0x80000000 else value
 
 
 def encode(header: CommandHeader, ext: dict[str, str] | None) -> bytes:

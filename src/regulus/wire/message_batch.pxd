@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
+from regulus.wire cimport big_endian
 
 cdef Py_ssize_t _SIZE_MIN
 cdef bint _COMPILED
@@ -25,17 +26,9 @@ cdef class ColumnBatch:
 cdef Py_ssize_t _copy(bytearray batch, Py_ssize_t position, const unsigned char[::1] data, Py_ssize_t start,
                       Py_ssize_t end) except -1
 
-cdef int _put_int(bytearray batch, Py_ssize_t position, long long value) except -1
-
 @cython.locals(position=Py_ssize_t, messages=list)
 cpdef list decode(bytes body)
 
 @cython.locals(octets="const unsigned char*", size=Py_ssize_t, end=Py_ssize_t, body_size=Py_ssize_t,
                body_start=Py_ssize_t, properties_start=Py_ssize_t, properties_end=Py_ssize_t, text=str)
 cdef Py_ssize_t _decode_one(bytes data, Py_ssize_t start, list messages) except -1
-
-@cython.locals(value=cython.longlong)
-cdef long long _int(const unsigned char* octets, Py_ssize_t position) noexcept
-
-@cython.locals(value=cython.int)
-cdef int _short(const unsigned char* octets, Py_ssize_t position) noexcept

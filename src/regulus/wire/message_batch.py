@@ -19,6 +19,7 @@ from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties
 from regulus.model.message import Message
 from regulus.model.message_properties import parse as parse_properties
+from regulus.wire import big_endian
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">h")
@@ -81,9 +82,9 @@ class ColumnBatch:
         properties_end = self._property_ends[row + 1]
         body_size = body_end - body_start
         properties_size = properties_end - properties_start
-        _put_int(batch, position, _SIZE_MIN + body_size + properties_size)
-        _put_int(batch, position + 12, self._flags[row])
-        _put_int(batch, position + 16, body_size)
+        big_endian.put4(batch, position, _SIZE_MIN + body_size + properties_size)
+        big_endian.put4(batch, position + 12, self._flags[row])
+        big_endian.put4(batch, position + 16, body_size)
         position = _copy(batch, position + 20, self._bodies, body_start, body_end)
         batch[position] = properties_size >> 8 & 0xFF
         batch[position + 1] = properties_size & 0xFF
@@ -102,13 +103,6 @@ def _copy(batch: bytearray, position: int, data: memoryview, start: int, end: in
     return position
 
 
-def _put_int(batch: bytearray, position: int, value: int) -> None:
-    batch[position] = value >> 24 & 0xFF
-    batch[position + 1] = value >> 16 & 0xFF
-    batch[position + 2] = value >> 8 & 0xFF
-    batch[position + 3] = value & 0xFF
-
-
 def decode(body: bytes) -> list[BatchedMessage]:
     """Raises HeaderError when the body is not whole records."""
     messages: list[BatchedMessage] = []
@@ -123,35 +117,22 @@ def _decode_one(data: bytes, start: int, messages: list[BatchedMessage]) -> int:
     if len(data) - start < _SIZE_MIN:
         raise HeaderError(f"batch is cut short at {start}")
     octets = data
-    size = _int(octets, start)
+    size = big_endian.int4(octets, start)
     end = start + size
     if size < _SIZE_MIN or end > len(data):
         raise HeaderError(f"batch record of {size} bytes at {start} does not fit")
-    body_size = _int(octets, start + 16)
+    body_size = big_endian.int4(octets, start + 16)
     body_start = start + 20
     properties_start = body_start + body_size + 2
     if body_size < 0 or properties_start > end:
         raise HeaderError(f"batch record's body of {body_size} bytes at {start} does not fit")
-    properties_end = properties_start + _short(octets, properties_start - 2)
+    properties_end = properties_start + big_endian.int2(octets, properties_start - 2)
     if not properties_start <= properties_end <= end:
         raise HeaderError(f"batch record's properties at {start} do not fit")
     try:
         text = data[properties_start:properties_end].decode()
     except UnicodeDecodeError as cause:
         raise HeaderError(f"batch record's properties at {start} are no UTF-8") from cause
-    flag = _int(octets, start + 12)
+    flag = big_endian.int4(octets, start + 12)
     messages.append(BatchedMessage(flag, data[body_start:properties_start - 2], parse_properties(text)))
     return end
-
-
-def _int(octets: bytes, position: int) -> int:
-    value = octets[position]
-    value = value << 8 | octets[position + 1]
-    value = value << 8 | octets[position + 2]
-    value = value << 8 | octets[position + 3]
-    return value - 0x100000000 if value & 0x80000000 else value
-
-
-def _short(octets: bytes, position: int) -> int:
-    value = octets[position] << 8 | octets[position + 1]
-    return value - 0x10000 if value & 0x8000 else value

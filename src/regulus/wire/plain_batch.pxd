@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport PlainMessage
+from regulus.wire cimport big_endian
 from regulus.wire.octets cimport put_number
 from regulus.wire.plain_properties cimport PlainProperties
 from regulus.wire.remoting_command cimport RemotingCommand
@@ -39,6 +40,3 @@ cpdef long long digest_on(long long digest, int body_crc) noexcept
 
 @cython.locals(position=Py_ssize_t, bits=cython.int)
 cdef bint _is_ascii(const unsigned char* text, Py_ssize_t size) noexcept
-
-@cython.locals(value=cython.int)
-cdef int _word(const unsigned char* data, Py_ssize_t position) noexcept

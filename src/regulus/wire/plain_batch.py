@@ -11,6 +11,7 @@ is handed out.
 from collections.abc import Iterator
 
 from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.wire import big_endian
 from regulus.wire.octets import put_number
 from regulus.wire.plain_properties import PlainProperties
 from regulus.wire.remoting_command import RemotingCommand
@@ -98,11 +99,11 @@ class PlainBatchReader:
         room = self._end - start
         if room < _RECORD_SIZE_MIN:
             return -1
-        size = _word(data, start)
-        body_size = _word(data, start + 16)
+        size = big_endian.int4(data, start)
+        body_size = big_endian.int4(data, start + 16)
         if not _RECORD_SIZE_MIN <= size <= room or not 0 <= body_size <= size - _RECORD_SIZE_MIN:
             return -1
-        message.flag = _word(data, start + 12)
+        message.flag = big_endian.int4(data, start + 12)
         message.body_start = start + 20
         message.body_end = message.body_start + body_size
         text_start = message.body_end + 2
@@ -127,12 +128,3 @@ def _is_ascii(text: bytearray, size: int) -> bool:
     for position in range(size):
         bits |= text[position]
     return bits < 0x80
-
-
-def _word(data: bytes | bytearray, position: int) -> int:
-    value = data[position]
-    if value > 127:
-        value -= 256
-    value = value << 8 | data[position + 1]
-    value = value << 8 | data[position + 2]
-    return value << 8 | data[position + 3]

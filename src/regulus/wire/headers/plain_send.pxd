@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport PlainMessage
+from regulus.wire cimport big_endian
 from regulus.wire.header_json cimport cut, matches
 from regulus.wire.headers.send_message cimport send_message_response
 from regulus.wire.octets cimport put, put_number
@@ -50,8 +51,6 @@ cdef class PlainSendReader:
     cdef void _set_number(self, int key, long long value) noexcept
 
 
-cdef Py_ssize_t _word(const unsigned char* text, Py_ssize_t position) noexcept
-
 
 cdef class PlainAnswers:
     cdef bytes _begin
@@ -82,5 +81,3 @@ cdef Py_ssize_t _put_sized_number(unsigned char* out, Py_ssize_t position, long 
 
 @cython.locals(index=Py_ssize_t, digits="const unsigned char*")
 cdef Py_ssize_t _put_hex(unsigned char* out, Py_ssize_t position, long long value) noexcept
-
-cdef void _put_word(unsigned char* out, Py_ssize_t position, Py_ssize_t value) noexcept

@@ -10,6 +10,7 @@ once from a frame that the ordinary way encoded.
 """
 
 from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.wire import big_endian
 from regulus.wire.header_json import cut, matches
 from regulus.wire.headers.send_message import send_message_response
 from regulus.wire.octets import put, put_number
@@ -97,7 +98,7 @@ class PlainSendReader:
             size = text[position] << 8 | text[position + 1]
             key = position + 2
             start = key + size + 4
-            end = start + _word(text, key + size)
+            end = start + big_endian.uint4(text, key + size)
             position = end
             # Others have longer names; an empty value counts as absent.
             if size != 1 or start == end:
@@ -168,10 +169,6 @@ class PlainSendReader:
             message.reconsume_times = value
 
 
-def _word(text: bytes, position: int) -> int:
-    return text[position] << 24 | text[position + 1] << 16 | text[position + 2] << 8 | text[position + 3]
-
-
 class PlainAnswers:
     """Answers of a broker in one region to sends that were stored under one address."""
 
@@ -202,8 +199,8 @@ class PlainAnswers:
         end = put(out, end, self._after_key, 0, len(self._after_key))
         end = put_number(out, end, opaque)
         end = put(out, end, self._end, 0, len(self._end))
-        _put_word(out, 0, end - 4)
-        _put_word(out, 4, end - 8)
+        big_endian.put4(out, 0, end - 4)
+        big_endian.put4(out, 4, end - 8)
         return cut(out, 0, end)
 
 
@@ -230,19 +227,19 @@ class BinaryPlainAnswers:
         end = put(out, end, self._before_offset, 0, len(self._before_offset))
         end = _put_sized_number(out, end, queue_offset)
         end = put(out, end, self._before_key, 0, len(self._before_key))
-        _put_word(out, end, message.unique_key_end - message.unique_key_start)
+        big_endian.put4(out, end, message.unique_key_end - message.unique_key_start)
         end = put(out, end + 4, message.text, message.unique_key_start, message.unique_key_end)
-        _put_word(out, 0, end - 4)
-        _put_word(out, 4, _ROCKETMQ << 24 | (end - 8))
-        _put_word(out, _OPAQUE_AT, opaque)
-        _put_word(out, _EXT_SIZE_AT, end - _EXT_SIZE_AT - 4)
+        big_endian.put4(out, 0, end - 4)
+        big_endian.put4(out, 4, _ROCKETMQ << 24 | (end - 8))
+        big_endian.put4(out, _OPAQUE_AT, opaque)
+        big_endian.put4(out, _EXT_SIZE_AT, end - _EXT_SIZE_AT - 4)
         return cut(out, 0, end)
 
 
 def _put_sized_number(out: bytearray, position: int, value: int) -> int:
     """Write a number in decimal digits behind their count; the position behind it."""
     end = put_number(out, position + 4, value)
-    _put_word(out, position, end - position - 4)
+    big_endian.put4(out, position, end - position - 4)
     return end
 
 
@@ -252,10 +249,3 @@ def _put_hex(out: bytearray, position: int, value: int) -> int:
     for index in range(16):
         out[position + index] = digits[value >> (60 - 4 * index) & 15]
     return position + 16
-
-
-def _put_word(out: bytearray, position: int, value: int) -> None:
-    out[position] = value >> 24 & 0xFF
-    out[position + 1] = value >> 16 & 0xFF
-    out[position + 2] = value >> 8 & 0xFF
-    out[position + 3] = value & 0xFF
