@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_bench import fill, headline, parser_of, report, timed
+from spark_bench import chosen, fill, headline, parser_of, report, timed
 
 from regulus.cli.spark_session import command_session
 from regulus.pipeline.archive import run_archive
@@ -59,9 +59,8 @@ def main() -> None:
         print(f"{arguments.messages} messages of {arguments.size} bytes in {arguments.queues} queues, "
               f"{log_bytes / 1e9:.2f} GB of log; local[{arguments.cores}], best of {arguments.rounds}")
         with command_session(f"local[{arguments.cores}]", {"spark.driver.memory": "1g"}) as spark:
-            for name, action in cases(SparkTasks(spark), root, output, arguments).items():
-                if arguments.only not in name:
-                    continue
+            wanted = chosen(cases(SparkTasks(spark), root, output, arguments), arguments.only)
+            for name, action in wanted.items():
                 times = []
                 for _ in range(1 + arguments.rounds):
                     shutil.rmtree(output, ignore_errors=True)

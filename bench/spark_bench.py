@@ -5,8 +5,9 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyspark
@@ -20,6 +21,8 @@ from regulus.store.file_message_store import FileMessageStore
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 TOPIC = "orders"
 
+T = TypeVar("T")
+
 
 def parser_of(description: str | None, **numbers: int) -> argparse.ArgumentParser:
     """For the command line of a benchmark: an option for each number, with its default."""
@@ -27,6 +30,14 @@ def parser_of(description: str | None, **numbers: int) -> argparse.ArgumentParse
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return parser
+
+
+def chosen(cases: Mapping[str, T], only: str) -> dict[str, T]:
+    """The cases with this in their names."""
+    kept = {name: case for name, case in cases.items() if only in name}
+    if not kept:
+        raise SystemExit(f"--only {only!r} is in no name: {', '.join(cases)}")
+    return kept
 
 
 def headline() -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from spark_bench import TOPIC, family_cpu_seconds, fill, headline, parser_of
+from spark_bench import TOPIC, chosen, family_cpu_seconds, fill, headline, parser_of
 
 from regulus.cli.spark_session import command_session
 from regulus.client.sync import Admin
@@ -67,7 +67,7 @@ def measure(spark: SparkSession, store: Path, server: ServerProcess, arguments: 
         "rocketmq, exactlyOnce": (table, "rocketmq", {**common, "deliveryGuarantee": "exactlyOnce"}),
         "rocketmq, transactional": (few, "rocketmq", {**common, "deliveryGuarantee": "transactional"}),
     }
-    cases = {name: case for name, case in cases.items() if arguments.only in name}
+    cases = chosen(cases, arguments.only)
     best: dict[str, tuple[float, float, float, int]] = {}
     for round_number in range(1 + arguments.rounds):
         for name, (frame, kind, options) in cases.items():

@@ -8,9 +8,11 @@
 
 SQLite and PostgreSQL are read in Spark's tasks without a JDBC driver, and can be written to: verdicts go into a staging
 table of their own and from there by one statement into the table that keeps them, so that a run leaves all or nothing.
-A password belongs into PGPASSWORD or ~/.pgpass, never into the text, which may be logged.
+A password belongs into PGPASSWORD or ~/.pgpass, or for other databases into Spark's configuration of a catalog whose
+tables are named as table:<name>; never into the text, which may be logged.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +20,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -35,6 +36,15 @@ STAGING_PREFIX = "regulus_staging_"
 _SQLITE_TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TEXT", "string"), ("BLOB", "binary"),
                  ("REAL", "double"), ("FLOA", "double"), ("DOUB", "double"))
 """By the words that SQLite itself looks for in a declared type; any other is read as text."""
+
+_PASSWORD = re.compile(r"(?i)[?&;:,(](password|pwd|passwd)\s*=|//[^/@\s]*:[^/@\s]+@|:[^/:@\s]+/[^/@\s]+@")
+"""As a parameter, as in `//user:password@host`, as in Oracle's `user/password@host`."""
+
+_HOW_TO_KEEP_PASSWORDS = {
+    "postgresql": "set PGPASSWORD or write ~/.pgpass",
+    "jdbc": "let the driver find it elsewhere, as PostgreSQL's does in ~/.pgpass, or give it to a JDBC catalog in "
+            "Spark's configuration and write table:name",
+}
 
 _POSTGRESQL_TYPES = {"smallint": "bigint", "integer": "bigint", "bigint": "bigint", "real": "double",
                      "double precision": "double", "bytea": "binary", "timestamp with time zone": "timestamp",
@@ -153,9 +163,9 @@ def parse_outside_table(text: str) -> OutsideTable:
     if kind not in KINDS or not place or not table:
         raise JobRefused(f"{text!r} is no table: write sqlite:/path#table, postgresql://user@host/database#table, "
                          "jdbc:url#table, parquet:/path or table:name")
+    if kind in _HOW_TO_KEEP_PASSWORDS and _PASSWORD.search(place):
+        raise JobRefused(f"a password in a table's address would be logged: {_HOW_TO_KEEP_PASSWORDS[kind]}")
     if kind == "postgresql":
-        if urlsplit(f"postgresql:{place}").password:
-            raise JobRefused("a password in a table's address would be logged: set PGPASSWORD or write ~/.pgpass")
         place = f"postgresql:{place}"
     return OutsideTable(kind, place, table)
 

@@ -143,6 +143,11 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
     ("board.sqlite", "is no table: write sqlite:/path#table"),
     ("sqlite:/nowhere.sqlite#t", "there is no SQLite file /nowhere.sqlite"),
     ("postgresql://u:secret@h/d#t", "a password in a table's address would be logged"),
+    ("postgresql://h/d?user=u&password=secret#t", "set PGPASSWORD"),
+    ("jdbc:postgresql://h:5432/d?user=u&password=secret#t", "write table:name"),
+    ("jdbc:mysql://u:secret@h:3306/d#t", "would be logged"),
+    ("jdbc:sqlserver://h:1433;databaseName=d;user=u;PWD=secret#t", "would be logged"),
+    ("jdbc:oracle:thin:u/secret@h:1521/d#t", "would be logged"),
     ("postgresql://u@127.0.0.1:1/d#t", "cannot be reached"),
 ])
 def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
@@ -150,6 +155,18 @@ def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
 
     with pytest.raises(JobRefused, match=reason):
         parse_outside_table(text).read(spark, {"key": "id"})
+
+
+@pytest.mark.parametrize("text", [
+    "jdbc:postgresql://h:5432/d?user=u&passfile=/home/u/.pgpass#t", "jdbc:derby:;databaseName=/tmp/x;create=true#t",
+    "jdbc:oracle:thin:/@h:1521/d#t", "jdbc:sqlserver://h:1433;databaseName=d#dbo.t", "postgresql://u@h:5432/d#s.t",
+])
+def test_an_address_without_a_password_is_a_table(text):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    table = parse_outside_table(text)
+    assert f"#{table.table}" in text
+    assert table.place in text
 
 
 def test_a_missing_table_or_column_is_named(spark, board):
