@@ -28,9 +28,9 @@ POLL_S = 0.02
 RUN_MAX_S = 300
 SABOTAGE = {
     # The rows say no longer which they are, so the broker takes each for a new one.
-    "ignores the mark": "from regulus.spark.sink_task import _Task\n_Task._marks = lambda self, lane: {}\n",
+    "ignores the mark": "from regulus.spark.sink.task import _Task\n_Task._marks = lambda self, lane: {}\n",
     # A task reports before its half messages are stored, so the commit does not know them all.
-    "commits before the halves": "from regulus.spark.sink_task import _Blocking\n_Blocking.flush = lambda self: None\n",
+    "commits before the halves": "from regulus.spark.sink.task import _Blocking\n_Blocking.flush = lambda self: None\n",
 }
 
 

@@ -12,10 +12,10 @@ from regulus.client import sync
 from regulus.client.admin import Admin
 from regulus.errors import ClientError, SinkRefused
 from regulus.model.message import MessageExt
-from regulus.spark import sink_commits, sink_transactions
-from regulus.spark.sink_options import SinkOptions, parse_sink_options
-from regulus.spark.sink_task import TaskPlace, TaskReport, abort, commit, run_task
-from regulus.spark.sink_transactions import Transactions
+from regulus.spark.sink import commits, transactions
+from regulus.spark.sink.options import SinkOptions, parse_sink_options
+from regulus.spark.sink.task import TaskPlace, TaskReport, abort, commit, run_task
+from regulus.spark.sink.transactions import Transactions
 
 ROWS = 300
 ASKED_TIMEOUT_S = 90
@@ -84,7 +84,7 @@ def test_a_commit_that_died_in_the_middle_is_completed(server: Server, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(Transactions, "_end", dies)
-        patch.setattr(sink_transactions, "ENDS_AT_ONCE", 1)
+        patch.setattr(transactions, "ENDS_AT_ONCE", 1)
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(choices, 0)], choices, "halfway", 0, {})
     assert len(sync.run(visible(server, "halfway", ROWS // 3))) == ROWS // 3
@@ -104,7 +104,7 @@ def test_a_broker_that_asks_is_answered_from_the_commit_topic(server: Server, mo
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(choices, 0, 1)], choices, "asked", 0, {})
     assert sync.run(visible(server, "asked")) == []
-    monkeypatch.setattr(sink_commits, "STUCK_MS", 0)
+    monkeypatch.setattr(commits, "STUCK_MS", 0)
     assert set(sync.run(visible(server, "asked", ROWS))) == set(numbers(0, 1))
 
 

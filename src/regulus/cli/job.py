@@ -325,7 +325,7 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
            dedup_key: str | None = None) -> "Target | None":
     """Where to send; None for a dry run."""
     from regulus.pipeline.sending import Target
-    from regulus.spark.sink_options import DeliveryGuarantee
+    from regulus.spark.sink.options import DeliveryGuarantee
 
     if not is_real:
         return None

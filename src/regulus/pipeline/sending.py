@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.model import message_properties as names
-from regulus.spark.sink_options import DeliveryGuarantee
+from regulus.spark.sink.options import DeliveryGuarantee
 
 SINK_COLUMNS = ("topic", "body", "keys", "tags", "properties", "sharding_key", "flag")
 REDRIVE_OF = "REDRIVE_OF"

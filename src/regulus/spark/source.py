@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
-    from regulus.spark.writer import BatchWriter, StreamWriter
+    from regulus.spark.sink.writer import BatchWriter, StreamWriter
 
 
 _BOUNDS = ("startingoffsets", "endingoffsets")
@@ -44,14 +44,14 @@ class RocketMQSource(DataSource):
         return stream_reader(parse_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
-        from regulus.spark.sink_options import parse_sink_options
-        from regulus.spark.writer import BatchWriter
+        from regulus.spark.sink.options import parse_sink_options
+        from regulus.spark.sink.writer import BatchWriter
 
         return BatchWriter(parse_sink_options(self.options, is_stream=False), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
-        from regulus.spark.sink_options import parse_sink_options
-        from regulus.spark.writer import StreamWriter
+        from regulus.spark.sink.options import parse_sink_options
+        from regulus.spark.sink.writer import StreamWriter
 
         return StreamWriter(parse_sink_options(self.options, is_stream=True), schema, overwrite)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from regulus.client.sync import Producer
 from regulus.model.message import Message
 from tests.golden.recorded_session import frames_of
-from tests.unit.spark.sink_support import messages_of
+from tests.unit.spark.sink.support import messages_of
 
 from .shop import Shop
 

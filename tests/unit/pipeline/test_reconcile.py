@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
-from tests.unit.spark.sink_support import messages_of
+from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from regulus.errors import JobRefused
-from tests.unit.spark.sink_support import messages_of
+from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop
 
@@ -18,7 +18,7 @@ def run_id() -> int:
 
 def target(shop: Shop, run: int, guarantee: str = "exactlyOnce"):
     from regulus.pipeline.sending import Target
-    from regulus.spark.sink_options import DeliveryGuarantee
+    from regulus.spark.sink.options import DeliveryGuarantee
 
     return Target(name_server=shop.name_server, sink_id="redrive-billing", run=run,
                   guarantee=DeliveryGuarantee(guarantee))

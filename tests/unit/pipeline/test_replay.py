@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
-from tests.unit.spark.sink_support import messages_of
+from tests.unit.spark.sink.support import messages_of
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"

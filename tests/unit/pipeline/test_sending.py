@@ -33,7 +33,7 @@ def test_rows_are_kept_where_a_report_is_wanted_and_else_are_gone(spark, tmp_pat
 
 def test_a_target_says_to_the_sink_what_its_guarantee_needs():
     from regulus.pipeline.sending import Target
-    from regulus.spark.sink_options import DeliveryGuarantee, parse_sink_options
+    from regulus.spark.sink.options import DeliveryGuarantee, parse_sink_options
 
     once = Target(name_server="n:1", sink_id="job", run=9, dedup_key="keys", rate_limit=5, credentials="env:KEYS")
     assert once.options() == {"nameServer": "n:1", "deliveryGuarantee": "exactlyOnce", "sinkId": "job", "jobId": "9",

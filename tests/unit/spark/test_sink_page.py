@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .sink_support import messages_of
+from .sink.support import messages_of
 
 pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "sink.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_the_examples_run(spark, regulus_server, tmp_path):
 
 
 def test_the_page_names_every_option_and_column():
-    from regulus.spark.sink_options import KNOWN_SINK_OPTIONS, SINK_COLUMNS, DeliveryGuarantee
+    from regulus.spark.sink.options import KNOWN_SINK_OPTIONS, SINK_COLUMNS, DeliveryGuarantee
 
     named = (*SINK_COLUMNS, *KNOWN_SINK_OPTIONS, *DeliveryGuarantee)
     assert [name for name in named if f"`{name}`" not in PAGE] == []

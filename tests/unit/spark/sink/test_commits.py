@@ -6,8 +6,8 @@ from regulus.client.transaction_producer import HalfMessage, TransactionState
 from regulus.errors import SinkRefused
 from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
-from regulus.spark import sink_commits
-from regulus.spark.sink_commits import STUCK_MS, Attempt, CommitTopic, Decision, verdict
+from regulus.spark.sink import commits
+from regulus.spark.sink.commits import STUCK_MS, Attempt, CommitTopic, Decision, verdict
 
 MINE = Attempt("S", 7, 0, "a")
 
@@ -37,7 +37,7 @@ def half(number: int) -> HalfMessage:
 
 
 async def test_the_first_decision_of_a_batch_holds(regulus_server, monkeypatch):
-    monkeypatch.setattr(sink_commits, "HALVES_PER_RECORD", 2)
+    monkeypatch.setattr(commits, "HALVES_PER_RECORD", 2)
     address = regulus_server.name_server_address
     async with Admin(address) as admin, Producer(address, "G") as producer:
         topic = CommitTopic(admin, "commits", "S")

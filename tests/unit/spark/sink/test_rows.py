@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from regulus.errors import RowRefused
-from regulus.spark.sink_rows import Records, rows_of
+from regulus.spark.sink.rows import Records, rows_of
 from regulus.wire import message_batch
 from regulus.wire.message_batch import BatchedMessage
 

@@ -1,7 +1,7 @@
 import pytest
 
 from regulus.errors import OptionError
-from regulus.spark.sink_options import (
+from regulus.spark.sink.options import (
     KNOWN_SINK_OPTIONS,
     DeliveryGuarantee,
     SinkOptions,

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
-from regulus.spark.sink_options import SinkOptions, check_columns
-from regulus.spark.sink_task import TaskPlace, TaskReport, abort, commit, run_task
+from regulus.spark.sink.options import SinkOptions, check_columns
+from regulus.spark.sink.task import TaskPlace, TaskReport, abort, commit, run_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

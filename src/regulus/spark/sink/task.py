@@ -17,13 +17,13 @@ from regulus.model import sys_flag
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.credentials import resolve
-from regulus.spark.sink_commits import Attempt
-from regulus.spark.sink_lanes import Lane, Lanes, Run
-from regulus.spark.sink_options import SinkOptions
-from regulus.spark.sink_order import in_key_order, with_key
-from regulus.spark.sink_routes import SinkRoutes, grew
-from regulus.spark.sink_rows import TRANSACTION_OF_SINK, Records, Rows, rows_of
-from regulus.spark.sink_transactions import answer_brokers, commit_batch, roll_back
+from regulus.spark.sink.commits import Attempt
+from regulus.spark.sink.lanes import Lane, Lanes, Run
+from regulus.spark.sink.options import SinkOptions
+from regulus.spark.sink.order import in_key_order, with_key
+from regulus.spark.sink.routes import SinkRoutes, grew
+from regulus.spark.sink.rows import TRANSACTION_OF_SINK, Records, Rows, rows_of
+from regulus.spark.sink.transactions import answer_brokers, commit_batch, roll_back
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetSinkMarksRequest, SendMessageResponse
 from regulus.wire.remoting_command import RemotingCommand

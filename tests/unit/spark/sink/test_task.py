@@ -9,13 +9,13 @@ import pytest
 from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, ConnectFailed, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
-from regulus.spark.sink_lanes import ROWS_PER_TURN
-from regulus.spark.sink_options import SinkOptions, parse_sink_options
-from regulus.spark.sink_task import TaskPlace, commit, run_task
+from regulus.spark.sink.lanes import ROWS_PER_TURN
+from regulus.spark.sink.options import SinkOptions, parse_sink_options
+from regulus.spark.sink.task import TaskPlace, commit, run_task
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import closed_address, scripted_cluster
 
-from .sink_support import messages_of
+from .support import messages_of
 
 PLACE = TaskPlace(sink_id="sink", batch=0, partition=0)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from regulus.errors import RowRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.record.java_hash import java_hash
-from regulus.spark.sink_rows import Rows
+from regulus.spark.sink.rows import Rows
 
 ROWS_PER_TURN = 512
 

@@ -6,13 +6,13 @@ import pytest
 from regulus.client import sync
 from regulus.client.admin import Admin
 from regulus.errors import ClientError, SinkRefused
-from regulus.spark import sink_commits, sink_transactions
-from regulus.spark.sink_commits import CommitTopic
-from regulus.spark.sink_options import SinkOptions, parse_sink_options
-from regulus.spark.sink_task import TaskPlace, TaskReport, abort, commit, run_task
-from regulus.spark.sink_transactions import Transactions
+from regulus.spark.sink import commits, transactions
+from regulus.spark.sink.commits import CommitTopic
+from regulus.spark.sink.options import SinkOptions, parse_sink_options
+from regulus.spark.sink.task import TaskPlace, TaskReport, abort, commit, run_task
+from regulus.spark.sink.transactions import Transactions
 
-from .sink_support import messages_of
+from .support import messages_of
 
 
 def options(server) -> SinkOptions:
@@ -74,7 +74,7 @@ def test_a_commit_that_died_in_the_middle_is_completed(regulus_server, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(Transactions, "_end", dies)
-        patch.setattr(sink_transactions, "ENDS_AT_ONCE", 1)
+        patch.setattr(transactions, "ENDS_AT_ONCE", 1)
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
     assert len(visible(regulus_server)) == 7
@@ -98,7 +98,7 @@ def test_brokers_that_ask_are_answered_from_the_commit_topic(make_broker_process
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(server, 0, 1)], options(server), "sink", 0, {})
     assert visible(server) == []
-    monkeypatch.setattr(sink_commits, "STUCK_MS", 0)
+    monkeypatch.setattr(commits, "STUCK_MS", 0)
     assert sorted(int(message.body) for message in messages_of(server, "orders", wait_for=20)) == list(range(100, 120))
 
 

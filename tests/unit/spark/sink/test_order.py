@@ -2,9 +2,9 @@ import pyarrow as pa
 import pytest
 
 from regulus.errors import RowRefused
-from regulus.spark import sink_order
-from regulus.spark.sink_order import in_key_order, with_key
-from regulus.spark.sink_rows import DEDUP_COLUMN
+from regulus.spark.sink import order
+from regulus.spark.sink.order import in_key_order, with_key
+from regulus.spark.sink.rows import DEDUP_COLUMN
 
 
 def batch(**columns: object) -> pa.RecordBatch:
@@ -37,6 +37,6 @@ def test_a_key_must_be_there_and_tell_rows_apart():
 
 
 def test_what_is_too_much_to_sort_is_refused(monkeypatch):
-    monkeypatch.setattr(sink_order, "SORTED_SIZE_MAX", 1 << 20)
+    monkeypatch.setattr(order, "SORTED_SIZE_MAX", 1 << 20)
     with pytest.raises(RowRefused, match="more than 1 MB of rows"):
         list(in_key_order([batch(body=[b"x" * (1 << 20)], id=[1])] * 2, ("id",), 10, "task"))

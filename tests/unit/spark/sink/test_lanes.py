@@ -5,8 +5,8 @@ from regulus.client.core.queue_selector import select_by_hash
 from regulus.errors import RowRefused
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.sink_lanes import ROWS_PER_TURN, Lanes
-from regulus.spark.sink_rows import rows_of
+from regulus.spark.sink.lanes import ROWS_PER_TURN, Lanes
+from regulus.spark.sink.rows import rows_of
 
 QUEUES = tuple(MessageQueue("orders", broker, number) for broker in ("broker-a", "broker-b") for number in range(2))
 

@@ -36,9 +36,9 @@ from regulus.errors import (
     SinkRefused,
 )
 from regulus.model.message import MessageExt
-from regulus.spark.sink_commits import Attempt, CommitTopic, Verdicts
-from regulus.spark.sink_options import SinkOptions
-from regulus.spark.sink_rows import TRANSACTION_OF_SINK
+from regulus.spark.sink.commits import Attempt, CommitTopic, Verdicts
+from regulus.spark.sink.options import SinkOptions
+from regulus.spark.sink.rows import TRANSACTION_OF_SINK
 
 ENDS_AT_ONCE = 64
 RETRY_PAUSE_S = 0.2

@@ -2,7 +2,7 @@ import pytest
 
 from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.sink_routes import NAMESPACE, SinkRoutes, grew
+from regulus.spark.sink.routes import NAMESPACE, SinkRoutes, grew
 from regulus.wire.codes import ResponseCode
 
 

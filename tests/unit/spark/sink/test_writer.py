@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .sink_support import messages_of
+from .support import messages_of
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from regulus.errors import RowRefused
-from regulus.spark.sink_options import SINK_COLUMNS
-from regulus.spark.sink_rows import DEDUP_COLUMN
+from regulus.spark.sink.options import SINK_COLUMNS
+from regulus.spark.sink.rows import DEDUP_COLUMN
 
 SORTED_SIZE_MAX = 1 << 30
 """Bytes of the rows of one task that are sorted in memory."""

@@ -1,0 +1,1 @@
+"""What is written: rows of a frame become messages, with the guarantee that the options name."""
