@@ -3,6 +3,9 @@
     python bench/spark_archive.py [--messages N] [--size BYTES] [--queues N] [--cores N] [--rounds N] [--only TEXT]
                                    [--directory DIR]
 
+The row "rows at hand" is a bound: the tasks write one row group of the table as Parquet again and again, into files
+that are not hashed or synced, so that what is left is what the Parquet library takes.
+
 Run with PYTHONPATH=build/compiled for the compiled form. A store of our own is made in the directory and removed
 afterwards; it is read once before it is timed, so the page cache is warm, as far as a log of 1.25 KB a message of 1 KB
 fits into memory. What the archive job writes goes to disk and is synced, as it does; all that a round made is removed
@@ -14,19 +17,57 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice, repeat
 from pathlib import Path
 
-from spark_bench import chosen, fill, headline, parser_of, report, timed
+import pyarrow as pa
+from spark_bench import TOPIC, chosen, fill, headline, parser_of, report, timed
 
 from regulus.cli.spark_session import command_session
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
+from regulus.pipeline.archive_parquet import ROW_GROUP_ROWS, write_row_groups
 from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
 from regulus.pipeline.range_tasks import SparkTasks
+from regulus.spark.options import parse_options
+from regulus.spark.store_plan import plan
+from regulus.spark.store_scan import scan
+from regulus.spark.table_schema import COLUMNS
 
 
 def nothing(step: str) -> None:
     """A step of a job that nobody looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Write the first rows of the store so often that it makes so many."""
+
+    root: str
+    path: str
+    rows: int
+
+
+def rewrite(task: Rewrite, attempt: str) -> int:
+    options = parse_options({"storePath": task.root, "topic": TOPIC})
+    batches = scan(options, tuple(COLUMNS), plan(options, 1)[0])
+    group = pa.Table.from_batches(islice(batches, ROW_GROUP_ROWS // options.batch_rows)).slice(0, task.rows)
+    groups = max(1, task.rows // group.num_rows)
+    Path(task.path).parent.mkdir(exist_ok=True)
+    with pa.OSFile(task.path, "wb") as sink:
+        write_row_groups(PlainFile(sink), group.schema, repeat(group, groups))
+    return groups * group.num_rows
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """Stands where a StagedFile does, and has nobody behind it."""
+
+    sink: pa.NativeFile
+
+    def follow(self) -> None:
+        """Nothing."""
 
 
 def cases(tasks: SparkTasks, root: Path, output: Path, arguments: argparse.Namespace) -> dict[
@@ -41,7 +82,13 @@ def cases(tasks: SparkTasks, root: Path, output: Path, arguments: argparse.Names
                                                   message_index_enable=with_index))
         assert done.units == arguments.messages, done
 
+    def rows_at_hand() -> None:
+        share = arguments.messages // arguments.cores
+        tasks.run(rewrite, [Rewrite(str(root), str(output / f"{number}.parquet"), share)
+                            for number in range(arguments.cores)])
+
     return {"archive: log to Parquet (zstd), synced": archived,
+            "Parquet (zstd) of rows at hand": rows_at_hand,
             "consume queues from the log": lambda: rebuilt(with_index=False),
             "consume queues and index from the log": lambda: rebuilt(with_index=True)}
 
