@@ -10,6 +10,7 @@ import click
 
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
+from regulus.model.timestamps import dated
 from regulus.transport import event_loop
 
 P = ParamSpec("P")
@@ -77,7 +78,7 @@ def time_text(timestamp_ms: int) -> str:
     """Local time with ms; a dash for 0."""
     if timestamp_ms <= 0:
         return "-"
-    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+    return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

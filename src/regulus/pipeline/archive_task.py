@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from regulus.errors import ArchiveFailed
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
+from regulus.model.timestamps import DATED_MAX_MS, dated
 from regulus.pipeline import log_ranges
 from regulus.pipeline.archive_parquet import (
     BATCH_ROWS,
@@ -193,7 +194,7 @@ class _RangeWriter:
         found = self._found
         ranks = np.argsort(np.argsort(found.topics)) if found.topics else np.empty(0, dtype=np.int64)
         topic = found.column("topic")[rows]
-        days = found.column("store_timestamp")[rows] // _DAY_MS
+        days = np.clip(found.column("store_timestamp")[rows], 0, DATED_MAX_MS) // _DAY_MS
         queue_ids, queue_offsets = found.column("queue_id")[rows], found.column("queue_offset")[rows]
         keys = ranks[topic], days, queue_ids
         order = log_ranges.stable_order(*keys)
@@ -307,7 +308,7 @@ class _RangeWriter:
 
 def day_text(timestamp_ms: int) -> str:
     """The UTC day, as `dt` has it."""
-    return f"{datetime.fromtimestamp(timestamp_ms // _DAY_MS * 86_400, UTC):%Y-%m-%d}"
+    return f"{datetime.fromtimestamp(dated(timestamp_ms) // _DAY_MS * 86_400, UTC):%Y-%m-%d}"
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
+from regulus.model.timestamps import dated
 from regulus.pipeline import log_ranges
 from regulus.pipeline.index_task import (
     IndexTask,
@@ -275,7 +276,7 @@ def index_parts(whole: IndexTask, parts: int) -> list[IndexTask]:
 
 def index_name(timestamp: int, before: str) -> str:
     """The local time of a file's first message, moved on until it sorts behind the file before."""
-    moment = datetime.fromtimestamp(max(timestamp, 0) // 1000)
-    name = f"{moment:%Y%m%d%H%M%S}{max(timestamp, 0) % 1000:03d}"
+    timestamp = dated(timestamp)
+    name = f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"
     return name if name > before else f"{int(before) + 1:0{len(name)}d}"
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from regulus.model.timestamps import DATED_MAX_MS
+
 TIME = pa.timestamp("us", tz="UTC")
 REPEATED_MAX = 16
 """So many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
@@ -25,7 +27,11 @@ def numbers(values: "np.ndarray[Any, Any]") -> pa.Array:
 
 
 def times(milliseconds: "np.ndarray[Any, Any]", present: "np.ndarray[Any, Any] | None" = None) -> pa.Array:
-    """UTC times; null where not `present`."""
+    """UTC times; null where not `present`. One without a date, of a damaged record, becomes the nearest that has one:
+    Spark could keep it, and a Python program could not collect it.
+    """
+    if len(milliseconds) and (milliseconds.min() < 0 or milliseconds.max() > DATED_MAX_MS):
+        milliseconds = np.clip(milliseconds, 0, DATED_MAX_MS)
     buffers = [None if present is None else _bits(present), pa.py_buffer(milliseconds * 1000)]
     return pa.Array.from_buffers(TIME, len(milliseconds), buffers)
 

@@ -16,6 +16,7 @@ from regulus.client.config import ClientConfig
 from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, HeaderError, NoRoute, StoreDamaged
 from regulus.model.message_queue import MessageQueue
+from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.credentials import credentials_of
 from regulus.spark.options import ReadOptions
@@ -208,4 +209,4 @@ def _pairs(attributes: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _time(timestamp_ms: int) -> datetime | None:
     """None for 0 and less, which stand for no message."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
+    return datetime.fromtimestamp(dated(timestamp_ms) / 1000, UTC) if timestamp_ms > 0 else None

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.model.timestamps import dated
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import (
@@ -278,5 +279,5 @@ class Index:
 
 
 def _time_name(timestamp: int) -> str:
-    moment = datetime.fromtimestamp(max(timestamp, 0) // 1000)
-    return f"{moment:%Y%m%d%H%M%S}{max(timestamp, 0) % 1000:03d}"
+    timestamp = dated(timestamp)
+    return f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"

@@ -1,16 +1,33 @@
 import pyarrow.parquet as pq
 
+from regulus.model.store_result import PutStatus
 from regulus.pipeline.archive_task import day_text
 from regulus.spark.columns import arrow_schema
 from regulus.spark.table_schema import COLUMNS
 from tests.archives import archive_store, manifests_of
-from tests.stores import NOW
+from tests.stores import NOW, a_message, open_store
 
 
 def test_days_are_of_utc():
     assert day_text(0) == "1970-01-01"
     assert day_text(86_399_999) == "1970-01-01"
     assert day_text(NOW) == "2023-11-14"
+    assert day_text(2**62) == "9999-12-31"
+    assert day_text(-1) == "1970-01-01"
+
+
+def test_times_beyond_the_calendar_lie_in_one_file(tmp_path):
+    """A damaged time is no reason to stop: the message goes to the last day."""
+    store = open_store(tmp_path / "store")
+    for store_time in (NOW, 2**56, 2**57, -5):
+        assert store.append(a_message(KEYS="k"), store_time).status is PutStatus.PUT_OK
+    while store.dispatch_behind_bytes():
+        store.dispatch(1024, ())
+    store.close()
+    report = archive_store(tmp_path / "store", tmp_path / "archive")
+    assert report.rows == 4
+    days = {file["day"]: file["rows"] for file in manifests_of(tmp_path / "archive")[0]["files"]}
+    assert days == {"1970-01-01": 1, "2023-11-14": 1, "9999-12-31": 2}
 
 
 def test_files_have_the_schema_of_the_table_zstd_and_few_dictionaries(store, tmp_path):

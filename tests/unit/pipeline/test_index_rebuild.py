@@ -258,3 +258,4 @@ def test_parts_of_an_index_file():
 
 def test_names_of_index_files():
     assert index_name(0, "99990101000000000") == "99990101000000001"
+    assert index_name(2**62, "").startswith("9999123")

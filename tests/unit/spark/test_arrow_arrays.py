@@ -23,6 +23,13 @@ def test_times():
     assert arrow_arrays.times(np.array([0], dtype=np.int64)).null_count == 0
 
 
+def test_times_without_a_date_become_the_nearest_with_one():
+    array = arrow_arrays.times(np.array([-(2**63), 1, 2**56, 2**63 - 1], dtype=np.int64))
+    assert [time.isoformat() for time in array.to_pylist()] == [
+        "1970-01-01T00:00:00+00:00", "1970-01-01T00:00:00.001000+00:00", "9999-12-31T00:00:00+00:00",
+        "9999-12-31T00:00:00+00:00"]
+
+
 @pytest.mark.parametrize("items", [[], [""], ["a", "", "标签"]])
 def test_texts_and_binaries(items):
     assert arrow_arrays.texts(items).to_pylist() == items

@@ -140,3 +140,14 @@ def test_keys_are_found_that_came_as_hashes(tmp_path: Path) -> None:
     request.keys_hash = index_entry.key_hash(index_entry.index_key("TopicA", "k"))
     index.put(request)
     assert [query(index, key) for key in ("U1", "k", "")] == [[100], [100], []]
+
+
+def test_a_time_beyond_the_calendar_names_a_file_all_the_same(tmp_path: Path) -> None:
+    """A record whose time is damaged is still indexed, and what comes behind it has its own files."""
+    index = make(tmp_path, entries=3)
+    for number in range(5):
+        index.put(record("TopicA", f"U{number}", "", number * 10, 2**56 + number))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[0].startswith("9999123")
+    assert len(names) == len(set(names)) == 3
+    assert [query(index, f"U{number}") for number in range(5)] == [[number * 10] for number in range(5)]
