@@ -14,14 +14,12 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
-from regulus.model.timestamps import dated
 from regulus.pipeline import log_ranges
 from regulus.pipeline.index_task import (
     IndexTask,
@@ -37,6 +35,7 @@ from regulus.pipeline.index_task import (
 )
 from regulus.pipeline.log_ranges import LogEnd
 from regulus.pipeline.range_tasks import LocalTasks, Tasks
+from regulus.record import index_entry
 from regulus.record.consume_queue_unit import UNIT_SIZE
 from regulus.spark.archive_manifest import TopicQueue
 from regulus.spark.store_files import CommitLogFiles
@@ -241,7 +240,7 @@ def _build_index(tasks: Tasks, config: RebuildConfig, facts: Sequence[UnitsFacts
     wanted = []
     name, end_timestamp = "", 0
     for pieces in files:
-        name = index_name(pieces[0].store_timestamp(0), name)
+        name = index_entry.file_name(pieces[0].store_timestamp(0), name)
         whole = IndexTask(path=str(Path(config.output) / "index" / name), before=(), pieces=tuple(pieces), is_last=True,
                           end_before=end_timestamp, slots=config.max_hash_slot_num, entries_max=config.max_index_num)
         wanted += index_parts(whole, -(-tasks.parallelism // len(files)))
@@ -272,11 +271,3 @@ def index_parts(whole: IndexTask, parts: int) -> list[IndexTask]:
     pieces = index_pieces(whole.pieces, -(-sum(piece.entries for piece in whole.pieces) // parts))
     return [replace(whole, before=tuple(chain.from_iterable(pieces[:number])), pieces=tuple(part),
                     is_last=number + 1 == len(pieces)) for number, part in enumerate(pieces)]
-
-
-def index_name(timestamp: int, before: str) -> str:
-    """The local time of a file's first message, moved on until it sorts behind the file before."""
-    timestamp = dated(timestamp)
-    name = f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"
-    return name if name > before else f"{int(before) + 1:0{len(name)}d}"
-

@@ -37,7 +37,7 @@ _SQLITE_TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TE
                  ("REAL", "double"), ("FLOA", "double"), ("DOUB", "double"))
 """By the words that SQLite itself looks for in a declared type; any other is read as text."""
 
-_PASSWORD = re.compile(r"(?i)[?&;:,(](password|pwd|passwd)\s*=|//[^/@\s]*:[^/@\s]+@|:[^/:@\s]+/[^/@\s]+@")
+_PASSWORD = re.compile(r"(?i)[?&;:,(](password|pwd|passwd)\s*=|//[^/?;@\s]*:[^/?;@\s]+@|^oracle:.*:[^/:@\s]+/[^/@\s]+@")
 """As a parameter, as in `//user:password@host`, as in Oracle's `user/password@host`."""
 
 _HOW_TO_KEEP_PASSWORDS = {

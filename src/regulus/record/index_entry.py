@@ -18,16 +18,21 @@
         12     4  time_difference         seconds since the file's begin_timestamp
         16     4  previous                number of the next older entry of the chain, 0 at its end
 
-Source: IndexHeader, IndexFile.putKey, IndexFile.indexKeyHashMethod.
+A file has the local time of its first message for its name, 17 digits.
+
+Source: IndexHeader, IndexFile.putKey, IndexFile.indexKeyHashMethod, IndexService.getAndCreateLastIndexFile.
 """
 
+from datetime import datetime
 from struct import Struct
 from typing import NamedTuple
 
 from regulus.errors import TruncatedRecord
+from regulus.model.timestamps import dated
 from regulus.record import big_endian
 from regulus.record.java_hash import hash_on, java_hash
 
+NAME_SIZE = 17
 HEADER_SIZE = 40
 SLOT_SIZE = 4
 ENTRY_SIZE = 20
@@ -160,3 +165,10 @@ def decode_entry(data: bytes | memoryview, position: int = 0) -> IndexEntry:
     if len(data) - position < ENTRY_SIZE:
         raise TruncatedRecord("index entry cut short", position)
     return IndexEntry._make(_ENTRY.unpack_from(data, position))
+
+
+def file_name(store_timestamp: int, before: str) -> str:
+    """The name of a file that begins with a message of that time, moved on until it sorts behind the file before."""
+    timestamp = dated(store_timestamp)
+    name = f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"
+    return name if name > before else f"{int(before) + 1:0{NAME_SIZE}d}"

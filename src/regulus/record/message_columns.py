@@ -302,6 +302,6 @@ def _digits(value: int) -> int:
     spread = (spread | spread << 16) & _EACH_TWO_BYTES
     spread = (spread | spread << 8) & _EACH_BYTE
     spread = (spread | spread << 4) & _EACH_DIGIT
-    # A digit above 9 becomes 16 or more by adding 6; "A" stands 7 places behind where "9" is followed.
+    # A digit above 9 becomes 16 or more by adding 6; between "9" and "A" lie 7 other characters.
     is_letter = (spread + 6 * _EACH_ONE) >> 4 & _EACH_ONE
     return spread + _ZEROS + is_letter * 7

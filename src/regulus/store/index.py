@@ -8,11 +8,9 @@ Source: IndexService, IndexFile.
 """
 
 from collections import deque
-from datetime import datetime
 from pathlib import Path
 
 from regulus.errors import StoreDamaged, StoreNotWritable
-from regulus.model.timestamps import dated
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import (
@@ -34,7 +32,6 @@ from regulus.store.mapped_file import MappedFile, MappedFilePool
 RESERVE_STEP = 1 << 20
 """Bytes of entries for which blocks are reserved at a time."""
 
-_NAME_SIZE = 17
 # Under private names these may be C constants in the compiled form.
 _ENTRY = ENTRY_SIZE
 _DIFFERENCE_MAX = TIME_DIFFERENCE_MAX
@@ -172,7 +169,7 @@ class Index:
     def _extend(self, store_timestamp: int) -> IndexFile:
         """A new file. It begins as if with the end of the one before, which shows in its first entry's time
         difference."""
-        path = self._directory / self._new_name(store_timestamp)
+        path = self._directory / index_entry.file_name(store_timestamp, self.tail.name if self.tail is not None else "")
         disk.make_directory(self._directory)
         disk.create_sized(path, self._file_size)
         file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
@@ -193,12 +190,6 @@ class Index:
         self.files.append(made)
         self.tail = made
         return made
-
-    def _new_name(self, store_timestamp: int) -> str:
-        """The local time, moved on until it sorts behind the newest file."""
-        newest = self.tail.name if self.tail is not None else ""
-        name = _time_name(store_timestamp)
-        return name if name > newest else f"{int(newest) + 1:0{_NAME_SIZE}d}"
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -236,7 +227,7 @@ class Index:
         dropped = []
         self.files = []
         for name in disk.names(self._directory):
-            if len(name) != _NAME_SIZE or not name.isdigit():
+            if len(name) != index_entry.NAME_SIZE or not name.isdigit():
                 continue
             path = self._directory / name
             size = disk.file_size(path)
@@ -276,8 +267,3 @@ class Index:
         if index_file.file.is_new:
             index_file.file.is_new = False
             disk.sync_directory(self._directory)
-
-
-def _time_name(timestamp: int) -> str:
-    timestamp = dated(timestamp)
-    return f"{datetime.fromtimestamp(timestamp // 1000):%Y%m%d%H%M%S}{timestamp % 1000:03d}"

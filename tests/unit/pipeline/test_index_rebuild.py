@@ -10,7 +10,7 @@ import pytest
 from regulus.errors import ConfigError, OptionError, StoreNewer
 from regulus.model import sys_flag
 from regulus.model.topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from regulus.pipeline.index_rebuild import RebuildConfig, index_name, index_parts, index_pieces, rebuild_index
+from regulus.pipeline.index_rebuild import RebuildConfig, index_parts, index_pieces, rebuild_index
 from regulus.pipeline.index_task import IndexTask, Piece
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.record.consume_queue_unit import FILLER, decode_all
@@ -254,8 +254,3 @@ def test_parts_of_an_index_file():
         ((Piece("a", 2, 3),), (Piece("b", 0, 3),), False),
         ((Piece("a", 2, 3), Piece("b", 0, 3)), (Piece("b", 3, 1),), True)]
     assert len(index_parts(whole, 100)) == 7
-
-
-def test_names_of_index_files():
-    assert index_name(0, "99990101000000000") == "99990101000000001"
-    assert index_name(2**62, "").startswith("9999123")

@@ -159,7 +159,8 @@ def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
 
 @pytest.mark.parametrize("text", [
     "jdbc:postgresql://h:5432/d?user=u&passfile=/home/u/.pgpass#t", "jdbc:derby:;databaseName=/tmp/x;create=true#t",
-    "jdbc:oracle:thin:/@h:1521/d#t", "jdbc:sqlserver://h:1433;databaseName=d#dbo.t", "postgresql://u@h:5432/d#s.t",
+    "jdbc:oracle:thin:/@h:1521/d#t", "jdbc:postgresql://h:5432/d?user=me@server#t",
+    "jdbc:sqlserver://h:1433;databaseName=d#dbo.t", "postgresql://u@h:5432/d#s.t",
 ])
 def test_an_address_without_a_password_is_a_table(text):
     from regulus.pipeline.outside_tables import parse_outside_table

@@ -1,4 +1,5 @@
 from array import array
+from datetime import datetime
 
 import pytest
 
@@ -62,3 +63,11 @@ def test_time_difference(store, begin, seconds):
 def test_what_is_cut_short_is_refused(decode):
     with pytest.raises(TruncatedRecord):
         decode(bytes(19))
+
+
+def test_names_of_files():
+    name = index_entry.file_name(1_700_000_000_123, "")
+    assert datetime.strptime(name[:14], "%Y%m%d%H%M%S").timestamp() == 1_700_000_000
+    assert name[14:] == "123"
+    assert index_entry.file_name(0, "99990101000000000") == "99990101000000001"
+    assert index_entry.file_name(2**62, "").startswith("9999123")
