@@ -54,18 +54,33 @@ class BrokerOffsets:
         return QueryConsumerOffsetResponse.decode(answer).offset
 
     async def persist(self, queues: Collection[MessageQueue] | None = None) -> None:
-        changed = self.table.take_changed(queues)
-        await asyncio.gather(*(self._store(queue, offset) for queue, offset in changed.items()))
+        of_brokers: dict[str, dict[MessageQueue, int]] = {}
+        for queue, offset in self.table.take_changed(queues).items():
+            of_brokers.setdefault(queue.broker_name, {})[queue] = offset
+        await asyncio.gather(*(self._store(changed) for changed in of_brokers.values()))
 
-    async def _store(self, queue: MessageQueue, offset: int) -> None:
+    async def _store(self, changed: dict[MessageQueue, int]) -> None:
+        """Store offsets of queues of one broker, each after the one before is answered: RocketMQ makes a group's table
+        for a topic without a lock (ConsumerOffsetManager.commitOffset), so that of the first two that come at the same
+        time one may be forgotten, though both are answered with success. A broker that does not answer is asked once,
+        and not for each queue."""
+        left = list(changed)
+        try:
+            for queue, offset in changed.items():
+                try:
+                    await self._update(queue, offset)
+                    left.remove(queue)
+                except BrokerRefused as error:
+                    _log.warning("offset %d of %s not stored: %s", offset, queue, error)
+        except (ClientError, HeaderError) as error:
+            _log.warning("offsets of %d queues of %s not stored: %s", len(left), left[0].broker_name, error)
+        self.table.mark_changed(left)
+
+    async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,
                                              commit_offset=offset, broker_name=queue.broker_name)
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
-        try:
-            await self._instance.request(await self._address(queue), command)
-        except (ClientError, HeaderError) as error:
-            _log.warning("offset %d of %s not stored: %s", offset, queue, error)
-            self.table.mark_changed((queue,))
+        await self._instance.request(await self._address(queue), command)
 
     async def _address(self, queue: MessageQueue) -> str:
         route = await self._instance.route(queue.topic)
