@@ -7,6 +7,8 @@ COMPILED := build/compiled
 # Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
 # not tried again in another.
 PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
+# A Java that starts Spark in half the time: see tests/java.py.
+TEST_JAVA := $(CURDIR)/build/java
 
 .PHONY: help setup compiled demo test test-interpreted test-compiled lint bench interop clean
 
@@ -36,11 +38,15 @@ demo: compiled
 
 test: test-interpreted test-compiled
 
-test-interpreted: $(STAMP)
-	REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not cluster"
+$(TEST_JAVA)/release: $(STAMP) tests/java.py
+	@echo "making $(TEST_JAVA), the Java of the tests ..."
+	@$(PY) -m tests.java $(TEST_JAVA)
 
-test-compiled: compiled
-	REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop
+test-interpreted: $(STAMP) $(TEST_JAVA)/release
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not cluster"
+
+test-compiled: compiled $(TEST_JAVA)/release
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

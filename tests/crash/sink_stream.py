@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.java import SHORT_LIVED, java_of_tests
+from tests.java import java_of_tests
 
 from regulus.spark.session import open_session
 
@@ -18,8 +18,7 @@ ROWS_A_SECOND = 400
 def main(name_server: str, source: str, checkpoint: str, guarantee: str) -> None:
     spark = open_session(lambda: java_of_tests(Path(checkpoint).with_name("java")), os.environ,
                          f"local[2,{TASK_FAILURES_MAX}]",
-                         {"spark.log.level": "ERROR", "spark.driver.memory": "1g",
-                          "spark.driver.extraJavaOptions": SHORT_LIVED})
+                         {"spark.log.level": "ERROR", "spark.driver.memory": "1g"})
     lines = spark.readStream.option("maxFilesPerTrigger", 2).text(source)
     query = (lines.selectExpr("value AS body", "value AS keys").writeStream.format("rocketmq").queryName("killed")
              .options(nameServer=name_server, topic="sunk", producerGroup="sunk-sink", deliveryGuarantee=guarantee,

@@ -53,10 +53,9 @@ compact(Torn(), config, "run", {LATER}, None, step)
 WITH_SPARK = PRELUDE + f"""
 from pathlib import Path
 from regulus.spark.session import open_session
-from tests.java import SHORT_LIVED, java_of_tests
+from tests.java import java_of_tests
 spark = open_session(lambda: java_of_tests(Path(sys.argv[4])), os.environ, "local[2]",
-                     {{"spark.driver.memory": "1g", "spark.log.level": "ERROR",
-                       "spark.driver.extraJavaOptions": SHORT_LIVED}})
+                     {{"spark.driver.memory": "1g", "spark.log.level": "ERROR"}})
 config = ArchiveConfig(store_path=store, archive_path=archive, range_size={RANGE_SIZE})
 run_archive(SparkTasks(spark), config, "run", None, None, step)
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.java import SHORT_LIVED, java_of_tests
+from tests.java import java_of_tests
 
 SOURCES = Path(__file__).parents[2] / "src"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -25,7 +25,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     java = java_of_tests(tmp_path_factory.mktemp("java"))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("SPARK")}
     return {**kept, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m", "JDK_JAVA_OPTIONS": SHORT_LIVED}
+            "SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m"}
 
 
 @pytest.fixture(scope="session")

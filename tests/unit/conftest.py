@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     from regulus.spark.session import open_session
-    from tests.java import SHORT_LIVED, java_of_tests
+    from tests.java import java_of_tests
 
     session = open_session(lambda: java_of_tests(tmp_path_factory.mktemp("java")), os.environ, "local[2]", {
         "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Dderby.stream.error.file={os.devnull}",
+        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={os.devnull}",
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     yield session
