@@ -14,7 +14,7 @@ from regulus.store.file_message_store import FileMessageStore
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 NOW = 1_700_000_000_000
-SMALL_RULES = StoreRules(max_message_size=65_536)
+RULES = StoreRules()
 
 
 def small_config(root: Path, **settings: Any) -> MessageStoreConfig:
@@ -24,7 +24,7 @@ def small_config(root: Path, **settings: Any) -> MessageStoreConfig:
     return MessageStoreConfig(store_path_root_dir=str(root), **{**values, **settings})
 
 
-def open_store(root: Path, rules: StoreRules = SMALL_RULES, **settings: Any) -> FileMessageStore:
+def open_store(root: Path, rules: StoreRules = RULES, **settings: Any) -> FileMessageStore:
     store = FileMessageStore(small_config(root, **settings), rules)
     store.open()
     return store

@@ -10,6 +10,8 @@ from regulus.model import permission
 from regulus.model.store_rules import StoreRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
 
+_MESSAGE_SIZE_MAX = 1 << 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(StoreRules):
@@ -32,6 +34,8 @@ class BrokerConfig(StoreRules):
     msg_trace_topic_name: str = TRACE_TOPIC
 
     # sending
+    max_message_size: int = 4 << 20
+    """Of the body that a client sends. What is stored already moves on whatever its size: a retry, a delivery."""
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     start_accept_send_request_time_stamp: int = 0
@@ -75,6 +79,8 @@ class BrokerConfig(StoreRules):
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
         if self.enable_property_filter:
             raise ConfigError("enablePropertyFilter is true, but this broker filters by tag only: set it to false")
+        if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
+            raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),

@@ -5,13 +5,9 @@ from typing import Protocol
 
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
-from regulus.model.store_rules import StoreRules
 
 
 class MessageStore(Protocol):
-    def set_rules(self, rules: StoreRules) -> None:
-        """Take over rules that may change while the store is open: how large a message may be."""
-
     def append(self, message: MessageExt, now_ms: int) -> Appended:
         """Append one record; fills in the message's offsets and store time. Never raises for what a client sent."""
 

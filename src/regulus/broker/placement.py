@@ -45,8 +45,14 @@ def place(message: MessageExt, delay_level_max: int) -> None:
 
 
 def place_half(message: MessageExt) -> None:
-    """Give a message whose transaction is open its place among the halves, where no consumer sees it."""
+    """Give a message whose transaction is open its place among the halves, where no consumer sees it.
+
+    What tells the copies of a half that was asked for is not taken from a client, who may pass on a message with the
+    properties that it had: two transactions would be one.
+    """
     properties = message.properties
+    properties.pop(names.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+    properties.pop(names.TRANSACTION_CHECK_TIMES, None)
     key = properties.get(names.UNIQUE_KEY)
     if key:
         properties[names.TRANSACTION_ID] = key

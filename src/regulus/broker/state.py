@@ -81,7 +81,6 @@ class BrokerState:
     def set_config(self, config: BrokerConfig) -> None:
         """Take over settings, now or while running; works out what the send path wants ready."""
         self.config = config
-        self.store.set_rules(config)
         self.send_facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config

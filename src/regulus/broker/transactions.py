@@ -254,22 +254,20 @@ class Transactions:
         if immunity_ms is None and 0 <= age_ms < self.config.transaction_time_out:
             return _Step.END
         if immunity_ms is not None and age_ms < immunity_ms:
-            return _Step.END if self._put_again(half, checks, now_ms) is None else _Step.PASS
+            return self._put_again(half, checks, now_ms)[0]
         group = half.properties.get(names.PRODUCER_GROUP, "")
         producers = self._clients.producer_group(group)
         if producers and len(self._asked.get(group, ())) >= ASKED_MAX * len(producers):
             if now_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
-            return _Step.END if self._put_again(half, checks, now_ms) is None else _Step.PASS
-        copy = self._put_again(half, checks + 1, now_ms)
-        if copy is None:
-            return _Step.END
-        if producers:
+            return self._put_again(half, checks, now_ms)[0]
+        step, copy = self._put_again(half, checks + 1, now_ms)
+        if copy is not None and producers:
             self._turn += 1
             self._asked.setdefault(group, set()).add(self._first_offset(half))
             self._last_talk_ms = now_ms
             self._ask(copy, producers[self._turn % len(producers)])
-        return _Step.PASS
+        return step
 
     def _give_up(self, half: MessageExt, now_ms: int) -> _Step:
         appended = self._append(placement.given_up(half), now_ms)
@@ -278,14 +276,21 @@ class Transactions:
         self._newest.pop(self._first_offset(half), None)
         return _Step.PASS
 
-    def _put_again(self, half: MessageExt, checks: int, now_ms: int) -> MessageExt | None:
-        """The copy at the end of the queue; None when the store refuses it."""
+    def _put_again(self, half: MessageExt, checks: int, now_ms: int) -> tuple[_Step, MessageExt | None]:
+        """With the copy at the end of the queue; None when the store refuses it.
+
+        A copy says more in its properties than the half did. One that has no room for that is given up, for it would
+        keep all those behind it waiting.
+        """
         first = self._first_offset(half)
         copy = placement.half_again(half, checks, first)
-        if self._append(copy, now_ms).status != PutStatus.PUT_OK:
-            return None
+        status = self._append(copy, now_ms).status
+        if status == PutStatus.MESSAGE_ILLEGAL:
+            return self._give_up(half, now_ms), None
+        if status != PutStatus.PUT_OK:
+            return _Step.END, None
         self._newest[first] = copy.queue_offset
-        return copy
+        return _Step.PASS, copy
 
     def _ask(self, copy: MessageExt, producer: Client) -> None:
         key = copy.message_id or None

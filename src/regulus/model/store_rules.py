@@ -12,8 +12,6 @@ from regulus.errors import ConfigError
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.model.retention_rules import RetentionRules
 
-_MESSAGE_SIZE_MAX = 1 << 30
-
 
 class FlushDiskType(StrEnum):
     ASYNC_FLUSH = "ASYNC_FLUSH"
@@ -24,7 +22,6 @@ class FlushDiskType(StrEnum):
 class StoreRules(RetentionRules):
     """Raises ConfigError for a value that makes no sense."""
 
-    max_message_size: int = 4 << 20                 # bytes of a body, as stored
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     message_delay_level: str = DEFAULT_LADDER
 
@@ -36,8 +33,6 @@ class StoreRules(RetentionRules):
         if self.flush_disk_type not in tuple(FlushDiskType):
             raise ConfigError(f"flushDiskType is {self.flush_disk_type!r}: write {' or '.join(FlushDiskType)}")
         object.__setattr__(self, "flush_disk_type", FlushDiskType(self.flush_disk_type))
-        if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
-            raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         object.__setattr__(self, "delay_ladder_ms", parse_ladder(self.message_delay_level))
 
     @property

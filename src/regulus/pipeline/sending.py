@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.model import message_properties as names
+from regulus.pipeline.log_source import LogSource
 from regulus.spark.sink.options import DeliveryGuarantee
 
 SINK_COLUMNS = ("topic", "body", "keys", "tags", "properties", "sharding_key", "flag")
@@ -26,8 +27,8 @@ RESEND_OF = "RESEND_OF"
 _OF_A_FORMER_LIFE = (
     names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
     names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
-    names.TRANSACTION_PREPARED, names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF,
-    REPLAY_ID, RESEND_OF)
+    names.TRANSACTION_PREPARED, names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.TRANSACTION_CHECK_TIMES,
+    names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
 """Properties that a message brings along and that are not true of it when it is sent anew."""
 
 
@@ -55,6 +56,16 @@ class Target:
         if self.credentials:
             options["credentials"] = self.credentials
         return options
+
+    @property
+    def brokers(self) -> LogSource:
+        """Those that are sent to, as a place to read."""
+        credentials = {"credentials": self.credentials} if self.credentials else {}
+        return LogSource({"nameServer": self.name_server, **credentials})
+
+    def brokers_beside(self, source: LogSource) -> LogSource | None:
+        """The brokers, where it takes more than the source to see what they have; None where it reads them itself."""
+        return None if source.options.get("nameServer") == self.name_server else self.brokers
 
 
 def send(rows: DataFrame, target: Target) -> None:
@@ -91,5 +102,9 @@ def anew(properties: Column, **added: Column) -> Column:
 
 
 def place_text() -> Column:
-    """What names a message's place for good: a queue may be made anew, a byte in the log is written once."""
-    return F.concat_ws("/", "topic", "broker_name", "queue_id", "queue_offset", "physical_offset")
+    """What names a message's place for good: a queue may be made anew, a byte in the log is written once.
+
+    The broker is named by its address, which is in the log, as its name is not: so the text is the same, whether the
+    message is read from the broker, from its files or from an archive.
+    """
+    return F.concat_ws("/", "topic", "queue_id", "queue_offset", "offset_message_id")

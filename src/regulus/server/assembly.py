@@ -21,7 +21,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
-from regulus.nameserver.state import NameServerState
+from regulus.nameserver.state import KV_CONFIG_DOCUMENT, NameServerState
 from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
@@ -83,6 +83,7 @@ class NameServer:
         path = Path(config.kv_config_path).expanduser() if config.kv_config_path else None
         self._documents = JsonFiles(path.parent) if path is not None else None
         self._document_name = path.stem if path is not None else ""
+        self._unsaved = ""
         self.state = NameServerState(config, clock())
 
     @property
@@ -121,17 +122,21 @@ class NameServer:
         return wait_ms
 
     def _settle(self, now_ms: int) -> None:
-        if self._documents is not None:
-            for text in self.state.take_changed_documents().values():
-                self._documents.save(self._document_name, text)
         while self.state.notices:
             notice = self.state.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
+        self._unsaved = self.state.take_changed_documents().get(KV_CONFIG_DOCUMENT, self._unsaved)
+        if self._unsaved and self._documents is not None:
+            try:
+                self._documents.save(self._document_name, self._unsaved)
+                self._unsaved = ""
+            except StoreError as error:
+                _log.error("the key-value configuration was not saved, and is tried again: %s", error)
 
     def _load_documents(self) -> None:
         text = self._documents.load(self._document_name) if self._documents is not None else None
         if text is not None:
-            self.state.load_documents({"kvConfig": text})
+            self.state.load_documents({KV_CONFIG_DOCUMENT: text})
 
 
 class BrokerServer:

@@ -4,7 +4,7 @@ from regulus.model.message cimport MessageExt
 from regulus.model.store_result cimport Appended, appended_one
 from regulus.record cimport big_endian
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
-from regulus.record.message_record cimport body_size, encode_view, record_size
+from regulus.record.message_record cimport encode_view, record_size
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
 
@@ -21,7 +21,6 @@ cdef object _PUT_OK
 cdef class CommitLog:
     cdef public object files
     cdef public ConsumeQueues queues
-    cdef public long long message_size_max
     cdef public MappedFile tail
     cdef public long long end
     cdef public long long flushed_offset
@@ -39,7 +38,7 @@ cdef class CommitLog:
     @cython.locals(queue=ConsumeQueue, message=MessageExt, first="long long", starts=list)
     cpdef Appended append_batch(self, object messages, long long now_ms)
 
-    @cython.locals(message=MessageExt, topic=str, queue_id=int, size="long long", bodies_size="long long")
+    @cython.locals(message=MessageExt, topic=str, queue_id=int, size="long long")
     cdef ConsumeQueue _have_room_for(self, object messages)
 
     @cython.locals(file=MappedFile, position="long long", room="long long", size=Py_ssize_t)

@@ -19,7 +19,7 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.record import big_endian
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.dispatch_request import DispatchRequest, request_of
-from regulus.record.message_record import blank, body_size, encode_view, record_size
+from regulus.record.message_record import blank, encode_view, record_size
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile
@@ -43,10 +43,9 @@ _PUT_OK = PutStatus.PUT_OK
 
 
 class CommitLog:
-    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, message_size_max: int) -> None:
+    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues) -> None:
         self.files = files
         self.queues = queues
-        self.message_size_max = message_size_max
         self.tail: MappedFile | None = None
         self.end = 0
         """Physical offset behind the last record."""
@@ -69,8 +68,6 @@ class CommitLog:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        if body_size(message) > self.message_size_max:
-            return _illegal(f"body has {body_size(message)} bytes, more than maxMessageSize {self.message_size_max}")
         queue = self.queues.have(message.topic, message.queue_id)
         transaction = message.sys_flag & _TRANSACTION_MASK
         has_offset = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
@@ -104,6 +101,8 @@ class CommitLog:
             starts.append(self.end)
             self._write(message)
             queue.next_offset += 1
+        if self.fault:
+            self.fault = ""
         return Appended(_PUT_OK, starts[0], self.end, first, "", tuple(starts))
 
     def _have_room_for(self, messages: Iterable[MessageExt]) -> ConsumeQueue:
@@ -111,7 +110,6 @@ class CommitLog:
         topic = ""
         queue_id = -1
         size = 0
-        bodies_size = 0
         for message in messages:
             if size == 0:
                 topic = message.topic
@@ -121,11 +119,8 @@ class CommitLog:
             if message.sys_flag & _TRANSACTION_MASK:
                 raise MessageIllegal("a batch cannot be part of a transaction")
             size += record_size(message)
-            bodies_size += body_size(message)
         if size == 0:
             raise MessageIllegal("the batch is empty")
-        if bodies_size > self.message_size_max:
-            raise MessageIllegal(f"bodies of the batch have more than maxMessageSize {self.message_size_max} bytes")
         self._have_room(size)
         return self.queues.have(topic, queue_id)
 

@@ -31,6 +31,7 @@ cdef class ConsumeQueues:
     cdef public dict table
     cdef long long _file_size
     cdef MappedFilePool _pool
+    cdef dict _deleted
 
     cpdef ConsumeQueue find(self, str topic, int queue_id)
 

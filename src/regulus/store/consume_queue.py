@@ -86,12 +86,21 @@ class ConsumeQueue:
         if self.tail is None:
             self._begin_at(wanted)
         elif wanted < self.end:
-            return False
+            if wanted:
+                return False
+            self._begin_anew()
         elif wanted > self.end:
             self._fill_up_to(wanted)
         if self.tail is None or self.end >= self.tail.start + self.tail.size:
             self.tail = self.files.extend(self.end)
         return True
+
+    def _begin_anew(self) -> None:
+        """A first message later in the log than one of a higher offset: between them the topic was deleted and made
+        anew, and then the broker killed before this queue was on disk."""
+        self.files.remove_all()
+        self.tail = None
+        self._begin_at(0)
 
     def _begin_at(self, position: int) -> None:
         """The first file of a queue may begin at any unit: the ones before, which are gone, become fillers."""
@@ -260,6 +269,7 @@ class ConsumeQueues:
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self._file_size = file_size
         self._pool = pool
+        self._deleted: dict[tuple[str, int], int] = {}      # the log's end then, while records before it come here
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self.table.get(topic)
@@ -274,6 +284,7 @@ class ConsumeQueues:
             files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
                                     "mappedFileSizeConsumeQueue")
             queue = queues[queue_id] = ConsumeQueue(topic, queue_id, files)
+            queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
         return queue
 
     def all(self) -> list[ConsumeQueue]:
@@ -299,22 +310,30 @@ class ConsumeQueues:
         for queue in self.all():
             queue.correct_start(physical_offset_min)
 
-    def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable."""
+    def delete_queue(self, topic: str, queue_id: int, dispatched: int, log_end: int) -> None:
+        """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable.
+
+        Its records that the log has from `dispatched` to `log_end` get no unit any more, not even in a queue that is
+        made anew for the same topic meanwhile: they would push its own aside.
+        """
         queues = self.table.get(topic, {})
         queue = queues.pop(queue_id, None)
         if queue is None:
             return
         if not queues:
             del self.table[topic]
+        self._deleted = {key: end for key, end in self._deleted.items() if end > dispatched}
+        if log_end > dispatched:
+            self._deleted[topic, queue_id] = log_end
         queue.is_deleted = True
         queue.files.remove_all()
         disk.remove_tree(self.directory / topic / str(queue_id))
 
-    def delete(self, topic: str) -> None:
-        """Forget the queues of a topic and remove their files. Raises StoreNotWritable."""
-        for queue in self.table.pop(topic, {}).values():
-            queue.is_deleted = True
-            queue.files.remove_all()
+    def delete(self, topic: str, dispatched: int, log_end: int) -> None:
+        """The same with all queues of a topic that there are; nothing else is looked for on disk."""
+        if topic not in self.table:
+            return
+        for queue_id in tuple(self.table[topic]):
+            self.delete_queue(topic, queue_id, dispatched, log_end)
         disk.remove_tree(self.directory / topic)
         disk.sync_directory(self.directory)

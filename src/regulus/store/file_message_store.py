@@ -89,7 +89,7 @@ class FileMessageStore:
         self._queues = ConsumeQueues(config.consume_queue_directory, config.consume_queue_file_size, pool)
         log_files = MappedFileQueue(config.commit_log_directory, config.mapped_file_size_commit_log, pool,
                                     "mappedFileSizeCommitLog", is_sequential=True)
-        self._log = CommitLog(log_files, self._queues, rules.max_message_size)
+        self._log = CommitLog(log_files, self._queues)
         self._index = (Index(config.index_directory, config.max_hash_slot_num, config.max_index_num, pool)
                        if config.message_index_enable else None)
         self._dispatcher = Dispatcher(self._log, self._queues, self._index, rules.delay_ladder_ms)
@@ -99,10 +99,6 @@ class FileMessageStore:
         self._stopped = ""
         self._refusal = ""
         """Why no message is taken whatever the disk says: `_stopped`, or what `refuse_writes` was told."""
-
-    def set_rules(self, rules: StoreRules) -> None:
-        """Take over rules that may change while the store is open: how large a message may be."""
-        self._log.message_size_max = rules.max_message_size
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -324,11 +320,11 @@ class FileMessageStore:
         return QueryResult(buffers, *self._index.last_update)
 
     def delete_topic(self, topic: str) -> None:
-        self._queues.delete(topic)
+        self._queues.delete(topic, self._dispatcher.position, self._log.end)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Forget one consume queue and remove its files. Raises StoreNotWritable."""
-        self._queues.delete_queue(topic, queue_id)
+        self._queues.delete_queue(topic, queue_id, self._dispatcher.position, self._log.end)
 
     def commit_log_min_offset(self) -> int:
         return self._log.start

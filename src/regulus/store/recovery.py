@@ -85,7 +85,7 @@ class Recovery:
         dropped_bytes, dropped_files = self._log.files.truncate(end)
         if not files:
             for topic in tuple(queues.table):
-                queues.delete(topic)
+                queues.delete(topic, end, end)
         queues.truncate(end)
         queues.correct_starts(self._log.files.start)
         self._settle(first, end)

@@ -38,10 +38,9 @@ class MemoryStore:
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._keys: dict[tuple[str, str], list[int]] = {}
         self._dispatched = 0
+        self._deleted: dict[str, int] = {}
+        """By topic: where the log ended when it was deleted."""
         self._last_indexed = (0, 0)
-
-    def set_rules(self, rules: StoreRules) -> None:
-        self._rules = rules
 
     # --- appending ---------------------------------------------------------------------------------------------------
 
@@ -63,9 +62,6 @@ class MemoryStore:
     def _append(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         if self.refusal:
             return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.refusal)
-        size_max = self._rules.max_message_size
-        if sum(message_record.body_size(message) for message in messages) > size_max:
-            return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"body has more than {size_max} bytes")
         try:
             for message in messages:
                 message_record.record_size(message)
@@ -97,7 +93,8 @@ class MemoryStore:
             transaction = request.sys_flag & TRANSACTION_MASK
             if transaction != TRANSACTION_ROLLBACK:
                 self._index(request)
-            if transaction not in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            if transaction not in (TRANSACTION_NOT, TRANSACTION_COMMIT) \
+                    or request.physical_offset < self._deleted.get(request.topic, 0):
                 continue
             if request.topic == SCHEDULE_TOPIC and request.delay_level > 0:
                 level = min(request.delay_level, len(self._rules.delay_ladder_ms))
@@ -210,6 +207,7 @@ class MemoryStore:
         for queue in [queue for queue in self._next_offsets if queue[0] == topic]:
             self._queues.pop(queue, None)
             del self._next_offsets[queue]
+        self._deleted[topic] = len(self._log)
 
     def commit_log_min_offset(self) -> int:
         return 0

@@ -88,8 +88,11 @@ class Listener:
             return
         limit = self._loop.time() - idle_max
         for connection in [each for each in self.connections if each.active_time < limit]:
-            _log.info("connection of %s closed: idle for %d s", connection.peer.remote_text, idle_max)
-            connection.close()
+            if connection.is_open:
+                _log.info("connection of %s closed: idle for %d s", connection.peer.remote_text, idle_max)
+                connection.close()
+            else:       # since the last look the peer has not read what was written before
+                connection.abort()
         self._idle_timer = self._loop.call_later(idle_max / _IDLE_CHECKS_PER_LIMIT, self._check_idle)
 
 

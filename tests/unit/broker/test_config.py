@@ -9,7 +9,7 @@ from regulus.errors import ConfigError
 @pytest.mark.parametrize("settings", [
     {"broker_name": ""}, {"broker_cluster_name": "a b"}, {"flush_disk_type": "SOMETIMES"},
     {"enable_property_filter": True}, {"listen_port": 70_000}, {"default_topic_queue_nums": 0},
-    {"max_message_size": 0}, {"message_delay_level": "1 second"}])
+    {"max_message_size": 0}, {"max_message_size": 1 << 31}, {"message_delay_level": "1 second"}])
 def test_a_wrong_setting_is_named(settings):
     with pytest.raises(ConfigError) as caught:
         BrokerConfig(**settings)

@@ -424,3 +424,23 @@ def test_saved_offsets_behind_a_lost_tail_are_moved_into_the_queue(rig, make_rig
     again = restarted(rig, make_rig)
     send_half(again)
     assert again.broker.transactions.open_count == 1
+
+
+def test_a_producer_does_not_say_which_half_its_own_is_a_copy_of(rig):
+    copied = {"TRAN_PREPARED_QUEUE_OFFSET": "0", "TRANSACTION_CHECK_TIMES": "15"}
+    first, second = send_half(rig, "U1", **copied), send_half(rig, "U2", **copied)
+    assert copied.keys().isdisjoint(first.properties)
+    assert end(rig, first).code == ResponseCode.SUCCESS
+    assert end(rig, second).code == ResponseCode.SUCCESS
+    assert bodies(rig) == [b"U1", b"U2"]
+
+
+def test_a_half_without_room_for_a_question_is_given_up_and_holds_up_nobody(rig):
+    full = send_half(rig, "U1", BIG="x" * 32_600)
+    send_half(rig, "U2")
+    rig.heartbeat(None, producer_group="PG")
+    rig.run(45_000)
+    assert [message.body for _, _, message in checks(rig)] == [b"U2"]
+    assert [message.message_id for message in rig.stored(GIVEN_UP)] == ["U1"]
+    assert end(rig, full).code == ResponseCode.SUCCESS
+    assert bodies(rig) == [b"U1"]

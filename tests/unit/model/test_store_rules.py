@@ -10,7 +10,6 @@ from regulus.model.store_rules import FlushDiskType, StoreRules
 
 def test_the_defaults_are_those_of_rocketmq() -> None:
     rules = StoreRules()
-    assert rules.max_message_size == 4 << 20
     assert rules.delay_ladder_ms[2] == 10_000
     assert not rules.sync_flush
     assert rules.file_reserved_time == 72
@@ -23,7 +22,6 @@ def test_the_flush_type_may_be_given_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(("settings", "key"), [
-    ({"max_message_size": 0}, "maxMessageSize"), ({"max_message_size": 1 << 31}, "maxMessageSize"),
     ({"flush_disk_type": "NO_FLUSH"}, "flushDiskType"), ({"message_delay_level": "1 parsec"}, "messageDelayLevel"),
     ({"file_reserved_time": -1}, "fileReservedTime")])
 def test_a_wrong_rule_is_named(settings: dict[str, Any], key: str) -> None:

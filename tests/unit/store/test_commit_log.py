@@ -117,9 +117,9 @@ def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path: Path, monkeyp
     assert fresh.append_batch([a_message()], NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(store) == [message.body for message in before]
     monkeypatch.setattr(os, "posix_fallocate", real)
-    assert fresh.is_writable
-    assert fresh.append(a_message(), NOW).queue_offset == 0
+    assert fresh.append_batch([a_message()], NOW).queue_offset == 0
     assert fresh.fault == ""
+    assert fresh.is_writable
 
 
 def test_the_last_room_of_a_disk_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged, StoreNewer
-from regulus.model.store_rules import StoreRules
 from regulus.record.message_record import MAGIC_V2
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
@@ -234,9 +233,21 @@ def test_a_record_of_a_later_format_is_not_thrown_away(tmp_path: Path) -> None:
         FileMessageStore(small_config(tmp_path)).open()
 
 
+def test_a_topic_made_anew_before_a_crash_keeps_its_new_messages(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 8)
+    store.delete_topic("TopicA")
+    for number in range(3):
+        store.append(a_message(body=b"new %d" % number), NOW)
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    again = FileMessageStore(small_config(copy))
+    again.open()
+    assert bodies(again) == [b"new 0", b"new 1", b"new 2"]
+
+
 def test_records_longer_than_the_window_are_read(tmp_path: Path) -> None:
     settings = {"mapped_file_size_commit_log": 64 << 20}
-    store = open_store(tmp_path / "store", StoreRules(max_message_size=32 << 20), **settings)
+    store = open_store(tmp_path / "store", **settings)
     for size in (10, 9 << 20, 20 << 20, 5):
         store.append(a_message(body=b"x" * size), NOW)
     dispatch(store)

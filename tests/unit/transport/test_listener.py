@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import socket
 
 import pytest
 
@@ -113,4 +114,18 @@ async def test_ipv6_is_spoken() -> None:
     assert await ask(connection) == 0
     assert doors.opened[0].peer.remote_text.startswith("[::1]:")
     assert len(doors.opened[0].peer.remote) == 20
+    await listener.close()
+
+
+async def test_a_peer_that_reads_nothing_does_not_keep_its_place() -> None:
+    doors = Doors()
+    listener = await doors.listen(idle_time_max_ms=40)
+    with socket.create_connection((HOST, listener.port)):
+        while not doors.opened:
+            await asyncio.sleep(0.001)
+        doors.opened[0].write(bytes(16 << 20))
+        async with asyncio.timeout(5):
+            while listener.connections:
+                await asyncio.sleep(0.01)
+    assert doors.closed == doors.opened
     await listener.close()

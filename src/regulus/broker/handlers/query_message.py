@@ -26,6 +26,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 QUERY_MESSAGE_NUMS_MAX = 1024
 """A client cannot make us collect more messages than this by one query."""
+QUERY_SIZE_MAX = 8 << 20
+"""Bytes of an answer, unless its newest message alone has more: a client takes no frame of more than 16 MiB."""
 
 
 def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -38,7 +40,7 @@ def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerSta
         return refuse(request, ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
     ext = QueryMessageResponse(index_last_update_timestamp=result.index_last_update_timestamp,
                                index_last_update_phyoffset=result.index_last_update_physical_offset).ext()
-    return Reply(request.response(ResponseCode.SUCCESS, ext=ext, body=result.buffers))
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext, body=_newest(result.buffers)))
 
 
 def handle_view_message_by_id(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -76,3 +78,13 @@ def handle_get_earliest_msg_storetime(request: RemotingCommand, peer: Peer, brok
     first = broker.store.min_offset(header.topic, header.queue_id)
     timestamp = broker.store.store_timestamp(header.topic, header.queue_id, first)
     return succeed(request, ext=GetEarliestMsgStoretimeResponse(timestamp=timestamp).ext())
+
+
+def _newest(records: list[memoryview]) -> list[memoryview]:
+    """The last ones, as many as fit an answer."""
+    size = 0
+    for index in range(len(records) - 1, -1, -1):
+        size += len(records[index])
+        if size > QUERY_SIZE_MAX and index < len(records) - 1:
+            return records[index + 1:]
+    return records

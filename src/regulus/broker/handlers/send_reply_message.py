@@ -6,7 +6,7 @@ request named. Whoever replies hears whether it got there.
 Source: ReplyMessageProcessor.
 """
 
-from regulus.broker.handlers.send_refusals import refuse_send
+from regulus.broker.handlers.send_refusals import refuse_send, refuse_size
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
@@ -36,6 +36,8 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
         return refuse_send(request, facts, ResponseCode.INVALID_PARAMETER,
                            f"request queueId[{header.queue_id}] is illegal, topic [{header.topic}] has "
                            f"{topic.queue_nums_max} queues")
+    if request.body_size > facts.max_message_size:
+        return refuse_size(request, facts, request.body_size)
     message = _message(request, header, peer, broker, now_ms)
     appended = facts.store.append(message, now_ms)
     is_stored = appended.status == PutStatus.PUT_OK

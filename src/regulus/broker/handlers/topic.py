@@ -66,6 +66,9 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if broker.topics.is_system(topic):
         return refuse(request, ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+    fault = name_fault(topic)
+    if fault is not None and topic not in broker.topics:
+        return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
     for group in broker.consumer_offsets.groups_of(topic):
         _delete_topic(broker, f"{RETRY_PREFIX}{group}_{topic}", now_ms)
     _delete_topic(broker, topic, now_ms)

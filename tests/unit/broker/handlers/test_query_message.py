@@ -75,3 +75,11 @@ def test_a_queue_that_is_not_there_is_empty(rig):
     assert rig.ask(RequestCode.GET_MAX_OFFSET, ext).ext == {"offset": "0"}
     assert rig.ask(RequestCode.GET_MIN_OFFSET, ext).ext == {"offset": "0"}
     assert rig.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, ext).ext == {"timestamp": "-1"}
+
+
+def test_an_answer_holds_the_newest_that_fit_a_frame(rig, monkeypatch):
+    size = len(rig.store.record_bytes(rig.stored("TopicA")[0].physical_offset))
+    monkeypatch.setattr("regulus.broker.handlers.query_message.QUERY_SIZE_MAX", 2 * size)
+    assert bodies(query(rig, "all")) == [b"1", b"2"]
+    monkeypatch.setattr("regulus.broker.handlers.query_message.QUERY_SIZE_MAX", size - 1)
+    assert bodies(query(rig, "all")) == [b"2"]

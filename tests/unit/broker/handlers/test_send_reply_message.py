@@ -80,3 +80,10 @@ def test_replies_that_are_refused(rig):
     assert reply(rig, topic="Nothing").response.code == ResponseCode.TOPIC_NOT_EXIST
     assert reply(rig, topic="SELF_TEST_TOPIC").response.code == ResponseCode.NO_PERMISSION
     assert reply(rig, queue_id=5).response.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_reply_over_the_limit_is_refused(make_rig):
+    rig = make_rig(max_message_size=3)
+    outcome = reply(rig)
+    assert outcome.response.code == ResponseCode.MESSAGE_ILLEGAL
+    assert rig.stored(TOPIC) == []

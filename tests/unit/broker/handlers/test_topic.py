@@ -120,3 +120,10 @@ def test_queues_without_a_topic_are_cleaned(rig):
     rig.broker.topics.delete("TopicA", rig.now_ms)
     assert rig.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == ResponseCode.SUCCESS
     assert {topic for topic, _ in rig.store.queues()} == {"TopicB"}
+
+
+@pytest.mark.parametrize("topic", ["../commitlog", ".", "/tmp", "a/b"])
+def test_what_cannot_be_a_topic_is_not_deleted(rig, topic):
+    response = rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    assert response.code == ResponseCode.INVALID_PARAMETER
+    assert "illegal characters" in response.remark
