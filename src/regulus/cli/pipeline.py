@@ -36,6 +36,7 @@ def pipeline() -> None:
 @click.option("--trace", is_flag=True, help="Read the clients' trace topic too.")
 @click.option("--alerts-topic", help="Send an alert there for each new dead letter and rejected message.")
 @click.option("--alerts-name-server", help="Where that topic is.  [default: that of -n]")
+@click.option("--alerts-credentials", help="env:NAME or file:/path of their keys.  [default: those of the reads]")
 @click.option("--storage", help="Directory or URL for tables, catalog and checkpoints.  [default: what the spec says]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated.")
 @click.option("--refresh", multiple=True, metavar="TABLE", help="Only this table; may be repeated.")

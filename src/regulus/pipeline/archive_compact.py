@@ -7,13 +7,17 @@ and is removed by a later run.
 
 Only days that are over are compacted, so that what is being written is not written again and again.
 
+A topic that is deleted and made anew begins in a range, whose start is the topic's epoch for streams over the archive.
+So that range stays the first one of what it is put together with: the epoch of a running stream does not change, and
+messages of both topics never come into one range, where they could not be told apart.
+
 Expiry removes the oldest manifests of a broker whose days are all past the kept ones.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -120,23 +124,40 @@ def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog:
 
 
 def plan_groups(manifests: Sequence[Manifest], range_size: int, today: str) -> list[list[Manifest]]:
-    """Neighbours that together are at most `range_size` bytes of log, two or more, of days before today."""
+    """Neighbours that together are at most `range_size` bytes of log, two or more, of days before today.
+
+    A range in which a topic begins anew begins a group. `manifests` are all of the archive, as a queue's end may stand
+    in one that is in no group.
+    """
     groups: list[list[Manifest]] = []
     for _, of_broker in groupby(manifests, key=lambda manifest: manifest.range.broker_name):
         group: list[Manifest] = []
+        ends: dict[TopicQueue, int] = {}
         for manifest in of_broker:
             joins = bool(group) and group[-1].range.end == manifest.range.start
             fits = joins and manifest.range.end - group[0].range.start <= range_size
-            if not fits:
+            if not fits or _begins_anew(manifest, ends):
                 groups.append(group)
                 group = []
-            if any(file.day >= today for file in manifest.files):
+            ends.update((queue, stretches[-1][1]) for queue, stretches in manifest.queues.items())
+            if any(file.day >= today for file in manifest.files) or _is_mixed(manifest):
                 groups.append(group)
                 group = []
                 continue
             group.append(manifest)
         groups.append(group)
     return [group for group in groups if len(group) > 1]
+
+
+def _begins_anew(manifest: Manifest, ends: Mapping[TopicQueue, int]) -> bool:
+    """Whether a queue begins below where it ended before, so that its topic was deleted and made anew."""
+    return any(stretches[0][0] < ends.get(queue, 0) for queue, stretches in manifest.queues.items())
+
+
+def _is_mixed(manifest: Manifest) -> bool:
+    """Whether a topic was made anew in the middle of the range. Joined to others it would take their messages along."""
+    return any(later[0] < earlier[1] for stretches in manifest.queues.values()
+               for earlier, later in pairwise(stretches))
 
 
 def _spanned(group: Sequence[Manifest]) -> Range:

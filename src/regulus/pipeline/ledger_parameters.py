@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIX = "regulus."
 SOURCE_OPTIONS = ("storePath", "nameServer", "brokerName", "credentials", "failOnDataLoss", "maxOffsetsPerTrigger")
 PARAMETERS = (*SOURCE_OPTIONS, "topics", "group", "effects", "effectsKey", "effectsTime", "effectsDeliveries", "bucket",
-              "trace", "alertsTopic", "alertsNameServer")
+              "trace", "alertsTopic", "alertsNameServer", "alertsCredentials")
 _BUCKET = re.compile(r"([1-9]\d{0,5}) (second|minute|hour|day)s?")
 _UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
@@ -39,6 +39,7 @@ class LedgerParameters:
     trace: bool = False
     alerts_topic: str = ""
     alerts_name_server: str = ""
+    alerts_credentials: str = ""
 
     @property
     def selection(self) -> str:
@@ -123,7 +124,9 @@ def read_parameters(get: Callable[[str], str | None]) -> LedgerParameters:
         source=source, topics=topics, group=values["group"], effects=values["effects"],
         effects_key=values["effectsKey"] or "key", effects_time=values["effectsTime"],
         effects_deliveries=values["effectsDeliveries"], bucket=bucket, trace=flag(values, "trace", False)
-        if values["trace"] else False, alerts_topic=alerts_topic, alerts_name_server=alerts_name_server)
+        if values["trace"] else False, alerts_topic=alerts_topic, alerts_name_server=alerts_name_server,
+        # A store is read without keys, and another cluster may have others than the one that is read.
+        alerts_credentials=values["alertsCredentials"] or source.get("credentials", ""))
 
 
 def parameters_of(spark: "SparkSession") -> LedgerParameters:

@@ -71,8 +71,9 @@ def _source_lag(end: str | None, latest: str | None) -> list[QueueLag]:
 class ProgressPublisher(StreamingQueryListener):
     """Publishes the progress of all queries whose option `consumerGroup` names a group.
 
-    Name server and credentials are those of the query. Call `finish(query)` after `awaitTermination`: Spark tells
-    listeners in its own time, and a program may end before.
+    Name server and option `credentials` are those of the query, so the keys must lie where this program runs, too; a
+    query with a group and the option `accessKey` is refused when it is planned. Call `finish(query)` after
+    `awaitTermination`: Spark tells listeners in its own time, and a program may end before.
     """
 
     def __init__(self, publish: Publish | None = None) -> None:

@@ -86,6 +86,12 @@ class StreamPlanner:
 
     def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float],
                  wall_ms: Callable[[], int]) -> None:
+        """Raises OptionError for a group whose progress nobody could publish."""
+        if options.consumer_group and options.access_key:
+            # `ProgressPublisher` gets its options out of the query's progress, which Spark logs and which shows no key.
+            raise OptionError("options 'consumerGroup' and 'accessKey' do not go together in a stream, as the group's "
+                              "progress is published with keys that are found where they lie: give option "
+                              "'credentials', env:NAME or file:/path, in place of 'accessKey' and 'secretKey'")
         self._options = options
         self._place = place
         self._now = now

@@ -10,6 +10,10 @@ from regulus.pipeline.archive_files import ArchiveLock
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import ArchivedFile, Manifest, Range
+from regulus.spark.archive_place import ArchivePlace
+from regulus.spark.options import parse_options
+from regulus.spark.places import scan_part
+from regulus.spark.stream_planner import StreamPlanner
 from tests.archives import archive_store, archived_rows, files_of, nothing
 from tests.stores import NOW, a_message, dispatch, fill, open_store
 
@@ -85,6 +89,85 @@ def test_only_days_that_are_over_and_neighbours_are_put_together():
     assert planned(*small[:3], manifest(30, 40, "2023-11-15"), manifest(40, 50)) == [[0, 10, 20]]
     assert planned(manifest(0, 10), manifest(10, 20, broker="b")) == []
     assert planned(manifest(0, 90), manifest(90, 95), manifest(95, 99)) == [[0, 90, 95]]
+
+
+def test_a_topic_made_anew_begins_a_group():
+    def manifest(start, *, day="2023-11-14", **stretches):
+        file = ArchivedFile(path="p", topic="t", day=day, rows=1, size=1, sha256="", log_bytes=1, queues={})
+        queues = {(topic, 0): tuple(parts) for topic, parts in stretches.items()}
+        return Manifest(range=Range("a", start, start + 10), records=1, rows=1, hidden=0, rejected=0, queues=queues,
+                        files=(file,))
+
+    def planned(*manifests):
+        return [[part.range.start for part in group] for group in plan_groups(manifests, 1000, "2023-11-15")]
+
+    other = {"other": [(0, 5)]}
+    old, new, more = manifest(0, t=[(0, 50)]), manifest(20, t=[(0, 9)]), manifest(30, t=[(9, 60)])
+    assert planned(old, manifest(10, **other), new, more) == [[0, 10], [20, 30]]
+    # Where the queue ended stands before the group, in a range that may not be compacted yet.
+    assert planned(manifest(0, day="2023-11-15", t=[(0, 50)]), manifest(10, **other), new, more) == [[20, 30]]
+    # A queue that goes on, and one with rejected messages in between, was not made anew.
+    assert planned(old, manifest(10, **other), manifest(20, t=[(50, 55), (57, 60)]), manifest(30, t=[(61, 62)])) == [
+        [0, 10, 20, 30]]
+    # Made anew within one range: nothing joins it, so that it expires with its own days.
+    assert planned(old, manifest(10, t=[(50, 55), (0, 8)]), manifest(20, t=[(8, 9)]), manifest(30, t=[(9, 11)])) == [
+        [20, 30]]
+
+
+class Stream:
+    """The planning of a query over a topic of an archive, and its batches."""
+
+    def __init__(self, archive: Path, topic: str, start: dict | None = None) -> None:
+        self.options = parse_options({"archivePath": str(archive), "topic": topic, "startingOffsets": "earliest",
+                                      "maxOffsetsPerTrigger": "5"}, streaming=True)
+        self.planner = StreamPlanner(self.options, ArchivePlace(self.options), lambda: 0.0, lambda: 0)
+        self.offset = start or self.planner.initial()
+
+    def batch(self) -> list[bytes]:
+        end = self.planner.latest(self.offset, is_limited=True)
+        parts = self.planner.partitions(self.offset, end) if end != self.offset else []
+        self.offset = end
+        return [row["body"] for part in parts for batch in scan_part(self.options, ("body",), part)
+                for row in batch.to_pylist()]
+
+    def rest(self) -> list[int]:
+        """The numbers that are still to be read."""
+        found: list[bytes] = []
+        while batch := self.batch():
+            found += batch
+        return [int(body[:8]) for body in found]
+
+
+@pytest.fixture
+def made_anew(tmp_path: Path) -> Path:
+    """An archive in small ranges: 10 messages of a topic that is deleted, 20 of another one, and of a topic of the
+    first one's name 30, from number 500 on."""
+    store = open_store(tmp_path / "store")
+    fill(store, 10)
+    fill(store, 20, topic="TopicB", first=100)
+    store.delete_topic("TopicA")
+    fill(store, 30, first=500)
+    fill(store, 20, topic="TopicB", first=120)
+    store.close()
+    archive_store(tmp_path / "store", tmp_path / "archive", range_size=1024)
+    return tmp_path / "archive"
+
+
+@pytest.mark.parametrize("range_size", [4096, 8192, 1 << 20])
+@pytest.mark.parametrize(("topic", "numbers"), [("TopicA", range(500, 530)), ("TopicB", range(100, 140))])
+def test_a_stream_reads_on_over_what_was_compacted(made_anew, topic, numbers, range_size):
+    before = rows(made_anew)
+    stream = Stream(made_anew, topic)
+    found = [int(body[:8]) for body in stream.batch()]
+    assert len(found) == 5
+    epochs = stream.offset["topics"][topic]["epoch"]
+    assert bool(epochs.get("broker-a")) == (topic == "TopicA")
+    assert run(made_anew, range_size=range_size, keep_superseded_ms=0).compacted
+    run(made_anew, range_size=range_size, keep_superseded_ms=0)
+    restarted = Stream(made_anew, topic, stream.offset)
+    assert found + restarted.rest() == found + stream.rest() == Stream(made_anew, topic).rest() == list(numbers)
+    assert stream.offset["topics"][topic]["epoch"] == epochs
+    assert rows(made_anew) == before
 
 
 def test_old_days_expire_from_the_front(store, tmp_path):

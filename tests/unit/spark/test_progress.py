@@ -44,6 +44,14 @@ def test_offsets_that_changed_are_published_once():
     assert published == [("a:1", "billing", {Q0: 5, Q1: 7}), ("a:1", "billing", {Q0: 6})]
 
 
+def test_the_place_of_the_querys_keys_comes_with_its_progress():
+    published = []
+    publisher = ProgressPublisher(lambda place, group, offsets: published.append(place))
+    read = {"nameServer": "a:1", "consumerGroup": "billing", "credentials": "file:/etc/rocketmq/keys"}
+    publisher.finish(SimpleNamespace(lastProgress=progress({Q0: 5}, {Q0: 5}, read=read)))
+    assert published == [read]
+
+
 def test_a_query_without_group_publishes_nothing():
     publisher = ProgressPublisher(lambda place, group, offsets: pytest.fail("no group"))
     publisher.onQueryProgress(SimpleNamespace(progress=progress({Q0: 5}, {Q0: 5})))

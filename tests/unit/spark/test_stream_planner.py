@@ -114,6 +114,19 @@ def test_a_stream_starts_where_the_group_is():
     assert positions(Rig(place, consumerGroup="billing").planner.initial()) == [4, 20]
 
 
+def test_progress_under_keys_that_nobody_else_finds_is_refused():
+    keys = {"accessKey": "reader", "secretKey": "hunter2"}
+    with pytest.raises(OptionError, match="give option 'credentials', env:NAME") as raised:
+        Rig(consumerGroup="billing", **keys)
+    assert "hunter2" not in str(raised.value)
+    assert positions(Rig(**keys).planner.initial()) == [10, 20]
+    place = "file:/etc/rocketmq/keys"
+    rig = Rig(startingOffsets="earliest", consumerGroup="billing", credentials=place)
+    rig.planner.initial()
+    assert rig.planner.report()["lag"]["read"] == {
+        "nameServer": "a:1", "consumerGroup": "billing", "credentials": place}
+
+
 def test_both_limits_hold():
     rig = Rig(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     start = rig.planner.initial()

@@ -4,7 +4,8 @@
     commit    1. what was sent, and which attempt of each task counts, goes to the commit topic: the decision
               2. each half is committed         3. a last record says that this is done
     again     a batch whose decision is there already is not decided anew: the halves of this time are rolled back,
-              and those of the first time that are not visible yet are committed
+              and those of the first time that are not visible yet are committed. Under a sinkId of the user's, which
+              may also name other data by mistake, the batch must then have as many rows for each topic as it had
     ask       brokers that ask for a half are answered from the commit topic, by the workers that send for the sink
 
 RocketMQ delivers a message twice that is committed twice. So a half is committed by one side only: while a driver is at
@@ -13,6 +14,7 @@ work, by it; and whoever takes over looks first whether the message is there.
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 
@@ -36,7 +38,7 @@ from regulus.errors import (
     SinkRefused,
 )
 from regulus.model.message import MessageExt
-from regulus.spark.sink.commits import Attempt, CommitTopic, Verdicts
+from regulus.spark.sink.commits import Attempt, CommitTopic, Decision, Verdicts
 from regulus.spark.sink.options import SinkOptions
 from regulus.spark.sink.rows import TRANSACTION_OF_SINK
 
@@ -89,6 +91,23 @@ class Transactions:
             decided = await self._topic.halves(decision, self._options.producer_group)
             await self._end_all(decided, TransactionState.COMMIT, looks_first=True)
             await self._topic.append_done(self._producer, batch)
+        # The id of a query is that of its checkpoint, so what comes again under it is the same batch.
+        if decision.attempts != attempts and self._options.sink_id is not None:
+            await self._check_rows(batch, decision, halves)
+
+    async def _check_rows(self, batch: int, decision: Decision, halves: Sequence[HalfMessage]) -> None:
+        """Raises SinkRefused when the rows of a decided batch, which were given up, are surely other than the first."""
+        try:
+            decided = await self._topic.halves(decision, self._options.producer_group)
+        except SinkRefused:
+            # The batch is done, and what it consisted of is no longer kept.
+            return
+        before, now = (Counter(half.topic for half in some) for some in (decided, halves))
+        for topic in sorted(before | now):
+            if before[topic] != now[topic]:
+                raise SinkRefused(f"sink {self._sink_id} has committed batch {batch} with {before[topic]} of its rows "
+                                  f"for topic {topic}, and now has {now[topic]} for it: these are other data and were "
+                                  "not sent; give a new sinkId, or a batch write a higher jobId")
 
     async def roll_back(self, halves: Sequence[HalfMessage]) -> None:
         """What cannot be rolled back now the brokers ask for later."""

@@ -1,5 +1,7 @@
 """Transactional tasks and commits without Spark, against a real broker."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -81,6 +83,60 @@ def test_a_commit_that_died_in_the_middle_is_completed(regulus_server, monkeypat
     commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
     assert visible(regulus_server) == list(range(20))
     assert is_done(regulus_server, 0)
+
+
+def test_other_rows_under_the_number_of_a_decided_batch_are_refused(regulus_server):
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    for count in (7, 0):
+        with pytest.raises(SinkRefused, match=f"batch 0 with 20 of its rows for topic orders, and now has {count} "):
+            commit([write(regulus_server, 0, count=count)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    assert is_done(regulus_server, 0)
+
+
+def test_other_topics_under_the_number_of_a_decided_batch_are_refused(regulus_server):
+    def write_to(*topics: str) -> TaskReport:
+        rows = pa.RecordBatch.from_pydict({"body": [b"%d" % number for number in range(len(topics))],
+                                           "topic": list(topics)})
+        read = replace(options(regulus_server), topic=None)
+        return run_task([rows], read, TaskPlace(sink_id="sink", batch=0, partition=0), {})
+
+    commit([write_to("orders", "orders", "bills")], options(regulus_server), "sink", 0, {})
+    with pytest.raises(SinkRefused, match="with 1 of its rows for topic bills, and now has 2 for it"):
+        commit([write_to("orders", "bills", "bills")], options(regulus_server), "sink", 0, {})
+
+
+def test_what_was_decided_is_completed_before_other_rows_are_refused(regulus_server, monkeypatch):
+    async def dies(self, half, state):
+        raise ClientError("the driver is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transactions, "_end", dies)
+        with pytest.raises(ClientError, match="the driver is gone"):
+            commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    with pytest.raises(SinkRefused, match="and now has 7 for it"):
+        commit([write(regulus_server, 0, count=7)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    assert is_done(regulus_server, 0)
+
+
+def test_a_query_that_is_its_own_sink_may_come_with_other_rows(regulus_server):
+    """Its checkpoint is the sink's, so it is the same batch, of which the first decision holds."""
+    own = replace(options(regulus_server), sink_id=None)
+    commit([write(regulus_server, 0)], own, "sink", 0, {})
+    commit([write(regulus_server, 0, count=7)], own, "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+
+
+def test_a_batch_whose_halves_nobody_knows_any_more_is_still_done(regulus_server, monkeypatch):
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+
+    async def forgotten(self, decision, group):
+        raise SinkRefused("the commit topic has no record any more")
+
+    monkeypatch.setattr(CommitTopic, "halves", forgotten)
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
 
 
 def test_brokers_that_ask_are_answered_from_the_commit_topic(make_broker_process, tmp_path, monkeypatch):

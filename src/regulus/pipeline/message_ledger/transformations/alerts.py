@@ -10,9 +10,10 @@ spark = SparkSession.active()
 parameters = parameters_of(spark)
 
 if parameters.alerts_topic:
+    credentials = {"credentials": parameters.alerts_credentials} if parameters.alerts_credentials else {}
     dp.create_sink("alerts", "rocketmq", {
         "nameServer": parameters.alerts_name_server, "topic": parameters.alerts_topic,
-        "deliveryGuarantee": "exactlyOnce"})
+        "deliveryGuarantee": "exactlyOnce", **credentials})
 
     @dp.append_flow(target="alerts", name="alerts_of_dead_letters")
     def alerts_of_dead_letters() -> DataFrame:
