@@ -56,21 +56,37 @@ class Job:
 
     @property
     def source(self) -> "LogSource":
-        """Raises JobRefused when it is not said where the messages are."""
+        """Of a job that only reads: an archive and its brokers are one log. Raises JobRefused when none is named."""
+        return self._source("storePath")
+
+    @property
+    def source_to_send_from(self) -> "LogSource":
+        """Of a job that sends: it reads the files, where some are named, and the brokers are where it sends.
+
+        Raises JobRefused when no place is named.
+        """
+        return self._source("storePath", "archivePath")
+
+    def _source(self, *read_alone: str) -> "LogSource":
+        """Where one of `read_alone` is named, the brokers are not read."""
         from regulus.pipeline.log_source import LogSource
 
         options = dict(self._source_options)
-        if "storePath" in options:
-            for name in ("nameServer", "credentials"):      # then these are only for where the job sends
+        if any(name in options for name in read_alone):
+            for name in ("nameServer", "credentials"):
                 options.pop(name, None)
         return LogSource(options)
+
+    @property
+    def has_name_server(self) -> bool:
+        return bool(self._source_options.get("nameServer"))
 
     @property
     def name_server(self) -> str:
         """Raises JobRefused when none was given, for a job that sends needs one."""
         from regulus.errors import JobRefused
 
-        if not self._source_options.get("nameServer"):
+        if not self.has_name_server:
             raise JobRefused("it is not said where to send: give a name server with -n")
         return self._source_options["nameServer"]
 
@@ -110,16 +126,18 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
     @click.option("--archive", "archive_path", help="Directory or address of an archive.")
     @click.option("--broker-name", help="What to call the broker of --store; broker-a if not given.")
     @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
+    @click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
     @click.option("--cores", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
     @click.option("--rows", "limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True,
                   help="How many rows of each kind to print.")
     @click.option("--json", "json_output", is_flag=True, help="Print JSON, one document.")
     @wraps(command)
     def call(*args: Any, store_path: Path | None, name_server: str | None, archive_path: str | None,
-             broker_name: str | None, credentials: str | None, cores: int, limit: int, json_output: bool,
-             **kwargs: Any) -> None:
+             broker_name: str | None, credentials: str | None, accept_gaps: bool, cores: int, limit: int,
+             json_output: bool, **kwargs: Any) -> None:
         given = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
-                 "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials}
+                 "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials,
+                 "failOnDataLoss": "false" if accept_gaps else None}
         with refusals(), ExitStack() as at_end:
             job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end)
             command(job, *args, **kwargs)
@@ -323,11 +341,11 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
 
 def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate: int | None,
            dedup_key: str | None = None) -> "Target | None":
-    """Where to send; None for a dry run."""
+    """Where to send, which a dry run looks at; None where it is not said, in a dry run alone."""
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
-    if not is_real:
+    if not is_real and not job.has_name_server:
         return None
     return Target(name_server=job.name_server, sink_id=re.sub(r"[^A-Za-z0-9_.-]", "_", sink_id), run=run,
                   guarantee=DeliveryGuarantee(guarantee), rate_limit=rate, dedup_key=dedup_key,
@@ -355,8 +373,9 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 
     number = round(datetime.now(UTC).timestamp() * 1000)
     found = run(job.spark, RedriveRequest(
-        source=job.source, group=group, where=where, cap=cap, from_retries=from_retries, starting=moment(starting),
-        ending=moment(ending), report=report, changes=dict(_assignment(text) for text in changes),
+        source=job.source_to_send_from, group=group, where=where, cap=cap, from_retries=from_retries,
+        starting=moment(starting), ending=moment(ending), report=report,
+        changes=dict(_assignment(text) for text in changes), is_dry_run=not is_real,
         target=target(job, is_real, f"redrive-{group}", number, guarantee, rate)), number, job.say)
     if job.json_output:
         job.document(sent=is_real, report=found.place, messages=[
@@ -392,8 +411,9 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
     sink_id = f"replay-{name[:80]}-{round(now.timestamp() * 1000)}"
     found = run(job.spark, ReplayRequest(
-        source=job.source, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start, ending=end,
-        into=into, speed=speed, where=where, target=target(job, is_real, sink_id, 0, guarantee, rate)),
+        source=job.source_to_send_from, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start,
+        ending=end, into=into, speed=speed, where=where, is_dry_run=not is_real,
+        target=target(job, is_real, sink_id, 0, guarantee, rate)),
         monotonic, sleep, job.say)
     if job.json_output:
         job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
@@ -431,11 +451,12 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
     now = datetime.now(UTC)
     number = round(now.timestamp() * 1000)
     found = run(job.spark, ReconcileRequest(
-        source=job.source, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
+        source=job.source_to_send_from, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
         columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark),
         effects=outside(job, effects, effects_key, effects_time, "applied_time"),
         verdicts=parse_outside_table(verdicts) if verdicts else None,
-        target=target(job, is_real, f"reconcile-{topic}", number, guarantee, rate, "keys")), now, number, job.say)
+        is_dry_run=not is_real, target=target(job, is_real, f"reconcile-{topic}", number, guarantee, rate, "keys")),
+        now, number, job.say)
     bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
     if job.json_output:
         job.document(verdicts=found.counts, sent=found.sent, written=found.written,

@@ -1,8 +1,11 @@
 """The job `reconcile`: what business tables promised and did, against the log; and the lost messages sent again.
 
 A stub is a row that says a message is to be sent, written with the business itself. A stub that is in no log is lost,
-and is sent from its own columns with its key; a second run finds it in the log. Verdicts go to a table that the user
-names, through a staging table and one statement, so that the table has all of a run's verdicts or none.
+and is sent from its own columns with its key; a second run finds it in the log. What the brokers have that the job
+sends to is looked at beside what it reads, for files may be those of one broker of many, or a copy of last week.
+
+Verdicts go to a table that the user names, through a staging table and one statement, so that the table has all of a
+run's verdicts or none.
 """
 
 from collections.abc import Iterator
@@ -32,9 +35,13 @@ from regulus.pipeline.steps.verdicts import (
     verdict_counts,
 )
 
-_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "keys", "born_time", "store_time")
+_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "offset_message_id", "message_id", "keys", "born_time",
+            "store_time")
 _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
+_RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
+"""What tells records apart, whichever way they are read: a store's files do not hold the broker's name."""
+
 VERDICT_SCHEMA = "key TEXT, verdict TEXT, decided_ms BIGINT, sent_ms BIGINT"
 
 
@@ -56,7 +63,7 @@ class StubColumns:
 class ReconcileRequest:
     """`effects`: `key string, applied_time timestamp`. `verdicts`: the table that keeps them, made when it is missing.
 
-    `target` None is a dry run: nothing is sent and no table is written to.
+    A dry run sends nothing and writes to no table, and looks at the target too; without a target it is always one.
     """
 
     source: LogSource
@@ -68,6 +75,7 @@ class ReconcileRequest:
     late_ms: int = 60_000
     verdicts: OutsideTable | None = None
     target: Target | None = None
+    is_dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +101,8 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
               say: Say = say_nothing) -> ReconcileReport:
     """`run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a table or column that is not there, and for lost stubs that have nothing to send.
+    Raises JobRefused for a table or column that is not there, for a key that no message can have, and for lost stubs
+    that have nothing to send.
     """
     request = replace(request, source=request.source.listed(spark))
     request.source.check(spark, request.topic)
@@ -101,16 +110,17 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     # Stubs are read before the log: one made in between is then not asked for, and one that is, was sent by now or
     # belongs to those that have time left.
     frame = stubs.persist(StorageLevel.MEMORY_AND_DISK)
-    say(f"{frame.count()} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
+    count = _checked(frame, request)
+    say(f"{count} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
         f"{request.source.name}")
-    messages = _messages(spark, request)
-    own = messages.where(F.col("topic") == request.topic)
-    limits = Limits(now=now, late_ms=request.late_ms, log_since=log_complete_since(own))
+    messages, since = _log(spark, request, say)
+    limits = Limits(now=now, late_ms=request.late_ms, log_since=since)
     verdicts = key_verdicts(messages, limits, frame.select("key", "created_time"), request.effects).persist(
         StorageLevel.MEMORY_AND_DISK)
     counts = {row["verdict"]: row["keys"] for row in verdict_counts(verdicts).collect()}
+    messages.unpersist()
     sent, written = None, 0
-    if request.target is not None:
+    if request.target is not None and not request.is_dry_run:
         sent = _send_lost(frame, verdicts, request, request.target, run, say)
         written = _write(verdicts, request, run, say)
     frame.unpersist()
@@ -128,15 +138,67 @@ def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
                        tags.alias("tags"))
 
 
-def _messages(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
-    there = partial(request.source.there, spark)
+def _checked(stubs: DataFrame, request: ReconcileRequest) -> int:
+    """The number of stubs. Raises JobRefused for keys that would not be found again in the log."""
+    bad = (F.col("key") == "") | F.col("key").contains(" ")
+    row = stubs.agg(F.count("*").alias("stubs"), F.count_if(bad).alias("bad"),
+                    F.min(F.when(bad, F.col("key"))).alias("key")).first()
+    assert row is not None
+    if row["bad"]:
+        raise JobRefused(
+            f"{row['bad']} stubs have a key that is empty or has a space, such as {row['key']!r} in column "
+            f"{request.columns.key!r}: spaces separate the keys of a message, so that this one would not be found in "
+            "the log and be sent at every run; name a column of keys without spaces")
+    return int(row["stubs"])
+
+
+def _log(spark: SparkSession, request: ReconcileRequest, say: Say) -> tuple[DataFrame, datetime | None]:
+    """What is read and what the brokers have that are sent to, as one log; and from when on it is complete."""
+    messages = _messages(spark, request.source, request)
+    own = messages.where(F.col("topic") == request.topic)
+    since = log_complete_since(own)
+    brokers = request.target.brokers_beside(request.source) if request.target is not None else None
+    if brokers is None:
+        return messages, since
+    say(f"and from {brokers.name}")
+    there = _messages(spark, brokers.listed(spark), request)
+    since = _both_complete_since(since, own, there.where(F.col("topic") == request.topic))
+    # Kept, as the verdicts look at them several times, and each time would be a read of all brokers.
+    return _each_once(messages.unionByName(there)).persist(StorageLevel.MEMORY_AND_DISK), since
+
+
+def _messages(spark: SparkSession, source: LogSource, request: ReconcileRequest) -> DataFrame:
+    """_HALF_COLUMNS of the topic, of what was parked or tried again of it, and of halves."""
+    there = partial(source.there, spark)
     copies = there(SCHEDULE_TOPIC, *((retry_topic(request.group), dlq_topic(request.group)) if request.group else ()))
     halves = there(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
-    rows = request.source.messages_in_parts(
-        spark, {(request.topic,): _COLUMNS, tuple(copies): _COPY_COLUMNS, tuple(halves): _HALF_COLUMNS})
+    rows = source.messages_in_parts(
+        spark, {tuple(there(request.topic)): _COLUMNS, tuple(copies): _COPY_COLUMNS, tuple(halves): _HALF_COLUMNS})
     home: Column = F.coalesce(F.col("properties")[RETRY_TOPIC], F.col("properties")[REAL_TOPIC])
     mine = F.coalesce(home == request.topic, F.lit(False))
-    return rows.where(F.col("topic").isin(request.topic, TRANS_OP_HALF_TOPIC) | mine)
+    return rows.where(F.col("topic").isin(request.topic, TRANS_OP_HALF_TOPIC) | mine).select(*_HALF_COLUMNS)
+
+
+def _each_once(messages: DataFrame) -> DataFrame:
+    """Without the second of two rows that are one record, read in two ways.
+
+    Halves stay, for they and what ended them find each other by their broker's name, which is not the same in both.
+    """
+    is_half = F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
+    told_apart = messages.withColumn("half_of", F.when(is_half, F.col("broker_name")))
+    return told_apart.dropDuplicates([*_RECORD, "half_of"]).drop("half_of")
+
+
+def _both_complete_since(since: datetime | None, own: DataFrame, at_brokers: DataFrame) -> datetime | None:
+    """From when on what was read of the topic, complete from `since` on, and what the brokers have is so together.
+
+    A broker's queue whose first message was read too goes on where that ends. The others begin where they begin.
+    """
+    begin = F.min(F.struct("queue_offset", "offset_message_id", "store_time")).alias("begin")
+    begins = at_brokers.groupBy("topic", "broker_name", "queue_id").agg(begin).select(
+        "topic", "broker_name", "queue_id", "begin.*")
+    apart = log_complete_since(begins.join(own.select(*_RECORD), list(_RECORD), "left_anti"))
+    return max((time for time in (since, apart) if time is not None), default=None)
 
 
 def _send_lost(stubs: DataFrame, verdicts: DataFrame, request: ReconcileRequest, target: Target, run: int,

@@ -1,13 +1,15 @@
 """The job `redrive`: dead letters, or what waits in a retry topic, back to the topic they came from.
 
 A message that was sent again carries in REDRIVE_OF the place of the dead letter that it was. So the log itself tells
-what was sent before, and a second run, or one after a crash, sends only what is missing. A message that fails again
-makes a dead letter of its own, which may be sent again.
+what was sent before, and a second run, or one after a crash, sends only what is missing. What the brokers have that the
+job sends to is looked at beside what it reads, for files may be those of another broker, or older. A message that fails
+again makes a dead letter of its own, which may be sent again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,9 +21,9 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.sending import REDRIVE_OF, Target, anew, place_text, send, written_down
 from regulus.pipeline.steps.message_facts import is_first_copy
 
-COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id", "keys", "tags",
-           "properties", "body", "flag", "born_time", "store_time", "reconsume_times", "sharding_key", "origin_topic",
-           "origin_message_id")
+COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id",
+           "offset_message_id", "keys", "tags", "properties", "body", "flag", "born_time", "store_time",
+           "reconsume_times", "sharding_key", "origin_topic", "origin_message_id")
 SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
 TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
 
@@ -30,8 +32,9 @@ TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no suc
 class RedriveRequest:
     """`where`: a condition in SQL over COLUMNS. `changes`: SETTABLE column -> its new value in SQL over COLUMNS.
 
-    `cap`: send at most so many, the oldest first. `target` None is a dry run. `report`: a directory in which each run
-    leaves its rows; `from_retries` takes the group's retry topic in place of its dead letters.
+    `cap`: send at most so many, the oldest first. `report`: a directory in which each run leaves its rows;
+    `from_retries` takes the group's retry topic in place of its dead letters. A dry run looks at the target too;
+    without a target it is always one.
     """
 
     source: LogSource
@@ -43,6 +46,7 @@ class RedriveRequest:
     starting: datetime | None = None
     ending: datetime | None = None
     target: Target | None = None
+    is_dry_run: bool = False
     report: str | None = None
 
 
@@ -66,10 +70,10 @@ class RedriveReport:
 def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = say_nothing) -> RedriveReport:
     """`run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a group without dead letters, an unknown column, or a source that is not the log itself.
+    Raises JobRefused for a group without dead letters, an unknown column, or an archive without a target.
     """
     plan = planned(spark, request, say)
-    if request.target is None:
+    if request.target is None or request.is_dry_run:
         return RedriveReport(counts=_counts(plan), is_dry_run=True)
     with written_down(plan, request.report, run) as (rows, place):
         counts = _counts(rows)
@@ -82,9 +86,9 @@ def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = s
 def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> DataFrame:
     """What is to be done: `dead_letter, status`, what the sink takes, `origin_message_id, born_time, store_time`."""
     source, home = request.source, (retry_topic if request.from_retries else dlq_topic)(request.group)
-    if set(source.options) & {"storePath", "nameServer"} == set():
-        raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give the store or a "
-                         "name server too")
+    if request.target is None and set(source.options) & {"storePath", "nameServer"} == set():
+        raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name server "
+                         "too")
     source = source.listed(spark)
     source.check(spark, home)
     say(f"reading {home} from {source.name}")
@@ -92,21 +96,25 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     if request.where:
         chosen = chosen.where(request.where)
     rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes)
-    known = source.topics(spark)
+    brokers = request.target.brokers_beside(source) if request.target is not None else None
+    places = [source] if brokers is None else [source, brokers.listed(spark)]
+    known = places[-1].topics(spark)
     targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
-    sent = _sent(spark, source, targets, None if first is None or first["ms"] is None else int(first["ms"]))
+    sent = _sent(spark, places, targets, None if first is None or first["ms"] is None else int(first["ms"]))
     status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets, ""), NO_TOPIC)
               .otherwise(TO_SEND))
     plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
     return plan if request.cap is None else _capped(plan, request.cap)
 
 
-def _sent(spark: SparkSession, source: LogSource, topics: list[str], since_ms: int | None) -> DataFrame:
+def _sent(spark: SparkSession, places: Sequence[LogSource], topics: list[str], since_ms: int | None) -> DataFrame:
     """The dead letters that these topics say were sent again."""
     since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000).astimezone()
-    there = source.messages(spark, topics, ("topic", "properties"), since).where(is_first_copy())
-    return there.select(F.col("properties")[REDRIVE_OF].alias("dead_letter"), F.lit(True).alias("was_sent")).where(
+    there = reduce(DataFrame.unionByName, [
+        place.messages(spark, place.there(spark, *topics), ("topic", "properties"), since) for place in places])
+    sent = F.col("properties")[REDRIVE_OF].alias("dead_letter")
+    return there.where(is_first_copy()).select(sent, F.lit(True).alias("was_sent")).where(
         "dead_letter IS NOT NULL").distinct()
 
 

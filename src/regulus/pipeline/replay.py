@@ -18,9 +18,9 @@ from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.sending import REPLAY_ID, REPLAY_OF, Target, anew, place_text, send
 from regulus.pipeline.steps.message_facts import is_first_copy
 
-COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "keys", "tags", "properties", "body",
-           "flag", "sharding_key", "store_time")
-_PLACE_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "store_time")
+COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "keys", "tags",
+           "properties", "body", "flag", "sharding_key", "store_time")
+_PLACE_COLUMNS = ("topic", "queue_id", "queue_offset", "offset_message_id", "store_time")
 SLICE_SECONDS = 5
 """How long a slice lasts when it is sent; shorter ones cost more than they bring, for each is a job of its own."""
 
@@ -30,8 +30,9 @@ SLICES_MAX = 100_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     """`into` None: each message to the topic where it was. `speed`: 1 as it was, 2 twice as fast, None as fast as it
-    goes. `where`: a condition in SQL over COLUMNS. `target` None is a dry run. `goes_on`: a replay of this name
-    may have sent some already."""
+    goes. `where`: a condition in SQL over COLUMNS. `goes_on`: a replay of this name may have sent some already, which
+    the target tells. A dry run looks there too; without a target it is always one.
+    """
 
     source: LogSource
     name: str
@@ -43,6 +44,7 @@ class ReplayRequest:
     speed: float | None = None
     where: str | None = None
     target: Target | None = None
+    is_dry_run: bool = False
 
     def __post_init__(self) -> None:
         if self.ending <= self.starting:
@@ -73,12 +75,12 @@ def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], floa
            say: Say = say_nothing) -> ReplayReport:
     """`clock` gives seconds, `sleep` waits so many. Raises JobRefused, and what source and sink raise."""
     request.source.check(spark, *request.topics)
-    if request.target is not None and request.into is None:
+    if request.target is not None and not request.is_dry_run and request.into is None:
         say("sending into the same topics: their consumers get the messages once more")
     sent = _sent(spark, request, request.target) if request.goes_on and request.target else None
     slices = _slices(spark, request, sent)
     messages = sum(count for _, count in slices)
-    if request.target is None:
+    if request.target is None or request.is_dry_run:
         span = slices[-1][0] + 1 - slices[0][0] if slices else 0
         return ReplayReport(messages=messages, slices=len(slices), was_sent=False,
                             seconds=0.0 if request.speed is None else span * SLICE_SECONDS)
@@ -99,11 +101,10 @@ def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], floa
 
 def _sent(spark: SparkSession, request: ReplayRequest, target: Target) -> DataFrame | None:
     """The places of the messages that the target has of this replay; None when it has none."""
-    options = {"nameServer": target.name_server, **({"credentials": target.credentials} if target.credentials else {})}
-    source = LogSource(options).listed(spark)
-    topics = source.there(spark, *(request.topics if request.into is None else (request.into,)))
+    brokers = target.brokers.listed(spark)
+    topics = brokers.there(spark, *(request.topics if request.into is None else (request.into,)))
     properties = F.col("properties")
-    rows = source.messages(spark, topics, ("topic", "properties")).where(properties[REPLAY_ID] == request.name)
+    rows = brokers.messages(spark, topics, ("topic", "properties")).where(properties[REPLAY_ID] == request.name)
     places = rows.where(is_first_copy()).select(properties[REPLAY_OF].alias("place")).distinct()
     # What this run sends is not to be found among what was sent before: the places are fixed here.
     fixed = places.localCheckpoint()

@@ -1,6 +1,6 @@
 """An archive as a place of queues: what its manifests name, and nothing that is still to be archived."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from regulus.spark import archive_manifest, archive_plan
 from regulus.spark.archive_manifest import Manifest
 from regulus.spark.archive_plan import FOREVER, ArchiveRange, QueueBounds, Wanted
 from regulus.spark.offsets import EARLIEST, LATEST
-from regulus.spark.options import NoMatch, ReadOptions
+from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import QueueState, batch_bounds, check_match, times_of, to_report
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
@@ -27,7 +27,7 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
 
     A time chooses row by row. Of a topic that was deleted and made anew, the earlier ones of its name are read too.
     """
-    place = ArchivePlace(options)
+    place = ArchivePlace(options, with_past=True)
     queues = place.queues()
     states = place.states(queues)
     begins = times_of(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
@@ -49,10 +49,14 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
 
 
 class ArchivePlace:
-    """The archive that the options name. Raises OptionError when it is none."""
+    """The archive that the options name. Raises OptionError when it is none.
 
-    def __init__(self, options: ReadOptions) -> None:
+    A queue that has had no message since its topic was made anew is empty, unless the read is `with_past`.
+    """
+
+    def __init__(self, options: ReadOptions, *, with_past: bool = False) -> None:
         self._options = options
+        self._with_past = with_past
         self._path = Path(options.archive_path)
         self._manifests: list[Manifest] = []
         self._bounds: dict[MessageQueue, QueueBounds] = {}
@@ -64,21 +68,25 @@ class ArchivePlace:
     def look_again(self) -> None:
         """A job may have archived more since."""
         self._manifests = archive_manifest.load(self._path, self._manifests)
-        self._bounds = archive_plan.bounds(self._manifests)
+        self._bounds = {queue: QueueBounds(0, 0, epoch=each.epoch) if each.is_past and not self._with_past else each
+                        for queue, each in archive_plan.bounds(self._manifests).items()}
 
     def queues(self) -> list[MessageQueue]:
         chosen = set(self._options.selection.topics_of({queue.topic for queue in self._bounds}, "the archive"))
         return self._options.selection.queues_of((queue for queue in self._bounds if queue.topic in chosen),
                                                  "the archive")
 
+    def all_queues(self) -> Collection[MessageQueue]:
+        """What the archive had of all topics when it was last looked at."""
+        return self._bounds.keys()
+
     def bounds(self, queue: MessageQueue) -> QueueBounds | None:
         """What the archive had of a queue when it was last looked at."""
         return self._bounds.get(queue)
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        """The place in the log of a topic's last beginning stands for its epoch."""
         self.look_again()
-        return {queue: QueueState(each.first, each.behind, each.log_start) for queue in queues
+        return {queue: QueueState(each.first, each.behind, each.epoch) for queue in queues
                 if (each := self._bounds.get(queue)) is not None}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
@@ -136,7 +144,9 @@ class ArchivePlace:
         if bounds is None:
             return None
         wanted = {queue: Wanted(queue.queue_id, start, end, time_start, log_start=bounds.log_start)}
-        read = replace(self._options, tags=None, verify_bodies=False)
+        # A gap is no row with a time; it is told of when the messages are read.
+        goes_on = OnDataLoss.FAIL if self._options.fail_on_data_loss else OnDataLoss.GO_ON
+        read = replace(self._options, tags=None, verify_bodies=False, on_data_loss=goes_on)
         for part in archive_plan.parts(self._path, self._manifests, wanted):
             for batch in archive_scan.scan(read, ("queue_offset", "store_time"), ArchiveRange((part,))):
                 return _number(batch.column(0)), _number(batch.column(1)) // 1000

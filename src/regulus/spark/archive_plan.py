@@ -12,24 +12,34 @@ from typing import NamedTuple
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import ArchivedFile, Manifest, QueueFacts, Range
-from regulus.spark.options import ReadOptions
-from regulus.spark.read_plan import Gap, partition_count
+from regulus.spark.options import OnDataLoss, ReadOptions
+from regulus.spark.read_plan import Gap, UnitRange, partition_count
 
 FOREVER = 1 << 52
 """Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
+
+_NOT_ARCHIVED = "as they left the log before they were archived"
+_REJECTED = ("as the log had no good record of them when it was archived; what it had instead lies in the archive's "
+             f"directory {archive_manifest.REJECTS}")
 
 
 class QueueBounds(NamedTuple):
     """The archive has messages [first, behind) of a queue, as far as none was rejected.
 
-    Of a topic that was deleted and made anew this is the last one of its name, which begins in the range of the log
-    that starts at `log_start`. `is_mixed`: in the middle of it, so that its rows there cannot be told from the others.
+    Of a queue whose topic was deleted and made anew these are the last ones, which begin in the range of the log that
+    starts at `log_start`. `is_mixed`: in the middle of it, so that its rows there cannot be told from the others.
+    `time_last`: when the last one stored of them was, in ms.
+    `epoch`: of its topic, the start of the range with the first message of any queue after it was made anew; 0 when it
+    never was. `is_past`: this queue had none since, so what it has is of the topic before.
     """
 
     first: int
     behind: int
     log_start: int = 0
     is_mixed: bool = False
+    time_last: int = 0
+    epoch: int = 0
+    is_past: bool = False
 
 
 class Wanted(NamedTuple):
@@ -46,7 +56,10 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Of the row groups of a file the share number `share` of `shares`; of its rows those of `wanted`, None for all."""
+    """Of the row groups of a file the share number `share` of `shares`; of its rows those of `wanted`, None for all.
+
+    `units`: which messages the wanted rows are, as far as the manifest says.
+    """
 
     path: str
     wanted: tuple[Wanted, ...] | None
@@ -54,6 +67,7 @@ class FilePart:
     weight: int
     share: int = 0
     shares: int = 1
+    units: tuple[UnitRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,44 +96,85 @@ def parts(archive: Path, manifests: Iterable[Manifest], wanted: Mapping[MessageQ
 
 
 def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[Gap]:
-    """What of the wanted rows lies in parts of the log that went before they were archived."""
-    behind: dict[MessageQueue, int] = {}
-    before = Range("", 0, 0)
+    """What of the wanted rows is not there though later ones are: it was damaged, or left the log before.
+
+    An offset that is no step forward is no gap: there the topic was deleted and made anew.
+    """
+    passed: dict[MessageQueue, _Passed] = {}
+    joined_since = before = Range("", 0, 0)
     for manifest in manifests:
-        broker_name = manifest.range.broker_name
-        joins = before.broker_name != broker_name or before.end == manifest.range.start
+        if before.broker_name != manifest.range.broker_name or before.end != manifest.range.start:
+            joined_since = manifest.range
         before = manifest.range
         for (topic, queue_id), stretches in manifest.queues.items():
-            queue = MessageQueue(topic, broker_name, queue_id)
-            last, first = behind.get(queue), stretches[0][0]
-            behind[queue] = stretches[-1][1]
+            queue = MessageQueue(topic, manifest.range.broker_name, queue_id)
+            last = passed.get(queue)
+            passed[queue] = _Passed(stretches[-1][1], manifest)
             window = wanted.get(queue)
-            if joins or window is None or last is None or last >= first:
+            if window is None or manifest.range.start < window.log_start:
                 continue
-            if window.start < first and last < window.end:
-                yield Gap(queue, last, first, "as they left the log before they were archived")
+            for first, behind in stretches:
+                if last is not None and _misses(window, queue, last, _Passed(first, manifest)):
+                    cause = _REJECTED if last.manifest.range.start >= joined_since.start else _NOT_ARCHIVED
+                    yield Gap(queue, max(last.offset, window.start), min(first, window.end), cause)
+                last = _Passed(behind, manifest)
 
 
 def bounds(manifests: Iterable[Manifest]) -> dict[MessageQueue, QueueBounds]:
     """What the archive has of each queue."""
     found: dict[MessageQueue, QueueBounds] = {}
+    epochs: dict[tuple[str, str], int] = {}
     for manifest in manifests:
         for (topic, queue_id), stretches in manifest.queues.items():
             queue = MessageQueue(topic, manifest.range.broker_name, queue_id)
             for number, (first, behind) in enumerate(stretches):
                 known = found.get(queue)
                 if known is None:
-                    found[queue] = QueueBounds(first, behind)
+                    found[queue] = QueueBounds(first, behind, epoch=epochs.get((topic, queue.broker_name), 0))
                 elif first < known.behind:
-                    found[queue] = QueueBounds(first, behind, manifest.range.start, is_mixed=number > 0)
+                    if known.epoch == epochs.get((topic, queue.broker_name), 0):
+                        # The queue was in the topic that was the last so far; those behind it are of one after that.
+                        epochs[topic, queue.broker_name] = manifest.range.start
+                    found[queue] = QueueBounds(first, behind, manifest.range.start, number > 0, 0,
+                                               epochs[topic, queue.broker_name])
                 else:
                     found[queue] = known._replace(behind=behind)
-    return found
+        for file in manifest.files:
+            for queue_id, facts in file.queues.items():
+                queue = MessageQueue(file.topic, manifest.range.broker_name, queue_id)
+                found[queue] = found[queue]._replace(time_last=max(found[queue].time_last, facts.time_last))
+    return {queue: each if each.epoch == (epoch := epochs.get((queue.topic, queue.broker_name), 0))
+            else each._replace(epoch=epoch, is_past=True) for queue, each in found.items()}
 
 
 def ends(archive_path: str) -> dict[MessageQueue, int]:
     """For each queue in the archive the offset behind its last row. Raises OptionError when there is no archive."""
     return {queue: each.behind for queue, each in bounds(archive_manifest.load(Path(archive_path))).items()}
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+class _Passed(NamedTuple):
+    """A queue was followed up to an offset, which lies in the range of the manifest or right behind it."""
+
+    offset: int
+    manifest: Manifest
+
+
+def _misses(window: Wanted, queue: MessageQueue, last: _Passed, then: _Passed) -> bool:
+    """Whether what lies between two offsets may have been wanted. Of its time nothing is known but between which it
+    lies."""
+    if not (last.offset < then.offset and window.start < then.offset and last.offset < window.end):
+        return False
+    earliest = min((facts.time_first for facts in _facts_of(last.manifest, queue)), default=-FOREVER)
+    latest = max((facts.time_last for facts in _facts_of(then.manifest, queue)), default=FOREVER)
+    return window.time_start <= latest and earliest < window.time_end
+
+
+def _facts_of(manifest: Manifest, queue: MessageQueue) -> Iterator[QueueFacts]:
+    return (file.queues[queue.queue_id] for file in manifest.files
+            if file.topic == queue.topic and queue.queue_id in file.queues)
 
 
 # --- which rows ------------------------------------------------------------------------------------------------------
@@ -129,6 +184,7 @@ def _part(archive: Path, log_range: Range, file: ArchivedFile,
           windows: Mapping[MessageQueue, Wanted]) -> FilePart | None:
     """What to read of a file; None for nothing."""
     wanted = []
+    units = []
     is_whole = True
     rows = 0
     for queue_id, facts in file.queues.items():
@@ -138,11 +194,14 @@ def _part(archive: Path, log_range: Range, file: ArchivedFile,
             continue
         is_whole = is_whole and _covers(window, facts)
         wanted.append(window)
-        rows += min(facts.rows, max(0, min(window.end, facts.next) - max(window.start, facts.first)))
+        unit = UnitRange(file.topic, queue_id, max(window.start, facts.first), min(window.end, facts.next),
+                         log_range.broker_name)
+        units.append(unit)
+        rows += min(facts.rows, unit.end - unit.start)
     if not wanted or not rows:
         return None
     weight = max(1, file.log_bytes * rows // file.rows)
-    return FilePart(str(archive / file.path), None if is_whole else tuple(wanted), rows, weight)
+    return FilePart(str(archive / file.path), None if is_whole else tuple(wanted), rows, weight, units=tuple(units))
 
 
 def _meets(window: Wanted, facts: QueueFacts) -> bool:
@@ -159,7 +218,10 @@ def _covers(window: Wanted, facts: QueueFacts) -> bool:
 
 
 def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int) -> list[ArchiveRange]:
-    """A file that is more than one task's share is cut between its row groups."""
+    """A file that is more than one task's share is cut between its row groups.
+
+    Where what is gone is reported, it is not: one that was removed is told of once, by the one task that has it.
+    """
     if not parts:
         return []
     total = sum(part.weight for part in parts)
@@ -167,7 +229,8 @@ def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int) -> list
     least = max(options.partitions_min or 1, -(-rows // options.partition_records_max))
     count = partition_count(total, options.partition_bytes_max, least, cores)
     share = max(1, -(-total // count))
-    pieces = [piece for part in parts for piece in _cut(part, -(-part.weight // share))]
+    is_cut = options.on_data_loss is not OnDataLoss.REPORT
+    pieces = [piece for part in parts for piece in _cut(part, -(-part.weight // share) if is_cut else 1)]
     tasks: list[list[FilePart]] = [[] for _ in range(count)]
     passed = 0
     for piece in pieces:

@@ -14,17 +14,20 @@ import pyarrow.parquet as pq
 
 from regulus.errors import DataLoss
 from regulus.model import sys_flag
+from regulus.model.message_queue import MessageQueue
 from regulus.record.checksum import crc32
 from regulus.spark import arrow_arrays
 from regulus.spark.archive_plan import ArchiveRange, FilePart, Wanted
 from regulus.spark.columns import arrow_schema, gap_batch
-from regulus.spark.options import ReadOptions
+from regulus.spark.options import OnDataLoss, ReadOptions
+from regulus.spark.read_bounds import to_report
+from regulus.spark.read_plan import Gap
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-_ADVICE = "set failOnDataLoss to false to go on without it"
+_PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
 
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> Iterator[pa.RecordBatch]:
@@ -35,9 +38,18 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> 
         try:
             yield from _scan_file(options, columns, piece)
         except FileNotFoundError as error:
-            if options.fail_on_data_loss:
+            if options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"{piece.path} was removed while it was to be read, by compaction or expiry: run the "
                                "query again, which finds what took its place") from error
+            cause = f"as {piece.path} was removed while it was to be read: another query finds what took its place"
+            gaps = [Gap(unit.queue, unit.start, unit.end, cause) for unit in piece.units]
+            yield from _reported(gaps, options, columns)
+
+
+def _reported(gaps: list[Gap], options: ReadOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Rows for the gaps, where such are wanted. Raises DataLoss when the read is to fail."""
+    if told := to_report(gaps, options.on_data_loss):
+        yield gap_batch(told, columns)
 
 
 def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> Iterator[pa.RecordBatch]:
@@ -56,7 +68,7 @@ def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> l
     if options.tags is not None:
         extra.add("tags")
     if options.verify_bodies:
-        extra |= {"topic", "queue_id", "queue_offset", "body", "body_crc"}
+        extra |= {*_PLACE, "body", "body_crc"}
     if options.decompress and "body" in columns:
         extra.add("sys_flag")
     asked = extra.union(columns) or {"queue_id"}
@@ -65,14 +77,16 @@ def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> l
 
 def _chosen(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
             batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows that are wanted, with the asked columns."""
+    """The rows that are wanted, with the asked columns; and a row for what is damaged, where such are wanted."""
     if part.wanted is not None:
         batch = _filtered(batch, _wanted_rows(batch, part.wanted))
     if options.tags is not None and batch.num_rows:
         tags = pc.is_in(batch.column("tags"), arrow_arrays.texts(sorted(options.tags)))
         batch = _filtered(batch, np.asarray(tags.to_numpy(zero_copy_only=False)))
     if options.verify_bodies and batch.num_rows:
-        batch = _filtered(batch, _good_bodies(batch, options.fail_on_data_loss))
+        good = _good_bodies(batch)
+        yield from _reported(_damaged(_filtered(batch, ~good)), options, columns)
+        batch = _filtered(batch, good)
     if not batch.num_rows:
         return
     arrays = [_decompressed(batch) if name == "body" and options.decompress else batch.column(name)
@@ -97,15 +111,16 @@ def _wanted_rows(batch: pa.RecordBatch, wanted: tuple[Wanted, ...]) -> Mask:
     return mask
 
 
-def _good_bodies(batch: pa.RecordBatch, fail_on_data_loss: bool) -> Mask:
+def _good_bodies(batch: pa.RecordBatch) -> Mask:
     checks = [crc32(body) & 0x7FFFFFFF for body in batch.column("body").to_pylist()]
     good: Mask = np.array(checks) == batch.column("body_crc").to_numpy()
-    if fail_on_data_loss and not good.all():
-        row = int(np.argmin(good))
-        topic, queue_id, queue_offset = (batch.column(name)[row].as_py()
-                                         for name in ("topic", "queue_id", "queue_offset"))
-        raise DataLoss(f"{topic}/{queue_id}: message {queue_offset}: body and its checksum differ; {_ADVICE}")
     return good
+
+
+def _damaged(batch: pa.RecordBatch) -> list[Gap]:
+    rows = zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True)
+    return [Gap(MessageQueue(topic, broker_name, queue_id), offset, offset + 1,
+                "because it is damaged: body and its checksum differ") for topic, broker_name, queue_id, offset in rows]
 
 
 def _decompressed(batch: pa.RecordBatch) -> pa.Array:

@@ -3,18 +3,23 @@
 A queue begins where the archive begins, or the broker where that has more, and ends where the broker's does. Of what
 both have, the archive's rows are read: what is once archived stays there while the query runs, and retention may take
 the broker's copy at any time.
+
+A queue that only the archive has ends where the archive does. Its topic was deleted, or has fewer queues than it had,
+and all that can still be read of it is archived. Where its whole broker is away, nobody knows what else that had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from regulus.errors import DataLoss
+from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.archive_place import ArchivePlace
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import Part, QueueState
+from regulus.spark.read_bounds import Part, QueueState, to_report
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
+
+_BOTH = "the cluster with its archive"
 
 
 class HistoryPlace:
@@ -22,48 +27,158 @@ class HistoryPlace:
 
     def __init__(self, options: ReadOptions) -> None:
         """Raises OptionError when there is no archive."""
+        self._options = options
         self._archive = ArchivePlace(options)
-        self._live = LiveBrokers(options)
+        self._live = _Brokers(options)
+        self._epochs = TopicEpochs()
+        self._alone: set[MessageQueue] = set()
+        """Queues that only the archive has."""
+        self._served: set[tuple[str, str]] = set()
+        """Topics that a broker has, with its name."""
+        self._seen: dict[MessageQueue, int] = {}
+        """Queues that were there, how far they were planned, and of a read that is to fail how far brokers had them."""
+        self._topics_seen: set[str] = set()
+        """Topics that some broker had."""
 
     def close(self) -> None:
         self._live.close()
 
+    # --- which queues ------------------------------------------------------------------------------------------------
+
     def queues(self) -> list[MessageQueue]:
-        """Those of the brokers: a queue that only the archive has is read from the archive alone, without brokers."""
-        return self._live.queues()
+        """Those that brokers or the archive have. Raises OptionError, and DataLoss for one whose broker is away when
+        that is to fail."""
+        selection = self._options.selection
+        there = set(self._live.queues_there())
+        topics = {queue.topic for queue in there}
+        if vanished := sorted((self._topics_seen & selection.named_topics) - topics):
+            raise OptionError(f"no broker tells of topic {', '.join(map(repr, vanished))} any more")
+        topics |= {queue.topic for queue in self._archive.all_queues()}
+        if selection.named_topics - topics:
+            topics |= self._live.topics()
+        chosen = set(selection.topics_of(topics, _BOTH))
+        either = there.union(queue for queue in self._archive.all_queues() if queue.topic in chosen)
+        queues = selection.queues_of(either, _BOTH)
+        self._alone = self._read_alone([queue for queue in queues if queue not in there])
+        self._served = {(queue.topic, queue.broker_name) for queue in there}
+        return [queue for queue in queues if queue in there or queue in self._alone]
+
+    def _read_alone(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Of queues that only the archive has, those to read from it: a stream that was further in one waits for the
+        broker, or for the archive. Raises DataLoss when the broker is away and that is to fail."""
+        if not queues:
+            return set()
+        self._archive.look_again()
+        brokers = self._live.broker_names()
+        alone = set()
+        for queue in queues:
+            behind = self._behind(queue)
+            is_away = queue.broker_name not in brokers
+            if is_away and self._options.fail_on_data_loss:
+                if queue in self._seen:
+                    # It may be no more than a restart.
+                    continue
+                raise DataLoss(f"{queue_text(queue)} is in the archive, and broker {queue.broker_name} is not in the "
+                               f"cluster: what it had behind message {behind - 1} cannot be read; start the broker, or "
+                               "read the archive alone, or set failOnDataLoss to false or report to read what is "
+                               "archived of it")
+            if self._seen.get(queue, 0) <= behind:
+                alone.add(queue)
+                self._seen.setdefault(queue, 0)
+                if is_away:
+                    self._epochs.note_away(queue)
+        return alone
+
+    def _live_of(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [queue for queue in queues if queue not in self._alone]
+
+    # --- from where to where -----------------------------------------------------------------------------------------
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        states = self._live.states(queues)
-        if any(state.low > self._behind(queue) for queue, state in states.items()):
-            # The brokers let go of something since: it may stand in the archive by now.
+        there = self._live_of(queues)
+        states = self._live.states(there)
+        if len(there) < len(queues) or any(self._is_odd(queue, state) for queue, state in states.items()):
+            # The brokers let go of something since, or a topic was made anew: the archive may have it by now.
             self._archive.look_again()
+        if any(self._behind(queue) > state.high for queue, state in states.items()):
+            # What was archived a moment ago came after the brokers were asked.
+            states = self._live.states(there)
+        self._check(states)
         for queue, state in states.items():
+            self._topics_seen.add(queue.topic)
+            self._seen.setdefault(queue, 0)
+            if self._options.fail_on_data_loss:
+                self._seen[queue] = max(self._seen[queue], state.high)
             archived = self._archive.bounds(queue)
-            if archived is None:
-                continue
-            if archived.behind > state.high:
+            low = state.low if archived is None else min(archived.first, state.low)
+            states[queue] = QueueState(low, state.high, self._epochs.of_live(queue, state.topic_epoch))
+        for queue in queues:
+            if queue not in states and (archived := self._archive.bounds(queue)) is not None:
+                states[queue] = QueueState(archived.first, archived.behind, self._epochs.of_alone(queue))
+        return {queue: states[queue] for queue in queues if queue in states}
+
+    def _is_odd(self, queue: MessageQueue, state: QueueState) -> bool:
+        """Whether archive and broker do not simply overlap."""
+        return not state.low <= self._behind(queue) <= state.high or self._is_older(queue, state)
+
+    def _is_older(self, queue: MessageQueue, state: QueueState) -> bool:
+        """Whether all that is archived is older than the topic, and the queue does not just go on there."""
+        archived = self._archive.bounds(queue)
+        return (archived is not None and 0 < archived.time_last < state.topic_epoch and archived.behind != state.low
+                and not self._epochs.is_continued(queue, state.topic_epoch))
+
+    def _check(self, states: Mapping[MessageQueue, QueueState]) -> None:
+        """That archive and brokers have the same topics. Raises DataLoss."""
+        for queue, state in states.items():
+            if (behind := self._behind(queue)) > state.high:
                 raise DataLoss(f"{queue_text(queue)} ends at {state.high}, and the archive has messages up to "
-                               f"{archived.behind - 1}: the topic was made anew, or the broker lost its end, or the "
-                               "archive is of another broker; read archive and brokers apart")
-            states[queue] = state._replace(low=min(archived.first, state.low))
-        return states
+                               f"{behind - 1}: the topic was made anew, or the broker lost its end, or the archive is "
+                               "of another broker; read archive and brokers apart")
+        older = {queue: state for queue, state in states.items() if self._is_older(queue, state)}
+        for queue in self._made_anew(older):
+            raise DataLoss(f"{queue_text(queue)}: the archive has messages up to {self._behind(queue) - 1}, all stored "
+                           f"before the topic was made anew (epoch {older[queue].topic_epoch}): they are of another "
+                           "topic of that name; read archive and brokers apart")
+
+    def _made_anew(self, states: Mapping[MessageQueue, QueueState]) -> list[MessageQueue]:
+        """Queues whose first message is no older than the topic.
+
+        A broker that lost its list of topics gives a topic a new epoch when it is created again, but its queues go on
+        with the messages that they have.
+        """
+        found = []
+        stored = self._live.store_times({queue: state.low for queue, state in states.items()}) if states else {}
+        for queue, time in stored.items():
+            if time >= states[queue].topic_epoch:
+                found.append(queue)
+            else:
+                self._epochs.note_continued(queue, states[queue].topic_epoch)
+        return sorted(found)
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        found = self._live.offsets_at(times)
-        lows = {queue: state.low for queue, state in self._live.states(list(times)).items()}
+        there = self._live_of(times)
+        found = self._live.offsets_at({queue: times[queue] for queue in there})
+        lows = {queue: state.low for queue, state in self._live.states(there).items()}
         early = {queue: time for queue, time in times.items()
-                 if self._archive.bounds(queue) is not None and found[queue] <= lows[queue]}
+                 if self._archive.bounds(queue) is not None and found.get(queue, 0) <= lows.get(queue, 0)}
         for queue, offset in self._archive.offsets_at(early).items():
-            if offset < self._behind(queue):
+            if queue not in found or offset < self._behind(queue):
                 found[queue] = offset
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        return self._live.group_offsets(queues)
+        """Of a queue that its topic no longer has its broker may still know."""
+        asked = [queue for queue in queues
+                 if queue not in self._alone or (queue.topic, queue.broker_name) in self._served]
+        return {**dict.fromkeys(queues), **self._live.group_offsets(asked)}
+
+    # --- what they hold ----------------------------------------------------------------------------------------------
 
     def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         archived = {queue: offset for queue, offset in offsets.items() if offset < self._behind(queue)}
-        live = {queue: offset for queue, offset in offsets.items() if queue not in archived}
+        live = {queue: offsets[queue] for queue in self._live_of(offsets) if queue not in archived}
+        if archived:
+            self._archive.look_again()
         return {**self._live.store_times(live), **self._archive.store_times(archived)}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
@@ -76,17 +191,79 @@ class HistoryPlace:
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *,
                    cores: int | None) -> list[Part]:
-        archived, live = [], []
+        """Raises DataLoss for what neither has, when that is to fail."""
+        if any(unit.start < self._behind(unit.queue) for unit in ranges):
+            # Compaction may have replaced files since, and removed what it replaced.
+            self._archive.look_again()
+        archived, live, gone = [], [], []
         for unit in ranges:
-            behind = self._behind(unit.queue)
+            queue, behind = unit.queue, self._behind(unit.queue)
+            self._seen[queue] = max(self._seen.get(queue, 0), unit.end)
             if unit.start < behind:
                 archived.append(unit._replace(end=min(unit.end, behind)))
-            if unit.end > behind:
+            if unit.end <= behind:
+                continue
+            if queue in self._alone:
+                gone.append(Gap(queue, max(unit.start, behind), unit.end,
+                                f"no broker has the queue any more, and the archive ends at {behind}"))
+            else:
                 live.append(unit._replace(start=max(unit.start, behind)))
-        return [*self._archive.partitions(archived, gaps, cores=cores),
+        told = [*gaps, *to_report(gone, self._options.on_data_loss)]
+        return [*self._archive.partitions(archived, told, cores=cores),
                 *(self._live.partitions(live, (), cores=cores) if live else ())]
 
     def _behind(self, queue: MessageQueue) -> int:
         """Up to where the archive has a queue."""
         archived = self._archive.bounds(queue)
         return 0 if archived is None else archived.behind
+
+
+class _Brokers(LiveBrokers):
+    """Running brokers, which need not have what is chosen."""
+
+    def queues_there(self) -> list[MessageQueue]:
+        """The queues of the chosen topics, as far as there are such."""
+        selection = self._options.selection
+        topics = selection.named_topics or selection.topics_of(self.topics())
+        found = self._each(sorted(topics), self._queues_of)
+        return [queue for queues in found.values() for queue in queues]
+
+    def topics(self) -> set[str]:
+        return set(self.call(self._admin.list_topics, "the list of topics"))
+
+    def broker_names(self) -> set[str]:
+        """Of the whole cluster."""
+        return set(self.call(self._admin.cluster_info, "the list of brokers").broker_addr_table)
+
+
+class TopicEpochs:
+    """Which topic of its name each broker has, where some of its queues, or the whole broker, may be away."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._unknown: set[tuple[str, str]] = set()
+        self._continued: set[tuple[MessageQueue, int]] = set()
+
+    def note_away(self, queue: MessageQueue) -> None:
+        """Nobody can be asked. What was not known stays unknown: a broker that comes back makes no topic anew."""
+        key = queue.topic, queue.broker_name
+        if key not in self._epochs:
+            self._unknown.add(key)
+
+    def of_live(self, queue: MessageQueue, epoch: int) -> int:
+        key = queue.topic, queue.broker_name
+        if key in self._unknown:
+            return 0
+        self._epochs[key] = epoch
+        return epoch
+
+    def of_alone(self, queue: MessageQueue) -> int:
+        """The epoch of the topic's other queues."""
+        return self._epochs.get((queue.topic, queue.broker_name), 0)
+
+    def note_continued(self, queue: MessageQueue, epoch: int) -> None:
+        """The queue has messages from before the epoch."""
+        self._continued.add((queue, epoch))
+
+    def is_continued(self, queue: MessageQueue, epoch: int) -> bool:
+        return (queue, epoch) in self._continued

@@ -50,13 +50,17 @@ class _Ask(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Messages [start, next_offset) were looked at; what is not in `records` was not wanted or is gone."""
+    """Messages [start, next_offset) were looked at; what is not in `records` was not wanted or is gone.
+
+    `are_gone`: the broker has none of them, whatever is wanted.
+    """
 
     unit: UnitRange
     start: int
     next_offset: int
     records: Records | None
     cause: str
+    are_gone: bool = False
 
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Iterator[pa.RecordBatch]:
@@ -142,7 +146,10 @@ class _Scan:
     # --- checking ----------------------------------------------------------------------------------------------------
 
     def _checked(self, answer: _Answer) -> Iterator[Records | Gap]:
-        """The records of an answer, and what is missing before, between and behind them."""
+        """The records of an answer, and what is missing before, between and behind them.
+
+        A filter leaves out messages where others are, so only where the broker has nothing at all are they gone.
+        """
         queue, at = answer.unit.queue, answer.start
         if answer.records is not None:
             offsets = answer.records.queue_offsets
@@ -161,7 +168,7 @@ class _Scan:
                 first = row
             yield answer.records.take(slice(first, len(offsets)))
             at = int(offsets[-1]) + 1
-        if at < answer.next_offset and not self._is_filtered:
+        if at < answer.next_offset and (answer.are_gone or not self._is_filtered):
             yield Gap(queue, at, answer.next_offset, answer.cause)
 
     def _lose(self, gap: Gap) -> Iterator[pa.RecordBatch]:
@@ -223,16 +230,16 @@ def _answer(ask: _Ask, start: int, read: QueueRead) -> _Answer:
     """What a read says of [start, ask.end), and no further. Raises DataLoss for bytes that are no records."""
     unit, cause = ask.unit, "the broker passes over them: they were deleted, or their place in the queue was never used"
     next_offset = min(read.next_offset, ask.end)
-    if not read.data and next_offset <= start:
+    are_gone = not read.data and next_offset <= start
+    if are_gone:
         if start < read.min_offset:
             next_offset, cause = min(read.min_offset, ask.end), f"no longer kept: the first there is {read.min_offset}"
         else:
             next_offset = ask.end
             cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was made anew"
                      if start >= read.max_offset else "the broker has their places and not their records")
-        return _Answer(unit, start, next_offset, None, cause)
     if not read.data:
-        return _Answer(unit, start, next_offset, None, cause)
+        return _Answer(unit, start, next_offset, None, cause, are_gone)
     try:
         records = found_records(read.data, unit.topic, unit.queue_id, start, read.next_offset - start)
     except RecordError as error:

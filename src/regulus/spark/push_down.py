@@ -24,7 +24,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from regulus.spark.options import ReadOptions
+from regulus.spark.offsets import EARLIEST, LATEST
+from regulus.spark.options import NoMatch, ReadOptions
 from regulus.spark.read_plan import ReadRange
 from regulus.spark.selection import TopicSelection
 
@@ -67,12 +68,13 @@ def narrowing(filters: Iterable[Filter]) -> Narrowing:
 def narrowed_options(options: ReadOptions, limits: Narrowing) -> ReadOptions:
     """The read that takes what `options` take and may match."""
     start, end = options.starting_timestamp, options.ending_timestamp
-    if limits.time_low is not None and options.starting_times is None:
-        # A time would take the place of offsets that the user gave; those stand, and Spark filters.
-        start = limits.time_low if start is None and isinstance(options.starting_offsets, int) else \
+    # Where no match is to be an error, that is said of the time that the user gave, not of one in a WHERE.
+    if limits.time_low is not None and options.starting_times is None and options.no_match is NoMatch.LATEST:
+        # A time would take the place of offsets that the user gave, or a group has; those stand, and Spark filters.
+        start = limits.time_low if start is None and options.starting_offsets == EARLIEST else \
             start if start is None else max(start, limits.time_low)
     if limits.time_high is not None and options.ending_times is None:
-        end = limits.time_high if end is None and isinstance(options.ending_offsets, int) else \
+        end = limits.time_high if end is None and options.ending_offsets == LATEST else \
             end if end is None else min(end, limits.time_high)
     tags = options.tags
     if limits.tags is not None and not options.sql:

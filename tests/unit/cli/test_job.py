@@ -1,17 +1,25 @@
 """`regulus job`: what it prints, and how it refuses."""
 
 import json
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from regulus.cli.job import job
+from regulus.cli.job import Job, job
+from tests.archives import archive_store
+from tests.stores import fill, open_store
+from tests.unit.spark.sink.support import messages_of
 
 from ..pipeline.shop import GROUP, TOPIC, shop
 
 __all__ = ["shop"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
 
 def run(*words: str):
@@ -34,6 +42,46 @@ def test_a_search_without_a_find_has_status_1(spark, shop):
     result = run("search", "-n", shop.name_server, "--topic", TOPIC, "--key", "o77")
     assert result.exit_code == 1
     assert "no such message is there" in result.stderr
+
+
+def test_an_archive_is_replayed_into_another_cluster(spark, regulus_server, tmp_path):
+    archive_store(GOLDEN, tmp_path / "archive")
+    words = ("replay", "--archive", str(tmp_path / "archive"), "-n", regulus_server.name_server_address, "--topic",
+             "SOrder", "--from", "2020-01-01", "--until", "2100-01-01", "--into", "restored", "--id", "move")
+    found = []
+    for send in ((), ("--send",), (), ("--send",)):
+        result = run(*words, *send)
+        assert result.exit_code == 0, result.stderr
+        found.append(result.stdout.partition(" in ")[0])
+    assert found == ["17 messages to send", "17 messages sent", "0 messages to send", "0 messages sent"]
+    assert len(messages_of(regulus_server, "restored", wait_for=17)) == 17
+
+
+@pytest.mark.parametrize("files", ["storePath", "archivePath"])
+def test_a_job_that_sends_reads_files_and_sends_to_brokers(files):
+    named = {files: "/files", "nameServer": "n:1", "credentials": "env:KEYS"}
+    job = Job(named, 1, False, 1, ExitStack())
+    assert job.source_to_send_from.options == {files: "/files"}
+    assert job.source.options == ({files: "/files"} if files == "storePath" else named)
+    brokers = Job({"nameServer": "n:1"}, 1, False, 1, ExitStack())
+    assert brokers.source_to_send_from.options == {"nameServer": "n:1"}
+
+
+def test_what_an_archive_rejected_ends_a_search_unless_gaps_are_accepted(spark, tmp_path):
+    store = tmp_path / "store"
+    opened = open_store(store)
+    fill(opened, 60)
+    opened.close()
+    log = store / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes().replace(b"00000007.", b"00000007!"))
+    assert archive_store(store, tmp_path / "archive").rejected == 1
+    words = ("search", "--archive", str(tmp_path / "archive"), "--key", "k8")
+    refused = run(*words)
+    assert refused.exit_code == 1
+    assert "TopicA/broker-a/0: message 7 is gone" in refused.stderr
+    found = run(*words, "--accept-gaps")
+    assert found.exit_code == 0, found.stderr
+    assert "U00000008" in found.stdout
 
 
 @pytest.mark.parametrize(("words", "reason"), [

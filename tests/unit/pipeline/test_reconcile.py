@@ -1,5 +1,6 @@
 """What was promised, what was sent, what was done; and the lost sent again, once."""
 
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -11,7 +12,7 @@ import pytest
 from regulus.errors import JobRefused
 from tests.unit.spark.sink.support import messages_of
 
-from .shop import GROUP, TOPIC, Shop
+from .shop import GROUP, TOPIC, Shop, send_orders
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +31,7 @@ def stubs(tmp_path: Path) -> Path:
     return path
 
 
-def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: str | None = "content"):
+def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: str | None = "content", **wanted):
     from regulus.pipeline.outside_tables import parse_outside_table, read_keys
     from regulus.pipeline.reconcile import ReconcileRequest, StubColumns, reconcile
     from regulus.pipeline.sending import Target
@@ -38,10 +39,12 @@ def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: s
     run = round(time.time() * 1000)
     target = Target(name_server=shop.name_server, sink_id="reconcile-orders", run=run, dedup_key="keys")
     return reconcile(spark, ReconcileRequest(
-        source=shop.source, topic=TOPIC, group=GROUP, stubs=parse_outside_table(f"sqlite:{stubs}#stubs"),
-        columns=StubColumns(key="id", created="made_ms", body=body, mark="state"),
-        effects=read_keys(spark, parse_outside_table(shop.effects_text), "id", "billed_ms", "applied_time"),
-        verdicts=parse_outside_table(f"sqlite:{stubs}#verdicts"), target=target if is_real else None),
+        **{"source": shop.source, "topic": TOPIC, "group": GROUP,
+           "stubs": parse_outside_table(f"sqlite:{stubs}#stubs"),
+           "columns": StubColumns(key="id", created="made_ms", body=body, mark="state"),
+           "effects": read_keys(spark, parse_outside_table(shop.effects_text), "id", "billed_ms", "applied_time"),
+           "verdicts": parse_outside_table(f"sqlite:{stubs}#verdicts"),
+           "target": target if is_real else None, **wanted}),
         datetime.now(UTC) + timedelta(hours=1), run)
 
 
@@ -79,3 +82,67 @@ def test_the_lost_are_sent_once_and_the_verdicts_are_written(spark, shop, stubs)
     assert "lost" not in report.counts
     assert len(messages_of(shop.server, TOPIC)) == before + 1
     report.close()
+
+
+def test_what_only_the_brokers_have_is_not_lost(spark, shop, tmp_path):
+    from regulus.pipeline.log_source import LogSource
+
+    send_orders(shop, "d1", "d2", topic="deliveries")
+    shutil.copytree(shop.store, tmp_path / "copy")
+    send_orders(shop, "d3", topic="deliveries")
+    deliveries = tmp_path / "deliveries.sqlite"
+    with closing(sqlite3.connect(deliveries)) as connection:
+        connection.execute("CREATE TABLE stubs(id TEXT, made_ms INTEGER, content TEXT, state TEXT)")
+        connection.executemany("INSERT INTO stubs VALUES (?, 0, 'delivery', NULL)", [
+            (f"d{number}",) for number in range(1, 5)])
+        connection.commit()
+    wanted = {"is_real": True, "topic": "deliveries", "effects": None, "verdicts": None,
+              "source": LogSource({"storePath": str(tmp_path / "copy"), "brokerName": "of-a-copy"})}
+
+    def run(**more):
+        report = reconciled(spark, shop, deliveries, **wanted, **more)
+        sends = {row["key"]: row["sends"] for row in report.frame.collect()}
+        report.close()
+        return report.counts, report.sent, sends
+
+    found = {"fine": 3, "lost": 1}, {"d1": 1, "d2": 1, "d3": 1, "d4": 0}
+    assert run() == (found[0], 1, found[1])
+    assert run() == ({"fine": 4}, 0, dict.fromkeys(found[1], 1))
+    assert run(is_dry_run=True)[:2] == ({"fine": 4}, None)
+
+
+def test_a_key_that_no_message_has_is_refused(spark, shop, stubs):
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("INSERT INTO stubs VALUES ('order 7', 0, 'order 7', NULL)")
+        connection.commit()
+    with pytest.raises(JobRefused, match="1 stubs have a key that is empty or has a space, such as 'order 7'"):
+        reconciled(spark, shop, stubs)
+
+
+RECORDS = "topic string, broker_name string, queue_id int, queue_offset bigint, offset_message_id string"
+
+
+def test_a_record_read_in_two_ways_is_one_and_halves_keep_both(spark):
+    from regulus.model.topics import TRANS_HALF_TOPIC
+    from regulus.pipeline.reconcile import _each_once
+
+    rows = [(topic, name, 0, 5, "H5") for topic in (TOPIC, TRANS_HALF_TOPIC) for name in ("a", "b")]
+    once = _each_once(spark.createDataFrame([*rows, (TOPIC, "b", 0, 5, "OTHER")], RECORDS)).collect()
+    assert sorted((row["topic"], row["offset_message_id"]) for row in once) == [
+        (TRANS_HALF_TOPIC, "H5"), (TRANS_HALF_TOPIC, "H5"), (TOPIC, "H5"), (TOPIC, "OTHER")]
+
+
+def test_from_when_on_the_log_is_complete_where_two_places_were_read(spark):
+    from regulus.pipeline.reconcile import _both_complete_since
+
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def rows(name: str, *offsets: int):
+        return spark.createDataFrame([(TOPIC, name, 0, offset, f"H{offset}", noon + timedelta(hours=offset))
+                                      for offset in offsets], RECORDS + ", store_time timestamp")
+
+    read = rows("of-a-copy", 0, 1, 2)
+    assert _both_complete_since(None, read, rows("broker-a", 2, 3)) is None
+    assert _both_complete_since(None, read, rows("broker-a", 3, 4)) == noon + timedelta(hours=3)
+    assert _both_complete_since(noon, read, rows("broker-a", 2, 3)) == noon
+    assert _both_complete_since(noon, read, rows("broker-a")) == noon

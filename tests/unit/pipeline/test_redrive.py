@@ -1,10 +1,13 @@
 """Dead letters go back once, however often they are asked to."""
 
+import shutil
 from datetime import UTC, datetime
 
 import pytest
 
 from regulus.errors import JobRefused
+from regulus.testing.running_server import ServerThread
+from tests.archives import archive_store
 from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop
@@ -16,11 +19,11 @@ def run_id() -> int:
     return round(datetime.now(UTC).timestamp() * 1000)
 
 
-def target(shop: Shop, run: int, guarantee: str = "exactlyOnce"):
+def target(server: ServerThread, run: int, guarantee: str = "exactlyOnce"):
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
-    return Target(name_server=shop.name_server, sink_id="redrive-billing", run=run,
+    return Target(name_server=server.name_server_address, sink_id="redrive-billing", run=run,
                   guarantee=DeliveryGuarantee(guarantee))
 
 
@@ -30,7 +33,7 @@ def redriven(spark, shop: Shop, **wanted):
     run = run_id()
     is_real = wanted.pop("is_real", False)
     request = RedriveRequest(source=wanted.pop("source", shop.source), group=GROUP,
-                             target=target(shop, run) if is_real else None, **wanted)
+                             target=target(shop.server, run) if is_real else None, **wanted)
     return redrive(spark, request, run)
 
 
@@ -49,7 +52,7 @@ def test_a_dry_run_sends_nothing_a_run_sends_once_and_a_second_run_nothing(spark
     message = again[-1] if again[-1].keys == "o1" else max(again, key=lambda each: each.physical_offset)
     assert (message.keys, message.tags, message.body, message.reconsume_times) == ("o1", "A", b"order o1", 0)
     assert message.properties["customer"] == "c1"
-    assert message.properties["REDRIVE_OF"].startswith(f"%DLQ%{GROUP}/broker-a/0/0/")
+    assert message.properties["REDRIVE_OF"].startswith(f"%DLQ%{GROUP}/0/0/7F000001")
     assert not {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DELAY"} & set(message.properties)
 
     for source in (shop.source, shop.live_source):
@@ -58,13 +61,38 @@ def test_a_dry_run_sends_nothing_a_run_sends_once_and_a_second_run_nothing(spark
     assert len(messages_of(shop.server, TOPIC)) == sent_before + 1
 
 
+def test_what_the_brokers_have_is_not_sent_again_for_files_that_lack_it(spark, shop, tmp_path):
+    from regulus.pipeline.log_source import LogSource
+
+    copy, archive = tmp_path / "copy", tmp_path / "archive"
+    shutil.copytree(shop.store, copy)
+    archive_store(copy, archive)
+    sources = (LogSource({"storePath": str(copy), "brokerName": "of-a-copy"}), LogSource({"archivePath": str(archive)}),
+               shop.source, shop.live_source)
+    chosen = {"is_real": True, "from_retries": True, "where": "keys = 'o2'"}
+    before = len(messages_of(shop.server, TOPIC))
+    assert redriven(spark, shop, source=sources[0], **chosen).counts == {(TOPIC, "sent"): 1}
+    for source in sources:
+        assert redriven(spark, shop, source=source, **chosen).sentence() == "0 sent, 1 sent before", source.name
+        dry = redriven(spark, shop, source=source, is_dry_run=True, **chosen)
+        assert dry.sentence() == "0 to send, 1 sent before"
+    assert len(messages_of(shop.server, TOPIC, wait_for=before + 1)) == before + 1
+
+
+def test_topics_are_those_of_the_brokers_that_are_sent_to(spark, shop, regulus_server):
+    from regulus.pipeline.redrive import RedriveRequest, redrive
+
+    request = RedriveRequest(source=shop.source, group=GROUP, target=target(regulus_server, 1), is_dry_run=True)
+    assert redrive(spark, request, 1).counts == {(TOPIC, "no such topic"): 1}
+
+
 def test_conditions_changes_and_the_cap_choose_what_goes_where(spark, shop):
     none = redriven(spark, shop, where="reconsume_times > 5")
     assert none.counts == {}
     other = redriven(spark, shop, changes={"topic": "'repairs'"})
     assert other.counts == {("repairs", "no such topic"): 1}
     retries = redriven(spark, shop, from_retries=True, cap=2)
-    assert sum(retries.counts.values()) == 2
+    assert retries.count("to send") == 2
 
 
 def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
+from tests.archives import archive_store
 from tests.unit.spark.sink.support import messages_of
 
 pytestmark = pytest.mark.spark
@@ -69,7 +70,20 @@ def test_a_range_is_replayed_once_however_often_the_same_replay_is_started(spark
     rows = wanted.source.messages(spark, ["SOrder"], ("body", "queue_id", "queue_offset", "sharding_key")).collect()
     assert sorted(message.body for message in messages) == sorted(bytes(row["body"]) for row in rows)
     places = {message.properties["REPLAY_OF"].rsplit("/", 1)[0] for message in messages}
-    assert places == {f"SOrder/broker-a/{row['queue_id']}/{row['queue_offset']}" for row in rows}
+    assert places == {f"SOrder/{row['queue_id']}/{row['queue_offset']}" for row in rows}
+
+
+def test_a_replay_goes_on_whichever_way_its_messages_are_read(spark, regulus_server, tmp_path):
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.replay import replay
+
+    archive_store(GOLDEN, tmp_path / "archive")
+    clock = Clock()
+    replay(spark, request(spark, regulus_server), clock, clock.sleep)
+    for options in ({"storePath": str(GOLDEN), "brokerName": "b1"}, {"archivePath": str(tmp_path / "archive")}):
+        again = request(spark, regulus_server, goes_on=True, source=LogSource(options), is_dry_run=True)
+        report = replay(spark, again, clock, clock.sleep)
+        assert (report.messages, report.was_sent) == (0, False)
 
 
 def test_at_a_speed_each_slice_waits_for_its_turn(spark, regulus_server):

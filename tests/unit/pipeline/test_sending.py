@@ -41,3 +41,14 @@ def test_a_target_says_to_the_sink_what_its_guarantee_needs():
     parse_sink_options(once.options(), is_stream=False)
     least = Target(name_server="n:1", sink_id="job", run=9, guarantee=DeliveryGuarantee.AT_LEAST_ONCE)
     assert least.options() == {"nameServer": "n:1", "deliveryGuarantee": "atLeastOnce"}
+
+
+def test_a_target_can_be_looked_into_unless_its_brokers_are_read_anyway():
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.sending import Target
+
+    target = Target(name_server="n:1", sink_id="job", run=9, credentials="env:KEYS")
+    assert target.brokers.options == {"nameServer": "n:1", "credentials": "env:KEYS"}
+    for options in ({"storePath": "/store"}, {"archivePath": "/archive"}, {"nameServer": "other:1"}):
+        assert target.brokers_beside(LogSource(options)) == target.brokers
+    assert target.brokers_beside(LogSource({"nameServer": "n:1", "archivePath": "/archive"})) is None

@@ -104,6 +104,23 @@ def test_a_part_of_the_log_that_was_never_archived_is_a_loss(archive):
     assert sorted(there + missing) == [(queue_id, offset) for queue_id in range(2) for offset in range(20)]
 
 
+def test_a_message_that_was_rejected_is_a_loss(make_store, tmp_path):
+    store = make_store([order(number, properties={"PAD": "x" * 300}) for number in range(40)])
+    first = store / "commitlog" / f"{0:020d}"
+    first.write_bytes(first.read_bytes().replace(b"body 4", b"BODY 4"))
+    assert archive_store(store, tmp_path / "archive").rejected == 1
+    with pytest.raises(DataLoss, match="orders/broker-a/0: message 2 is gone, as the log had no good record"):
+        planned(tmp_path / "archive", topic="orders")
+    assert len(offsets(tmp_path / "archive", topic="orders", failOnDataLoss="false")) == 39
+    later = '{"orders":{"0":3,"1":0}}'
+    assert len(offsets(tmp_path / "archive", topic="orders", startingOffsets=later)) == 37
+    told = archived_rows(tmp_path / "archive", "queue_id", "queue_offset", "message_type", topic="orders",
+                         failOnDataLoss="report")
+    assert [tuple(row.values()) for row in told if row["message_type"] == "gap"] == [(0, 2, "gap")]
+    with pytest.raises(DataLoss, match="message 2 is gone"):
+        Stream(tmp_path / "archive").rest()
+
+
 def test_an_archive_of_nothing_has_no_topic(tmp_path):
     path = tmp_path / manifest_path(Range("b", 0, 10))
     path.parent.mkdir(parents=True)

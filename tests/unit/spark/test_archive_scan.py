@@ -1,9 +1,12 @@
 import zlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from regulus.errors import DataLoss
 from regulus.model import sys_flag
+from regulus.spark.archive_place import plan
 from regulus.spark.archive_plan import ArchiveRange, FilePart
 from regulus.spark.archive_scan import scan
 from regulus.spark.options import parse_options
@@ -63,3 +66,47 @@ def test_a_file_that_went_is_named(archive):
         list(scan(read, ("topic",), gone))
     read = parse_options({"archivePath": str(archive), "topic": "orders", "failOnDataLoss": "false"})
     assert list(scan(read, ("topic",), gone)) == []
+
+
+GAP_COLUMNS = ("queue_id", "queue_offset", "message_type", "properties")
+
+
+def gaps_of(rows):
+    """First and last offset of each queue's gaps, and why."""
+    found = {}
+    for row in rows:
+        if row["message_type"] == "gap":
+            properties = dict(row["properties"])
+            found[row["queue_id"], row["queue_offset"], int(properties["GAP_END"])] = properties["GAP_CAUSE"]
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"maxBytesPerPartition": "500"}])
+def test_a_file_that_went_has_a_row_for_each_queue(archive, options):
+    offsets = {"startingOffsets": '{"orders":{"0":2,"1":-2}}', "endingOffsets": '{"orders":{"0":9,"1":-1}}'}
+    read = parse_options({"archivePath": str(archive), "topic": "orders", "failOnDataLoss": "report", **offsets,
+                          **options})
+    parts = plan(read, 2)
+    for path in archive.rglob("*.parquet"):
+        path.unlink()
+    rows = [row for part in parts for batch in scan(read, GAP_COLUMNS, part) for row in batch.to_pylist()]
+    assert len(rows) == 2
+    found = gaps_of(rows)
+    assert set(found) == {(0, 2, 9), (1, 0, 10)}
+    assert all("was removed while it was to be read" in cause for cause in found.values())
+
+
+def test_a_body_with_a_wrong_checksum_is_gone(archive):
+    [path] = archive.rglob("*.parquet")
+    table = pq.read_table(path, partitioning=None)
+    bodies = [b"other" if body == b"body 6" else body for body in table.column("body").to_pylist()]
+    number = table.column_names.index("body")
+    pq.write_table(table.set_column(number, table.schema.field("body"), pa.array(bodies, pa.binary())), path)
+    wanted = {"topic": "orders", "verifyBodies": True}
+    with pytest.raises(DataLoss, match="orders/broker-a/0: message 3 is gone, because it is damaged"):
+        archived_rows(archive, *GAP_COLUMNS, **wanted)
+    assert len(archived_rows(archive, *GAP_COLUMNS, failOnDataLoss=False, **wanted)) == 20
+    rows = archived_rows(archive, *GAP_COLUMNS, failOnDataLoss="report", **wanted)
+    assert len(rows) == 21
+    assert gaps_of(rows) == {(0, 3, 4): "because it is damaged: body and its checksum differ"}
+    assert gaps_of(archived_rows(archive, *GAP_COLUMNS, failOnDataLoss="report", tags="Tag1", **wanted)) == {}

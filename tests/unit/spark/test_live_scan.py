@@ -124,6 +124,19 @@ def test_messages_beyond_the_end_are_data_loss(server):
     assert len(rows_of(options_of(server, failOnDataLoss="false"), part)) == 2
 
 
+def test_a_filter_hides_no_data_loss(server):
+    """What a broker passes over may not match; what it no longer has, or never had, is gone for whoever filters too."""
+    send_orders(server, range(10))
+    part = [ReadRange((UnitRange("orders", 0, 3, 9, "broker-a"),))]
+    with pytest.raises(DataLoss, match="orders/broker-a/0: messages 5 to 8 are gone, the queue ends at 5"):
+        rows_of(options_of(server, tags="Tag1"), part)
+    columns = ("queue_offset", "message_type")
+    told = [tuple(row.values()) for row in rows_of(options_of(server, tags="Tag2", failOnDataLoss="report"), part,
+                                                   columns)]
+    assert told == [(4, "normal"), (5, "gap")]
+    assert rows_of(options_of(server, tags="Tag9"), [ReadRange((UnitRange("orders", 0, 0, 5, "broker-a"),))]) == []
+
+
 def test_a_gap_can_be_a_row(server):
     send_orders(server, range(10))
     part = [ReadRange((UnitRange("orders", 0, 3, 9, "broker-a"),))]

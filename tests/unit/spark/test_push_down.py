@@ -49,6 +49,20 @@ def test_offsets_that_the_user_gave_stand():
     assert narrowed_options(given, Narrowing(time_low=9)).starting_timestamp is None
 
 
+def test_a_query_begins_where_its_group_is():
+    given = {"nameServer": "n:1", "subscribe": "a", "consumerGroup": "billing"}
+    limits = Narrowing(time_low=9, time_high=12)
+    narrowed = narrowed_options(parse_options(given), limits)
+    assert (narrowed.starting_timestamp, narrowed.ending_timestamp) == (None, 12)
+    assert narrowed_options(parse_options({**given, "startingOffsets": "earliest"}), limits).starting_timestamp == 9
+    assert narrowed_options(parse_options({**given, "startingTimestamp": "5"}), limits).starting_timestamp == 9
+
+
+def test_only_a_start_that_the_user_gave_may_find_no_message():
+    given = options(startingTimestamp="5", startingOffsetsByTimestampStrategy="error")
+    assert narrowed_options(given, Narrowing(time_low=9)).starting_timestamp == 5
+
+
 def test_a_partition_keeps_what_may_match():
     part = ReadRange((UnitRange("a", 0, 0, 10), UnitRange("a", 1, 0, 10), UnitRange("b", 0, 8, 20)))
     assert narrowed_range(part, Narrowing(queue_ids=frozenset([0]), offset_low=5, offset_high=8)).units == (
