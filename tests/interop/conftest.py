@@ -14,7 +14,7 @@ from admin import AdminTool
 from clients import CLIENTS, Client
 from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
-from toolchain import BUILD, ToolMissing, check_tools
+from toolchain import BUILD, MakeFailed, ToolMissing, make_everything
 
 Server = RealRocketMQ | RegulusServer
 
@@ -30,12 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.interop)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def toolchain_complete() -> None:
-    """Ends the run with the sentence that names the mend; nothing is skipped because a tool is missing."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Makes the toolchain before the first test: a download takes longer than a test may.
+
+    Ends the run with the sentence that names the mend; nothing is skipped because a tool is missing.
+    """
+    wanted = any(Path(__file__).parent in item.path.parents for item in session.items)
+    if not wanted or session.config.option.collectonly:
+        return
     try:
-        check_tools()
-    except ToolMissing as problem:
+        make_everything()
+    except (ToolMissing, MakeFailed) as problem:
         pytest.exit(str(problem), returncode=1)
 
 

@@ -5,6 +5,7 @@ import socket
 from contextlib import ExitStack
 
 _LOWEST, _HIGHEST = 15_000, 30_000      # Linux gives 32768 and above to outgoing connections
+_given: set[int] = set()                # each once, with its neighbours: its server may start later, or be down a while
 
 
 def free_ports(count: int) -> list[int]:
@@ -20,10 +21,14 @@ def free_broker_port() -> int:
 def _free_with_neighbours(neighbours: tuple[int, ...]) -> int:
     while True:
         port = random.randrange(_LOWEST, _HIGHEST)
+        taken = {port, *(port + distance for distance in neighbours)}
+        if taken & _given:
+            continue
         with ExitStack() as stack:
             try:
-                for each in (port, *(port + distance for distance in neighbours)):
+                for each in taken:
                     stack.enter_context(socket.socket()).bind(("127.0.0.1", each))
             except OSError:
                 continue
+            _given.update(taken)
             return port

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 
 from click.testing import CliRunner
 from conftest import Server
@@ -14,7 +15,7 @@ from regulus.cli.message import message
 from regulus.cli.topic import topic
 
 KNOWN_WITHIN_S = 10.0
-"""Brokers index a message, and note the offsets that a leaving consumer told one-way, some time after."""
+"""Brokers dispatch and index a message, and note the offsets that a leaving consumer told one-way, some time after."""
 
 
 def run(server: Server, command: object, *arguments: str) -> str:
@@ -23,24 +24,30 @@ def run(server: Server, command: object, *arguments: str) -> str:
     return result.output
 
 
-def comes_to_lag(server: Server, name: str, wanted: int) -> bool:
+def comes_true(holds: Callable[[], bool]) -> bool:
     until = time.monotonic() + KNOWN_WITHIN_S
     while time.monotonic() < until:
-        if int(json.loads(run(server, group, "progress", name, "--json"))["lag"]) == wanted:
+        if holds():
             return True
         time.sleep(0.1)
     return False
+
+
+def comes_to_lag(server: Server, name: str, wanted: int) -> bool:
+    return comes_true(lambda: int(json.loads(run(server, group, "progress", name, "--json"))["lag"]) == wanted)
+
+
+def comes_to_count(server: Server, wanted: int) -> bool:
+    return comes_true(lambda: run(server, topic, "status", "Commands").endswith(f"\n{wanted} messages\n"))
 
 
 def found_by_key(server: Server, key: str, unique_key: str) -> bool:
-    until = time.monotonic() + KNOWN_WITHIN_S
-    while time.monotonic() < until:
+    def found() -> bool:
         result = CliRunner().invoke(message, ("query", "Commands", "--key", key),
                                     env={"NAMESRV_ADDR": server.name_server_address})
-        if result.exit_code == 0 and unique_key in result.output:
-            return True
-        time.sleep(0.1)
-    return False
+        return result.exit_code == 0 and unique_key in result.output
+
+    return comes_true(found)
 
 
 def test_commands(server: Server) -> None:
@@ -58,7 +65,7 @@ def test_commands(server: Server) -> None:
     assert "hello" in run(server, topic, "tail", "Commands", "--from-beginning", "--no-wait")
 
     run(server, bench, "producer", "--topic", "Commands", "-c", "98", "-f", "8")
-    assert run(server, topic, "status", "Commands").endswith("100 messages\n")
+    assert comes_to_count(server, 100)
     assert "100 messages" in run(server, bench, "consumer", "--topic", "Commands", "--group", "counting", "-c", "100")
     assert comes_to_lag(server, "counting", 0)
     run(server, group, "reset", "counting", "Commands", "--to", "earliest")

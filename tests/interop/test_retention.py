@@ -45,10 +45,18 @@ async def order(name_server: str, broker: str) -> None:
         await admin.delete_expired_commit_log(broker)
 
 
+def is_old(file: Path) -> bool:
+    """A file that went since it was listed was old."""
+    try:
+        return time.time() - file.stat().st_mtime > AGE_S / 2
+    except FileNotFoundError:
+        return True
+
+
 def await_deletion(store: Path) -> int:
     """Until only the newest files are left, which are not old; where the log begins then."""
     deadline = time.monotonic() + DELETED_TIMEOUT_S
-    while time.time() - log_files(store)[0].stat().st_mtime > AGE_S / 2:
+    while is_old(log_files(store)[0]):
         assert time.monotonic() < deadline, f"{log_files(store)[0]} was not deleted"
         time.sleep(0.1)
     return int(log_files(store)[0].name)

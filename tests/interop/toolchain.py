@@ -18,6 +18,7 @@ import regulus
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 BUILD = PROJECT / "build" / "interop"
+MAKE_TIMEOUT_S = 300        # of each tool
 
 JAVA_VERSIONS = ("4.9.8", "5.3.3")
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -33,6 +34,10 @@ _MENDS = {
 
 class ToolMissing(Exception):
     """A program that must be on the machine is not; the text says how to mend it."""
+
+
+class MakeFailed(Exception):
+    """A part could not be made; the text carries what its tool wrote."""
 
 
 def our_environment() -> dict[str, str]:
@@ -55,9 +60,12 @@ def check_tools() -> None:
 
 
 def _run(command: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -> None:
-    result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=900)
+    try:
+        result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=MAKE_TIMEOUT_S)
+    except subprocess.TimeoutExpired as problem:
+        raise MakeFailed(str(problem)) from problem
     if result.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        raise MakeFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
 
 
 _making = threading.Lock()
@@ -133,3 +141,13 @@ def native_python() -> Path:
              {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
 
     return _made("native-python", [requirements], make) / "bin" / "python"
+
+
+def make_everything() -> None:
+    """All that the tests need. Raises ToolMissing before anything is downloaded, MakeFailed."""
+    check_tools()
+    for version in JAVA_VERSIONS:
+        java_classpath(version)
+    go_program()
+    node_program()
+    native_python()

@@ -41,6 +41,8 @@ class BrokerConfig(StoreRules):
     start_accept_send_request_time_stamp: int = 0
     """Sends before this time are refused; 0 accepts at once."""
     reject_transaction_message: bool = False
+    flush_delay_offset_interval: int = 10_000
+    """All offsets are saved together, after the shorter one of this and `flush_consumer_offset_interval`."""
     sink_marks_max: int = 10_000
     """Writers of sinks whose last message is remembered, so that repeated sends append nothing."""
 
@@ -61,7 +63,6 @@ class BrokerConfig(StoreRules):
     slave_read_enable: bool = False
     enable_property_filter: bool = False
     flush_consumer_offset_interval: int = 5000
-    """Between two times that offsets are saved, those of delay levels too; read at the start."""
     use_server_side_reset_offset: bool = True
 
     # queries

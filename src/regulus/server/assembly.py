@@ -209,8 +209,7 @@ class BrokerServer:
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._clock)
         self._retention = RetentionLoop(self.store, self.broker, self._clock)
-        self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker,
-                                      config.flush_consumer_offset_interval)
+        self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker, self._save_interval_ms)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
                                       self._clock)
         self._ticks = TickLoop(self._tick, self._clock)
@@ -281,6 +280,10 @@ class BrokerServer:
         if self.broker.registration_changed != self._registered_changes:
             self._registered_changes = self.broker.registration_changed
             self._door.topics_changed()
+
+    def _save_interval_ms(self) -> int:
+        config = self.broker.config
+        return max(1, min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval))
 
     def _take_changed_documents(self, with_offsets: bool) -> dict[str, str]:
         return self.broker.take_changed_documents(with_offsets=with_offsets)

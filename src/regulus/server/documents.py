@@ -27,11 +27,11 @@ class DocumentKeeper:
     """`take_changed(with_offsets)` gives the documents that changed, name -> text."""
 
     def __init__(self, store: KeepingStore, take_changed: Callable[[bool], dict[str, str]],
-                 worker: ThreadPoolExecutor, interval_ms: int) -> None:
+                 worker: ThreadPoolExecutor, interval_ms: Callable[[], int]) -> None:
         self._store = store
         self._take_changed = take_changed
         self._worker = worker
-        self._interval = interval_ms / 1000
+        self._interval_ms = interval_ms
         self._unsaved: dict[str, str] = {}
         self._unsaved_offsets: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
@@ -52,7 +52,7 @@ class DocumentKeeper:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self._interval_ms() / 1000)
             await self._save_offsets()
 
     async def _save_offsets(self) -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import random
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +27,7 @@ from regulus.transport.config import TransportConfig
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
+KEPT_PORTS = range(10_000, 30_000)      # Linux gives 32768 and above to whoever asks for any port
 
 _READY = re.compile(r"broker \S+:(\d+), name server \S+:(\d+), store (.+)")
 
@@ -104,6 +108,19 @@ class ServerThread:
         await server.stop()
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that the system gives to nobody while the process that had them is down."""
+    chance = random.SystemRandom()      # processes whose tests set the same seed draw different ports
+    ports: list[int] = []
+    with ExitStack() as probes:
+        while len(ports) < count:
+            port = chance.choice(KEPT_PORTS)
+            with suppress(OSError):
+                probes.enter_context(socket.socket()).bind((HOST, port))
+                ports.append(port)
+    return ports
+
+
 class ServerProcess:
     """`regulus up` as a child process. A second start takes the same ports and store."""
 
@@ -140,6 +157,8 @@ class ServerProcess:
     def start(self) -> None:
         """Returns when it says that it is ready. Raises RegulusError with the end of its log when it does not."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.port:
+            self.port, self.name_server_port = free_ports(2)
         begin = time.monotonic()
         command = [sys.executable, "-m", "regulus", "up", "--bind", HOST, "--port", str(self.port),
                    "--namesrv-port", str(self.name_server_port), "--store", str(self.store_path), *self._options]

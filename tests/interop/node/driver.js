@@ -34,7 +34,7 @@ async function send(producer, index) {
 
 async function produce() {
   const producer = new Producer({
-    nameSrv: options.namesrv, producerGroup: options.group, httpclient, logger: quiet,
+    nameSrv: options.namesrv, producerGroup: options.group, httpclient, logger: quiet, sendMsgTimeout: 10000,
   });
   producer.on('error', problem => emit('error', { message: String(problem) }));
   await producer.ready();

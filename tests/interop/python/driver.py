@@ -60,6 +60,7 @@ def produce_async(producer, options):
 def produce(options):
     producer = native.Producer(options.group)
     producer.set_namesrv_addr(options.namesrv)
+    producer.set_timeout(10_000)
     producer.start()
     if options.mode == "async":
         produce_async(producer, options)

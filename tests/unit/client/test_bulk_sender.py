@@ -1,4 +1,5 @@
 import asyncio
+from itertools import chain, repeat
 
 import pytest
 
@@ -21,6 +22,10 @@ def sender_of(cluster, **settings):
 def batch(*bodies: bytes, queue: MessageQueue = QUEUE, **fields) -> BulkSend:
     body = message_batch.encode([Message("T", each) for each in bodies])
     return BulkSend(queue=queue, body=body, count=len(bodies), **fields)
+
+
+def never(command):
+    return None
 
 
 def bodies_of(broker) -> list[list[bytes]]:
@@ -149,22 +154,22 @@ async def test_when_the_budget_is_spent_the_sender_fails_and_says_with_what():
 
 
 async def test_a_lost_answer_is_asked_for_again():
-    scripts = [lambda command: None, stored]
+    scripts = chain([never], repeat(stored))
     async with scripted_cluster() as cluster:
-        await cluster.add_broker("a", lambda command: scripts.pop(0)(command))
-        async with sender_of(cluster, send_timeout_ms=30) as sender:
+        await cluster.add_broker("a", lambda command: next(scripts)(command))
+        async with sender_of(cluster, send_timeout_ms=1000) as sender:
             await sender.submit(batch(b"1"))
             await sender.flush()
             assert (sender.stored, sender.retries) == (1, 1)
 
 
 @pytest.mark.parametrize(("script", "error"), [
-    (lambda command: None, RequestTimeout),
+    (never, RequestTimeout),
     (lambda command: refused(command, ResponseCode.FLUSH_DISK_TIMEOUT), BrokerRefused)])
 async def test_what_may_be_stored_already_is_not_sent_again_where_once_matters(script, error):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", script)
-        async with sender_of(cluster, repeats=False, send_timeout_ms=30) as sender:
+        async with sender_of(cluster, repeats=False, send_timeout_ms=1000) as sender:
             await sender.submit(BulkSend(queue=QUEUE, body=b"1"))
             with pytest.raises(error):
                 await sender.flush()
@@ -176,7 +181,7 @@ async def test_only_where_the_queue_does_not_matter_another_broker_is_tried(rero
     async with scripted_cluster() as cluster:
         cluster.add_unreachable_broker("a", await closed_address())
         other = await cluster.add_broker("b")
-        async with sender_of(cluster, reroutes=reroutes, retry_budget_ms=200) as sender:
+        async with sender_of(cluster, reroutes=reroutes, retry_budget_ms=10_000 if reroutes else 200) as sender:
             await sender.submit(batch(b"1"))
             if reroutes:
                 await sender.flush()
@@ -216,9 +221,9 @@ async def test_a_broker_that_is_away_is_waited_for_with_a_question_too():
         async with sender_of(cluster, retry_budget_ms=100) as sender:
             with pytest.raises(ConnectFailed):
                 await sender.request("a", "T", RemotingCommand.request(RequestCode.GET_SINK_MARKS))
-        scripts = [lambda command: None, lambda command: command.response(7)]
-        await cluster.add_broker("b", others=lambda command: scripts.pop(0)(command))
-        async with sender_of(cluster, send_timeout_ms=30) as sender:
+        scripts = chain([never], repeat(lambda command: command.response(7)))
+        await cluster.add_broker("b", others=lambda command: next(scripts)(command))
+        async with sender_of(cluster, send_timeout_ms=1000) as sender:
             answer = await sender.request("b", "T", RemotingCommand.request(RequestCode.GET_SINK_MARKS))
     assert answer.code == 7
 

@@ -109,12 +109,12 @@ async def test_when_all_attempts_fail_the_error_says_what_was_tried():
 async def test_a_broker_that_never_answers_leaves_time_for_retries():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", never)
-        async with producer_of(cluster, send_msg_timeout=300) as producer:
+        async with producer_of(cluster, send_msg_timeout=1500) as producer:
             await connect(producer, broker)
             begun = time.monotonic()
             with pytest.raises(SendFailed) as caught:
                 await producer.send(Message("T", b"x"))
-            assert 0.29 <= time.monotonic() - begun < 1.0
+            assert 1.49 <= time.monotonic() - begun < 2.5
     assert len(broker.sends()) == 1 + 3
     assert caught.value.code == 10002
 
@@ -132,7 +132,7 @@ async def test_with_java_budget_it_eats_the_whole_time():
 async def test_an_attempt_stays_below_its_own_limit():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", each_in_turn(never, never, never, stored))
-        async with producer_of(cluster, send_msg_timeout=3000, send_msg_max_timeout_per_request=30) as producer:
+        async with producer_of(cluster, send_msg_timeout=3000, send_msg_max_timeout_per_request=300) as producer:
             await connect(producer, broker)
             begun = time.monotonic()
             await producer.send(Message("T", b"x"))
@@ -166,13 +166,14 @@ async def test_system_busy_is_retried_under_5_3_rules_and_raised_under_4_9_rules
 
 async def test_throttling_longer_than_the_budget_fails_at_once():
     async with scripted_cluster() as cluster:
-        await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
-        async with producer_of(cluster, send_msg_timeout=500) as producer:
+        broker = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
+        async with producer_of(cluster, send_msg_timeout=900) as producer:
+            await connect(producer, broker)
             begun = time.monotonic()
             with pytest.raises(Throttled) as caught:
                 await producer.send(Message("T", b"x"))
+            assert time.monotonic() - begun < 0.85
     assert caught.value.code == ResponseCode.SYSTEM_BUSY
-    assert time.monotonic() - begun < 0.45
 
 
 async def test_a_throttled_broker_rests_while_another_serves():

@@ -233,7 +233,7 @@ async def test_what_cannot_be_sent_raises_before_anything_is_sent(server):
 async def test_a_half_without_an_answer_is_sent_again_only_on_request(retries, requests):
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", lambda command: None)
-        config = TransactionProducerConfig(send_msg_timeout=300, retry_half_without_answer=retries)
+        config = TransactionProducerConfig(send_msg_timeout=1500, retry_half_without_answer=retries)
         async with TransactionProducer(cluster.name_server.address, "PG", config=config) as producer:
             with pytest.raises(SendFailed):
                 await producer.send_half(Message("T", b"x"))

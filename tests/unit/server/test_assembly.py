@@ -106,14 +106,18 @@ async def test_with_sync_flush_a_message_is_seen_once_it_is_on_disk(
     monkeypatch.setattr(disk, "sync_range", slowly)
     holding = asyncio.create_task(pull(connection, 1, hold_ms=5000))
     second = asyncio.create_task(send(connection, b"second"))
-    assert await asyncio.to_thread(begun.acquire, timeout=5)
-    assert bodies(await pull(connection, 0)) == [b"first"]
-    assert not second.done()
-    go_on.release()
-    assert (await second).code == 0
-    assert bodies(await holding) == [b"second"]
-    assert bodies(await pull(connection, 0)) == [b"first", b"second"]
-    monkeypatch.undo()
+    try:
+        assert await asyncio.to_thread(begun.acquire, timeout=5)
+        assert bodies(await pull(connection, 0)) == [b"first"]
+        assert not second.done()
+        go_on.release()
+        assert (await second).code == 0
+        assert bodies(await holding) == [b"second"]
+        assert bodies(await pull(connection, 0)) == [b"first", b"second"]
+    finally:
+        # A failed test must not leave a thread that waits for ever: the process could not end.
+        monkeypatch.undo()
+        go_on.release(100)
     connection.close()
     await server.stop()
 
@@ -257,7 +261,7 @@ async def test_an_operator_lets_old_files_go(regulus: Regulus) -> None:
     before = log_files(regulus)
     for file in before[:3]:
         os.utime(file, (0, 0))
-    while (await ask(connection, RequestCode.GET_LOG_STATE)).ext["flushedPhysicalOffset"] < str(3 << 20):
+    while int((await ask(connection, RequestCode.GET_LOG_STATE)).ext["flushedPhysicalOffset"]) < 3 << 20:
         await asyncio.sleep(0.01)
     assert (await ask(connection, RequestCode.DELETE_EXPIRED_COMMITLOG)).code == ResponseCode.SUCCESS
     first = 0

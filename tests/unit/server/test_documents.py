@@ -37,7 +37,7 @@ class Bench:
         self.shelf = Shelf()
         self.settings: dict[str, str] = {}
         self.offsets: dict[str, str] = {}
-        self.keeper = DocumentKeeper(self.shelf, self.take, worker, 60_000)
+        self.keeper = DocumentKeeper(self.shelf, self.take, worker, lambda: 60_000)
 
     def take(self, with_offsets: bool) -> dict[str, str]:
         taken, self.settings = self.settings, {}
@@ -108,7 +108,7 @@ async def test_a_newer_text_replaces_one_that_could_not_be_saved(bench: Bench) -
 
 async def test_the_interval_saves(bench: Bench) -> None:
     with ThreadPoolExecutor(max_workers=1) as worker:
-        bench.keeper = DocumentKeeper(bench.shelf, bench.take, worker, 5)
+        bench.keeper = DocumentKeeper(bench.shelf, bench.take, worker, lambda: 5)
         bench.offsets = {"consumerOffset": "2"}
         bench.keeper.start()
         async with asyncio.timeout(5):
@@ -116,3 +116,21 @@ async def test_the_interval_saves(bench: Bench) -> None:
                 await asyncio.sleep(0)
         await bench.keeper.stop()
     assert bench.shelf.documents == {"consumerOffset": "2"}
+
+
+async def test_the_interval_may_change_meanwhile(bench: Bench) -> None:
+    intervals = iter((1, 1, 60_000))
+    asked: list[int] = []
+
+    def interval_ms() -> int:
+        asked.append(next(intervals))
+        return asked[-1]
+
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        keeper = DocumentKeeper(bench.shelf, bench.take, worker, interval_ms)
+        keeper.start()
+        async with asyncio.timeout(5):
+            while len(asked) < 3:
+                await asyncio.sleep(0.001)
+        await keeper.stop()
+    assert asked == [1, 1, 60_000]

@@ -55,8 +55,8 @@ class Desk:
             case 5:
                 return Reply(request.response(0, body=[memoryview(b"ab"), memoryview(b"cd")]))
             case 6:
-                return Relay(channel=int(request.ext["channel"]), request=RemotingCommand.request(307), timeout_ms=20,
-                             answer=lambda answer: request.response(
+                return Relay(channel=int(request.ext["channel"]), request=RemotingCommand.request(307),
+                             timeout_ms=int(request.ext.get("timeout", "5000")), answer=lambda answer: request.response(
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
             case 7:
                 return ReplyFrame(request.response(0, "encoded").encode())
@@ -178,7 +178,7 @@ async def test_a_relay_to_one_who_is_silent_or_gone_is_answered_too(desk: Desk, 
     silent = await connect("127.0.0.1", listener.port)
     await ask(silent, ECHO)
     admin = await connect("127.0.0.1", listener.port)
-    assert (await ask(admin, RELAY, {"channel": str(desk.channels[0])})).code == 207
+    assert (await ask(admin, RELAY, {"channel": str(desk.channels[0]), "timeout": "20"})).code == 207
     assert (await ask(admin, RELAY, {"channel": "999999"})).code == 207
     silent.close()
     admin.close()

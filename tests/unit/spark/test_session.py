@@ -32,4 +32,5 @@ def test_the_jvm_gets_our_options_beside_the_users(spark):
     runtime = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     arguments = list(runtime.getInputArguments())
     assert "-Darrow.enable_unsafe_memory_access=true" in arguments
-    assert [each for each in arguments if each.startswith("-XX:+Use") and each.endswith("GC")] == ["-XX:+UseSerialGC"]
+    assert [each for each in arguments if each.startswith("-XX:+Use") and each.endswith("GC")] == ["-XX:+UseParallelGC"]
+    assert any(each.startswith("-Dderby.stream.error.file=") for each in arguments)

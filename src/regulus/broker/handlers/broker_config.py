@@ -18,7 +18,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 UPDATABLE_KEYS = frozenset({
     "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "brokerPermission", "defaultQueryMaxNum",
-    "litePullMessageEnable", "longPollingEnable",
+    "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
     "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory", "regionId",
     "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
     "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -94,8 +95,8 @@ def test_what_the_broker_refuses_fails_the_task(regulus_server):
 
 
 def test_a_broker_that_is_gone_fails_the_task_when_the_budget_is_spent(broker_process):
-    choices = options(broker_process, topic="orders", retryBudgetMs="300", sendTimeoutMs="200")
-    run_task([bodies(1)], choices, PLACE, {})
+    run_task([bodies(1)], options(broker_process, topic="orders"), PLACE, {})
+    choices = options(broker_process, topic="orders", retryBudgetMs="2000", sendTimeoutMs="1000")
 
     def batches():
         yield bodies(1)
@@ -255,7 +256,8 @@ async def test_rows_wait_for_their_broker_and_go_nowhere_else():
             await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
         assert broker.sends() == []
         other = await cluster.add_broker("b")
-        report = await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
+        patient = replace(choices, retry_budget_ms=30_000)
+        report = await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], patient, PLACE, {})
         assert report.stored == 2 * ROWS_PER_TURN
         assert [send.properties["SEQ"] for each in (broker, other) for send in each.sends()] == ["0/0", "0/0"]
 
