@@ -30,6 +30,7 @@ from regulus.pipeline.steps.verdicts import (
     LOST,
     WAITING,
     Limits,
+    emptied_queues_complete_since,
     key_verdicts,
     log_complete_since,
     verdict_counts,
@@ -113,7 +114,7 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     count = _checked(frame, request)
     say(f"{count} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
         f"{request.source.name}")
-    messages, since = _log(spark, request, say)
+    messages, since = _log(spark, request, now, say)
     limits = Limits(now=now, late_ms=request.late_ms, log_since=since)
     verdicts = key_verdicts(messages, limits, frame.select("key", "created_time"), request.effects).persist(
         StorageLevel.MEMORY_AND_DISK)
@@ -152,17 +153,21 @@ def _checked(stubs: DataFrame, request: ReconcileRequest) -> int:
     return int(row["stubs"])
 
 
-def _log(spark: SparkSession, request: ReconcileRequest, say: Say) -> tuple[DataFrame, datetime | None]:
+def _log(spark: SparkSession, request: ReconcileRequest, now: datetime,
+         say: Say) -> tuple[DataFrame, datetime | None]:
     """What is read and what the brokers have that are sent to, as one log; and from when on it is complete."""
     messages = _messages(spark, request.source, request)
     own = messages.where(F.col("topic") == request.topic)
-    since = log_complete_since(own)
+    since = _latest(log_complete_since(own), _emptied_since(spark, request.source, request.topic, own, now))
     brokers = request.target.brokers_beside(request.source) if request.target is not None else None
     if brokers is None:
         return messages, since
     say(f"and from {brokers.name}")
-    there = _messages(spark, brokers.listed(spark), request)
-    since = _both_complete_since(since, own, there.where(F.col("topic") == request.topic))
+    brokers = brokers.listed(spark)
+    there = _messages(spark, brokers, request)
+    at_brokers = there.where(F.col("topic") == request.topic)
+    since = _latest(_both_complete_since(since, own, at_brokers),
+                    _emptied_since(spark, brokers, request.topic, at_brokers, now))
     # Kept, as the verdicts look at them several times, and each time would be a read of all brokers.
     return _each_once(messages.unionByName(there)).persist(StorageLevel.MEMORY_AND_DISK), since
 
@@ -198,7 +203,17 @@ def _both_complete_since(since: datetime | None, own: DataFrame, at_brokers: Dat
     begins = at_brokers.groupBy("topic", "broker_name", "queue_id").agg(begin).select(
         "topic", "broker_name", "queue_id", "begin.*")
     apart = log_complete_since(begins.join(own.select(*_RECORD), list(_RECORD), "left_anti"))
-    return max((time for time in (since, apart) if time is not None), default=None)
+    return _latest(since, apart)
+
+
+def _emptied_since(spark: SparkSession, source: LogSource, topic: str, own: DataFrame,
+                   now: datetime) -> datetime | None:
+    bounds = source.bounds(spark, source.there(spark, topic))
+    return None if bounds is None else emptied_queues_complete_since(own, bounds, now)
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _send_lost(stubs: DataFrame, verdicts: DataFrame, request: ReconcileRequest, target: Target, run: int,

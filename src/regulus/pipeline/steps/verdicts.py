@@ -97,6 +97,18 @@ def log_complete_since(messages: DataFrame) -> datetime | None:
     return None if since is None else datetime.fromtimestamp(since / 1000, UTC)
 
 
+def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: datetime) -> datetime | None:
+    """The same of queues whose messages retention removed, all of them; None when there are none. Runs a job.
+
+    `bounds`: `broker_name, queue_id, min_offset, max_offset` of the topic. A log goes from its beginning on, with all
+    queues; so since the first message that is left of any queue of the broker it is whole. `now` where none is left.
+    """
+    emptied = bounds.where("max_offset > 0 AND min_offset >= max_offset").select("broker_name").distinct()
+    first = messages.where(is_first_copy()).groupBy("broker_name").agg(F.unix_millis(F.min("store_time")).alias("ms"))
+    begins = [row["ms"] for row in emptied.join(first, "broker_name", "left").collect()]
+    return max((now if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in begins), default=None)
+
+
 def open_halves(messages: DataFrame) -> DataFrame:
     """The half messages that were neither committed nor rolled back, one row a message id.
 

@@ -62,6 +62,19 @@ def test_a_stub_older_than_the_log_is_not_called_lost(spark: "SparkSession") -> 
     assert log_complete_since(table(spark, [sent("x", 2000, queue_offset=0)])) is None
 
 
+@pytest.mark.parametrize(("queues", "since"), [
+    ([("a", 0, 3), ("b", 0, 0)], None), ([("a", 3, 3)], 2000), ([("b", 3, 3)], 9000),
+    ([("a", 3, 3), ("b", 5, 5)], 9000)])
+def test_of_an_emptied_queue_the_rest_of_the_log_tells_since_when_it_is_whole(
+        spark: "SparkSession", queues: list[tuple[str, int, int]], since: int | None) -> None:
+    from regulus.pipeline.steps.verdicts import emptied_queues_complete_since
+
+    bounds = spark.createDataFrame(queues, "broker_name string, min_offset bigint, max_offset bigint")
+    rows = table(spark, [sent("x", 5000, queue_offset=1), sent("y", 2000, queue_offset=0)])
+    found = emptied_queues_complete_since(rows, bounds, at(9000))
+    assert found == (None if since is None else at(since))
+
+
 def test_a_lost_send_whose_effect_is_there_is_fine(spark: "SparkSession") -> None:
     assert verdicts(spark, [], stubs=stubs(spark, ("a", 0)), effects=effects(spark, ("a", 1))) == {"a": "fine"}
 
