@@ -17,7 +17,8 @@ from pathlib import Path
 from regulus.spark.java import Java, JavaPlaces, find_java
 
 GOLDEN_STORE = Path(__file__).parent / "golden" / "store-4.9.8"
-ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+# With one compiler Java would keep 48 MB for code, which a run of all tests may fill; the size is that of two.
+ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # A JVM that cannot use the archive says nothing and goes on without it.
 SCRIPT = "#!/bin/sh\nexec {java} {options} -XX:SharedArchiveFile={archive} -Xlog:disable {arguments}\n"
 

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from regulus.errors import RegulusError
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from pyspark.sql import SparkSession
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -52,7 +54,7 @@ def main() -> None:
     from pyspark.errors import PySparkException
 
     sys.excepthook = tell_failure
-    with _session(order["remote"]) as spark:
+    with _session(order["remote"], tell) as spark:
         _run(spark, order, tell)
     _end(0)
 
@@ -69,15 +71,25 @@ def _end_with_parent() -> None:
     os._exit(2)
 
 
+def _end_with_java(java: "Popen[bytes]", tell: Tell) -> None:
+    """A client whose server is gone would look for it for minutes, and not say why."""
+    status = java.wait()
+    tell({"event": "failed", "text": f"Spark's Java ended in the middle of the run, with status {status}"})
+    _end(1)
+
+
 @contextmanager
-def _session(remote: str | None) -> "Iterator[SparkSession]":
+def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
     """A Connect session: with the server that `remote` names, or with one in a Spark started here."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     local = None
     if remote is None:
         local = SparkSession.builder.getOrCreate()
         assert local._jvm is not None
+        gateway: Any = SparkContext._gateway
+        threading.Thread(target=_end_with_java, args=(gateway.proc, tell), daemon=True).start()
         port = getattr(getattr(local._jvm, _SERVER), "MODULE$").localPort()
         # Under another name than localhost the client would demand TLS as soon as there is a password.
         remote = f"sc://localhost:{port}"

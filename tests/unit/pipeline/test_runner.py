@@ -124,6 +124,23 @@ def test_a_java_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> No
     assert "no memory left for this Java" in (tmp_path / "storage" / "pipeline.log").read_text()
 
 
+KILL_JAVA = """
+import os
+import signal
+from pathlib import Path
+
+children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+(java,) = [child for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "java"]
+os.kill(int(java), signal.SIGKILL)
+"""
+
+
+def test_a_java_that_ends_in_the_middle_ends_the_run(tmp_path: Path, java: Java) -> None:
+    make(tmp_path, KILL_JAVA)
+    with pytest.raises(PipelineError, match="Spark's Java ended in the middle of the run, with status -9"):
+        run(tmp_path, java)
+
+
 def test_a_storage_elsewhere_needs_a_server_there(tmp_path: Path) -> None:
     spec = read_spec(make(tmp_path), "s3://bucket/numbers")
     with pytest.raises(PipelineError, match="set SPARK_REMOTE"):
