@@ -36,7 +36,7 @@ DOCUMENT = PROJECT / "docs" / "benchmarks.md"
 # Any query takes Spark about 0.1 s, which would weigh with fewer messages.
 SPARK_SCRIPTS = {"spark": ("spark_scan.py", "--messages", "4000000"),
                  "live": ("spark_live.py", "--spark", "--messages", "4000000"), "stream": ("spark_stream.py",),
-                 "archive": ("spark_archive.py",), "sink": ("spark_sink.py",)}
+                 "archive": ("spark_archive.py", "--messages", "4000000"), "sink": ("spark_sink.py",)}
 PARTS = ("load", "java", *SPARK_SCRIPTS)
 WARM_UP_SECONDS = 12
 BACKLOG = 1_500_000     # messages that the benchmark consumer finds; it averages over nine seconds
