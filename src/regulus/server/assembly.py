@@ -118,6 +118,8 @@ class NameServer:
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
+        if self._unsaved:
+            self._save(self._unsaved)
         self._settle(now_ms)
         return wait_ms
 
@@ -125,13 +127,20 @@ class NameServer:
         while self.state.notices:
             notice = self.state.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
-        self._unsaved = self.state.take_changed_documents().get(KV_CONFIG_DOCUMENT, self._unsaved)
-        if self._unsaved and self._documents is not None:
-            try:
-                self._documents.save(self._document_name, self._unsaved)
-                self._unsaved = ""
-            except StoreError as error:
-                _log.error("the key-value configuration was not saved, and is tried again: %s", error)
+        changed = self.state.take_changed_documents().get(KV_CONFIG_DOCUMENT)
+        if changed is not None:
+            self._save(changed)
+
+    def _save(self, text: str) -> None:
+        """What the disk refuses is tried again by the next tick."""
+        if self._documents is None:
+            return
+        try:
+            self._documents.save(self._document_name, text)
+            self._unsaved = ""
+        except StoreError as error:
+            self._unsaved = text
+            _log.error("the key-value configuration was not saved, and is tried again: %s", error)
 
     def _load_documents(self) -> None:
         text = self._documents.load(self._document_name) if self._documents is not None else None
