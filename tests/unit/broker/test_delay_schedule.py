@@ -1,5 +1,7 @@
 """Messages come back when their wait is over."""
 
+from dataclasses import replace
+
 import pytest
 
 from regulus.broker.config import BrokerConfig
@@ -117,3 +119,10 @@ def test_deliveries_are_counted(clockwork):
     clockwork.park(1, 0, 3)
     clockwork.tick(50)
     assert clockwork.topics.facts["T"].put_nums == 3
+
+
+def test_what_is_larger_than_a_limit_that_was_lowered_since_is_delivered(rig):
+    rig.send("T", b"x" * 100, properties={"DELAY": "1", "UNIQ_KEY": "K"})
+    rig.broker.set_config(replace(rig.broker.config, max_message_size=10))
+    rig.run(2_000)
+    assert [message.body for message in rig.stored("T")] == [b"x" * 100]
