@@ -4,7 +4,7 @@
 
 A test's JVM runs each plan once: loading classes takes most of its time, and the second compiler more than half of the
 rest. So the Java made here compiles once and takes Spark's classes from an archive (class data sharing), which a JVM
-that runs a bit of everything writes at its end. Without it the tests are slower and no different.
+that runs a bit of everything, and the pipeline, writes at its end. Without it the tests are slower and no different.
 """
 
 import os
@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 from regulus.spark.java import Java, JavaPlaces, find_java
@@ -19,8 +20,22 @@ from regulus.spark.java import Java, JavaPlaces, find_java
 GOLDEN_STORE = Path(__file__).parent / "golden" / "store-4.9.8"
 # With one compiler Java would keep 48 MB for code, which a run of all tests may fill; the size is that of two.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-# A JVM that cannot use the archive says nothing and goes on without it.
-SCRIPT = "#!/bin/sh\nexec {java} {options} -XX:SharedArchiveFile={archive} -Xlog:disable {arguments}\n"
+# A JVM that cannot use the archive says nothing and goes on without it. It can where its class path begins as that of
+# the JVM that wrote it, and Spark's begins with the directory of its settings, which is another for each pipeline: it
+# goes to the end.
+SCRIPT = """\
+#!/bin/sh
+count=$#
+while [ $count -gt 0 ]; do
+    argument=$1
+    shift
+    case $last:$argument in -cp:*:*) argument=${{argument#*:}}:${{argument%%:*}} ;; esac
+    last=$argument
+    set -- "$@" "$argument"
+    count=$((count - 1))
+done
+exec {java} {options} "$@"
+"""
 
 
 def java_of_tests(cache: Path) -> Java:
@@ -33,25 +48,39 @@ def make_short_lived(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "bin").mkdir(parents=True)
     java = java_of_tests(directory.parent / "packaged")
-    archive = directory / "spark.jsa"
-    write_archive(java, archive)
-    script = directory / "bin" / "java"
-    script.write_text(SCRIPT.format(java=shlex.quote(str(java.home / "bin" / "java")), options=ONE_COMPILER,
-                                    archive=shlex.quote(str(archive)), arguments='"$@"'))
-    script.chmod(0o755)
     shutil.copy(java.home / "release", directory)
+    archive = directory / "spark.jsa"
+    write_script(directory, java, f"{ONE_COMPILER} -Xlog:disable")
+    write_archive(directory, archive)
+    write_script(directory, java, f"{ONE_COMPILER} -Xlog:disable -XX:SharedArchiveFile={shlex.quote(str(archive))}")
 
 
-def write_archive(java: Java, archive: Path) -> None:
+def write_script(home: Path, java: Java, options: str) -> None:
+    script = home / "bin" / "java"
+    script.write_text(SCRIPT.format(java=shlex.quote(str(java.home / "bin" / "java")), options=options))
+    script.chmod(0o755)
+
+
+def write_archive(java_home: Path, archive: Path) -> None:
     """Under spark-submit, which ends after the JVM and not before. A Java that ships no archive makes none."""
     import pyspark
 
+    scratch = archive.with_name("scratch")
+    settings = {
+        "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
+        # What a pipeline needs of its server: see `regulus.pipeline.spark_conf`.
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0",
+        "spark.sql.catalogImplementation": "hive", "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={scratch / 'catalog'};create=true"}
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]",
-              "--driver-java-options", f"{ONE_COMPILER} -XX:ArchiveClassesAtExit={archive} -Xlog:disable",
-              "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2", __file__, "--run",
-              str(archive.parent / "scratch")]
+              "--driver-java-options",
+              f"-XX:ArchiveClassesAtExit={archive} -Dderby.stream.error.file={os.devnull}",
+              *chain.from_iterable(("--conf", f"{key}={value}") for key, value in settings.items()),
+              __file__, "--run", str(scratch)]
     done = subprocess.run(submit, capture_output=True, text=True, timeout=300, env={
-        **os.environ, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+        **os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+    shutil.rmtree(scratch, ignore_errors=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
 
@@ -70,8 +99,12 @@ def run_a_bit_of_everything(scratch: Path) -> None:
     stream = session.readStream.format("rocketmq").option("storePath", str(GOLDEN_STORE)).load(topic="SNormal")
     stream.groupBy("queue_id").count().writeStream.outputMode("complete").format("memory").queryName("counts").option(
         "checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    server = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    subprocess.run(
+        [sys.executable, "-m", "regulus.cli.main", "pipeline", "run", "--store", str(GOLDEN_STORE), "--topic",
+         "SNormal", "--group", "GNormal", "--storage", (scratch / "ledger").as_uri()], check=True,
+        env={**os.environ, "SPARK_REMOTE": f"sc://localhost:{getattr(server, 'MODULE$').localPort()}"})
     session.stop()
-    shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":
