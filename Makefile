@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-stamp
 COMPILED := build/compiled
 # Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
-# not tried again in another. Files go in their order, which has the long ones first and many short ones last.
+# not tried again in another. Files go in their order, which ends with many short ones.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java

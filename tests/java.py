@@ -12,9 +12,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 
+from regulus.pipeline.graph_run import server_address
+from regulus.pipeline.spark_conf import settings, write_conf
 from regulus.spark.java import Java, JavaPlaces, find_java
 
 GOLDEN_STORE = Path(__file__).parent / "golden" / "store-4.9.8"
@@ -26,6 +27,7 @@ ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 SCRIPT = """\
 #!/bin/sh
 count=$#
+last=
 while [ $count -gt 0 ]; do
     argument=$1
     shift
@@ -48,11 +50,12 @@ def make_short_lived(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "bin").mkdir(parents=True)
     java = java_of_tests(directory.parent / "packaged")
-    shutil.copy(java.home / "release", directory)
     archive = directory / "spark.jsa"
     write_script(directory, java, f"{ONE_COMPILER} -Xlog:disable")
     write_archive(directory, archive)
     write_script(directory, java, f"{ONE_COMPILER} -Xlog:disable -XX:SharedArchiveFile={shlex.quote(str(archive))}")
+    # The last, for with it a directory counts as made.
+    shutil.copy(java.home / "release", directory)
 
 
 def write_script(home: Path, java: Java, options: str) -> None:
@@ -66,20 +69,12 @@ def write_archive(java_home: Path, archive: Path) -> None:
     import pyspark
 
     scratch = archive.with_name("scratch")
-    settings = {
-        "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
-        # What a pipeline needs of its server: see `regulus.pipeline.spark_conf`.
-        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0",
-        "spark.sql.catalogImplementation": "hive", "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={scratch / 'catalog'};create=true"}
-    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]",
-              "--driver-java-options",
-              f"-XX:ArchiveClassesAtExit={archive} -Dderby.stream.error.file={os.devnull}",
-              *chain.from_iterable(("--conf", f"{key}={value}") for key, value in settings.items()),
-              __file__, "--run", str(scratch)]
+    write_conf(scratch, settings(scratch, 2, "1g", {
+        "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}"'}))
+    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), __file__, "--run", str(scratch)]
     done = subprocess.run(submit, capture_output=True, text=True, timeout=300, env={
-        **os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+        **os.environ, "JAVA_HOME": str(java_home), "SPARK_CONF_DIR": str(scratch), "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1"})
     shutil.rmtree(scratch, ignore_errors=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
@@ -99,11 +94,10 @@ def run_a_bit_of_everything(scratch: Path) -> None:
     stream = session.readStream.format("rocketmq").option("storePath", str(GOLDEN_STORE)).load(topic="SNormal")
     stream.groupBy("queue_id").count().writeStream.outputMode("complete").format("memory").queryName("counts").option(
         "checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
-    server = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     subprocess.run(
         [sys.executable, "-m", "regulus.cli.main", "pipeline", "run", "--store", str(GOLDEN_STORE), "--topic",
          "SNormal", "--group", "GNormal", "--storage", (scratch / "ledger").as_uri()], check=True,
-        env={**os.environ, "SPARK_REMOTE": f"sc://localhost:{getattr(server, 'MODULE$').localPort()}"})
+        env={**os.environ, "SPARK_REMOTE": server_address(session)})
     session.stop()
 
 

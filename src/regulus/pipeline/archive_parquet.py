@@ -27,10 +27,9 @@ BATCH_ROWS = 4096
 
 _DICTIONARY_COLUMNS = ["topic", "broker_name", "tags", "born_host", "store_host"]
 _ENCODINGS = dict.fromkeys(("physical_offset", "born_time", "store_time"), "DELTA_BINARY_PACKED")
-"""Columns that grow by about as much from row to row: as differences they take a third of the time and no room."""
+"""Columns that grow by about as much from row to row: as differences they cost less time, and next to no room."""
 _PAGE_ROWS = 2048
-"""Rows after which a page may end. At twice the library's own number compressing a body of 1 KB takes a twentieth
-less time."""
+"""Rows after which a page may end: twice the library's own number, for larger pages cost less time to compress."""
 _STATISTICS_COLUMNS = [name for name in COLUMNS if name not in ("body", "properties")]
 _HASHED_AT_ONCE = 1 << 20
 _VIEW_INLINE_MAX = 12

@@ -87,12 +87,9 @@ def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
     local = None
     if remote is None:
         local = SparkSession.builder.getOrCreate()
-        assert local._jvm is not None
         gateway: Any = SparkContext._gateway
         threading.Thread(target=_end_with_java, args=(gateway.proc, tell), daemon=True).start()
-        port = getattr(getattr(local._jvm, _SERVER), "MODULE$").localPort()
-        # Under another name than localhost the client would demand TLS as soon as there is a password.
-        remote = f"sc://localhost:{port}"
+        remote = server_address(local)
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
@@ -103,6 +100,14 @@ def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
         spark.stop()
         if local is not None:
             local._sc.stop()
+
+
+def server_address(local: "SparkSession") -> str:
+    """Where the Connect server in this session's own Java listens."""
+    assert local._jvm is not None
+    port = getattr(getattr(local._jvm, _SERVER), "MODULE$").localPort()
+    # Under another name than localhost the client would demand TLS as soon as there is a password.
+    return f"sc://localhost:{port}"
 
 
 def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
