@@ -55,9 +55,10 @@ class Gap(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Where one unit lies in the log, and how many bytes of records it speaks for."""
+    """A stretch [physical_offset, behind) of the log, and how many bytes of one queue's records lie in it."""
 
     physical_offset: int
+    behind: int
     weight: int
 
 
@@ -80,15 +81,29 @@ def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: 
 
 
 def cut_points(samples: Sequence[Sample], count: int) -> list[int]:
-    """The physical offsets, ascending, at which the log is cut into at most `count` ranges of about equal weight."""
-    total = sum(sample.weight for sample in samples)
+    """The physical offsets, ascending, at which the log is cut into at most `count` ranges of about equal weight.
+
+    A sample's weight lies evenly over its stretch, so cuts fall between samples too: queues that are written by turns
+    have their samples at the same few places of the log.
+    """
+    changes: dict[int, float] = {}
+    for start, behind, weight in samples:
+        density = weight / (behind - start)
+        changes[start] = changes.get(start, 0.0) + density
+        changes[behind] = changes.get(behind, 0.0) - density
+    part = sum(sample.weight for sample in samples) / count
     cuts: list[int] = []
-    passed = 0
-    for sample in sorted(samples):
-        wanted = total * (len(cuts) + 1) / count
-        if passed >= wanted and len(cuts) < count - 1:
-            cuts.append(sample.physical_offset)
-        passed += sample.weight
+    passed = density = 0.0
+    before = 0
+    for place in sorted(changes):
+        gained = density * (place - before)
+        while len(cuts) < count - 1 and (wanted := part * (len(cuts) + 1) - passed) <= gained:
+            # What sums of fractions leave over may put a cut a hair before or behind the stretch.
+            ahead = min(max(wanted / gained, 0.0), 1.0) if gained > 0 else 0.0
+            cuts.append(before + round((place - before) * ahead))
+        passed += gained
+        density += changes[place]
+        before = place
     return sorted(set(cuts))
 
 

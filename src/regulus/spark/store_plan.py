@@ -112,8 +112,12 @@ class StorePlace:
             file = self._files(unit_range.queue)
             chosen = sample_offsets(unit_range.start, unit_range.end, per_queue)
             units = [file.unit(offset) for offset in chosen]
-            samples.append([Sample(unit.physical_offset, unit.size * (behind - offset)) for unit, offset, behind
-                            in zip(units, chosen, [*chosen[1:], unit_range.end], strict=True)])
+            last = file.unit(unit_range.end - 1)
+            places = [*(unit.physical_offset for unit in units), last.physical_offset + last.size]
+            samples.append([
+                Sample(unit.physical_offset, max(unit.physical_offset + 1, place), unit.size * (behind - offset))
+                for unit, place, offset, behind in zip(units, places[1:], chosen, [*chosen[1:], unit_range.end],
+                                                       strict=True)])
         return samples
 
     def _topic_epochs(self) -> dict[str, int]:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,16 +28,29 @@ def test_partition_count(size, least, cores, count):
 
 
 def test_cuts_divide_the_weight_evenly():
-    samples = [Sample(offset, 10) for offset in range(0, 1000, 10)]
+    samples = [Sample(offset, offset + 10, 10) for offset in range(0, 1000, 10)]
     assert cut_points(samples, 4) == [250, 500, 750]
 
 
+def test_cuts_fall_between_samples_that_lie_together():
+    samples = [Sample(start + queue, start + queue + 500, 500) for start in (0, 500) for queue in range(8)]
+    parts = np.diff([0, *cut_points(samples, 20), 1000])
+    assert len(parts) == 20
+    assert parts.min() >= 45
+    assert parts.max() <= 56
+
+
+def test_stretches_without_messages_are_not_cut():
+    assert cut_points([Sample(0, 10, 10), Sample(10**6, 10**6 + 10, 10)], 4) == [5, 10, 10**6 + 5]
+
+
 def test_one_part_has_no_cut():
-    assert cut_points([Sample(0, 10), Sample(10, 10)], 1) == []
+    assert cut_points([Sample(0, 10, 10), Sample(10, 20, 10)], 1) == []
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(Sample, st.integers(0, 10**6), st.integers(1, 10**4)), max_size=50), st.integers(1, 20))
+@given(st.lists(st.builds(lambda start, size, weight: Sample(start, start + size, weight), st.integers(0, 10**6),
+                          st.integers(1, 10**5), st.integers(1, 10**4)), max_size=50), st.integers(1, 20))
 def test_cuts_ascend_and_are_too_few_rather_than_too_many(samples, count):
     cuts = cut_points(samples, count)
     assert cuts == sorted(set(cuts))

@@ -7,6 +7,7 @@ import pytest
 from regulus.broker.topic_epochs import TopicEpochs
 from regulus.errors import StoreDamaged
 from regulus.model.message_queue import MessageQueue
+from regulus.spark import store_plan
 from regulus.spark.options import parse_options
 from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_plan import UnitRange
@@ -72,3 +73,13 @@ def test_partitions_of_a_stream_do_not_depend_on_cores(make_store):
     ranges = [UnitRange("orders", queue, 0, 30, "broker-a") for queue in (0, 1)]
     assert len(place.partitions(ranges, [], cores=None)) > 2
     assert place.partitions(ranges, [], cores=None) == place.partitions(ranges, [], cores=1)
+
+
+def test_queues_written_by_turns_are_cut_between_the_samples_too(make_store, monkeypatch):
+    monkeypatch.setattr(store_plan, "_SAMPLES_MAX", 1)
+    options = parse_options({"storePath": str(make_store([order(number) for number in range(400)])),
+                             "topic": "orders", "maxRecordsPerPartition": "10"})
+    sizes = [part.rows for part in plan(options, cores=1)]
+    assert len(sizes) == 40
+    assert min(sizes) >= 8
+    assert max(sizes) <= 12
