@@ -5,8 +5,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-stamp
 COMPILED := build/compiled
 # Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
-# not tried again in another. Files go in their order, which ends with many short ones.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# not tried again in another. tests/conftest.py says which tests stay together and in which order.
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
 
@@ -43,7 +43,7 @@ $(TEST_JAVA)/release: $(STAMP) tests/java.py
 	@$(PY) -m tests.java $(TEST_JAVA)
 
 test-interpreted: $(STAMP) $(TEST_JAVA)/release
-	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not cluster"
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not cluster and not jobs"
 
 test-compiled: compiled $(TEST_JAVA)/release
 	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop

@@ -1,4 +1,7 @@
-"""One stream, whose driver, workers and broker are killed at random: every row is in the topic once."""
+"""Streams, whose driver, workers and broker are killed at random: every row is in the topic once.
+
+One driver runs a stream of each guarantee, so that a kill meets both, one of them in the middle of a batch.
+"""
 
 import os
 import random
@@ -7,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,25 +23,43 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 # More seeds take longer: REGULUS_SINK_SEEDS="1 2 3".
 SEEDS = [int(seed) for seed in os.environ.get("REGULUS_SINK_SEEDS", "1").split()]
-FILES = 10
+FILES = 12
 LINES = 150
 BATCH_ROWS = 2 * LINES
 SCRIPT = Path(__file__).with_name("sink_stream.py")
 POLL_S = 0.02
 RUN_MAX_S = 300
-SABOTAGE = {
-    # The rows say no longer which they are, so the broker takes each for a new one.
-    "ignores the mark": "from regulus.spark.sink.task import _Task\n_Task._marks = lambda self, lane: {}\n",
-    # A task reports before its half messages are stored, so the commit does not know them all.
-    "commits before the halves": "from regulus.spark.sink.task import _Blocking\n_Blocking.flush = lambda self: None\n",
-}
+TOPICS = {"exactlyOnce": "sunk", "transactional": "sunk-halves"}
+# Where messages of a batch that is not over can be counted.
+BEGUN = {"exactlyOnce": "sunk", "transactional": "RMQ_SYS_TRANS_HALF_TOPIC"}
+SABOTAGE = """
+from regulus.spark.sink import task
+
+# Of the one: the rows say no longer which they are, so the broker takes each for a new one.
+task._Task._marks = lambda self, lane: {}
 
 
-class Stream:
-    """The stream's driver with its JVM and workers, in a process group of their own."""
+# Of the other: a task reports before its half messages are stored, so the commit does not know them all.
+class Hasty(task._Blocking):
+    def __init__(self, options, config):
+        super().__init__(options, config)
+        self._is_hasty = options.is_transactional
 
-    def __init__(self, server: ServerProcess, directory: Path, guarantee: str) -> None:
-        self._arguments = [server.name_server_address, str(directory / "in"), str(directory / "checkpoint"), guarantee]
+    def flush(self):
+        if not self._is_hasty:
+            super().flush()
+
+
+task._Blocking = Hasty
+"""
+
+
+class Streams:
+    """The streams' driver with its JVM and workers, in a process group of their own."""
+
+    def __init__(self, server: ServerProcess, directory: Path) -> None:
+        self._arguments = [server.name_server_address, str(directory), *(
+            f"{guarantee}={topic}" for guarantee, topic in TOPICS.items())]
         self._log = directory / "stream.log"
         self._environment = {**os.environ,
                              "PYTHONPATH": os.pathsep.join([str(directory / "sabotage"), *sys.path])}
@@ -56,12 +77,12 @@ class Stream:
                 kill(pid)
             self.process.wait()
 
-    def kill_worker(self) -> bool:
-        """One of the forked workers that run tasks; whether there was one."""
+    def kill_workers(self) -> None:
+        """The forked processes that run tasks."""
         assert self.process is not None
-        workers = [pid for pid in descendants(self.process.pid)
-                   if "pyspark.daemon" in command_line(pid) and "pyspark.daemon" in command_line(parent(pid))]
-        return bool(workers) and kill(workers[-1])
+        for pid in descendants(self.process.pid):
+            if "pyspark.daemon" in command_line(pid) and "pyspark.daemon" in command_line(parent(pid)):
+                kill(pid)
 
     def ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
@@ -113,19 +134,18 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_stream(directory: Path) -> Iterator[Callable[..., Stream]]:
-    made: list[Stream] = []
-
-    def make(server: ServerProcess, guarantee: str) -> Stream:
-        made.append(Stream(server, directory, guarantee))
-        return made[-1]
-
-    yield make
-    for stream in made:
-        stream.kill()
+def server(make_broker_process: Callable[..., ServerProcess]) -> ServerProcess:
+    return make_broker_process()
 
 
-def stored(server: ServerProcess, topic: str = "sunk") -> int:
+@pytest.fixture
+def streams(server: ServerProcess, directory: Path) -> Iterator[Streams]:
+    streams = Streams(server, directory)
+    yield streams
+    streams.kill()
+
+
+def stored(server: ServerProcess, topic: str) -> int:
     """Messages in the topic, or 0 while nobody answers."""
     try:
         with Admin(server.name_server_address) as admin:
@@ -134,24 +154,24 @@ def stored(server: ServerProcess, topic: str = "sunk") -> int:
         return 0
 
 
-def run_until(stream: Stream, reached: Callable[[], bool]) -> bool:
-    """Let the stream run; False when it ended before. Starts it again when it gave up."""
+def run_until(streams: Streams, reached: Callable[[], bool]) -> bool:
+    """Let the streams run; False when they ended before. Starts them again when they gave up."""
     until = time.monotonic() + RUN_MAX_S
     while not reached():
-        assert time.monotonic() < until, stream.log()
-        if stream.ended():
-            assert stream.process is not None
-            if stream.process.returncode == 0:
+        assert time.monotonic() < until, streams.log()
+        if streams.ended():
+            assert streams.process is not None
+            if streams.process.returncode == 0:
                 return False
-            stream.start()
+            streams.start()
         time.sleep(POLL_S)
     return True
 
 
-def rows_in(server: ServerProcess) -> Counter[str]:
+def rows_in(server: ServerProcess, topic: str) -> Counter[str]:
     found: Counter[str] = Counter()
     with Admin(server.name_server_address) as admin:
-        for queue in admin.queues("sunk"):
+        for queue in admin.queues(topic):
             offset = 0
             while messages := admin.pull(queue, offset, 1024).messages:
                 found.update(message.body.decode() for message in messages)
@@ -159,8 +179,8 @@ def rows_in(server: ServerProcess) -> Counter[str]:
     return found
 
 
-def check_each_row_once(server: ServerProcess) -> None:
-    found = rows_in(server)
+def check_each_row_once(server: ServerProcess, topic: str) -> None:
+    found = rows_in(server, topic)
     wanted = {f"row-{number}" for number in range(FILES * LINES)}
     assert sorted(wanted - set(found)) == [], "lost"
     assert sorted(row for row, count in found.items() if count > 1) == [], "twice"
@@ -175,51 +195,44 @@ def mid_batch(server: ServerProcess, topic: str, batch: int) -> Callable[[], boo
     return reached
 
 
-def torment(server: ServerProcess, stream: Stream, topic: str, victims: list[str], chance: random.Random) -> int:
-    """Kill one after another, each in the middle of some batch; how many were."""
+def torment(server: ServerProcess, streams: Streams, blows: Sequence[tuple[str, str]], chance: random.Random) -> int:
+    """Kill one (victim, guarantee) after another, each in the middle of some batch of the guarantee's stream; how many
+    were."""
     killed = 0
-    stream.start()
-    for number, victim in enumerate(victims):
-        if not run_until(stream, mid_batch(server, topic, number)):
+    streams.start()
+    for number, (victim, guarantee) in enumerate(blows):
+        if not run_until(streams, mid_batch(server, BEGUN[guarantee], number)):
             break
         time.sleep(chance.uniform(0, 0.1))
         killed += 1
         if victim == "broker":
             server.kill()
             server.start()
-        elif victim == "worker":
-            stream.kill_worker()
+        elif victim == "workers":
+            streams.kill_workers()
         else:
-            stream.kill()
-            stream.start()
-    run_until(stream, lambda: False)
+            streams.kill()
+            streams.start()
+    run_until(streams, lambda: False)
     return killed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("guarantee", "topic"), [
-    ("exactlyOnce", "sunk"), ("transactional", "RMQ_SYS_TRANS_HALF_TOPIC")])
-def test_every_row_is_stored_once_whoever_is_killed(make_broker_process: Callable[..., ServerProcess],
-                                                    make_stream: Callable[..., Stream], guarantee: str, topic: str,
-                                                    seed: int) -> None:
+def test_every_row_is_stored_once_whoever_is_killed(server: ServerProcess, streams: Streams, seed: int) -> None:
     chance = random.Random(seed)
-    victims = ["driver", "worker", "broker", chance.choice(("driver", "worker", "broker"))]
+    victims = ["driver", "workers", "broker", chance.choice(("driver", "workers", "broker"))]
     chance.shuffle(victims)
-    server = make_broker_process()
-    stream = make_stream(server, guarantee)
-    assert torment(server, stream, topic, victims, chance) == len(victims)
-    check_each_row_once(server)
+    guarantees = [*BEGUN, *BEGUN]
+    chance.shuffle(guarantees)
+    assert torment(server, streams, list(zip(victims, guarantees, strict=True)), chance) == len(victims)
+    for topic in TOPICS.values():
+        check_each_row_once(server, topic)
 
 
-@pytest.mark.parametrize(("guarantee", "topic", "sabotage", "finding"), [
-    ("exactlyOnce", "sunk", "ignores the mark", "twice"),
-    ("transactional", "RMQ_SYS_TRANS_HALF_TOPIC", "commits before the halves", "lost")])
-def test_the_check_finds_a_sink_that(make_broker_process: Callable[..., ServerProcess],
-                                     make_stream: Callable[..., Stream], directory: Path, guarantee: str, topic: str,
-                                     sabotage: str, finding: str) -> None:
-    (directory / "sabotage" / "sitecustomize.py").write_text(SABOTAGE[sabotage])
-    server = make_broker_process()
-    stream = make_stream(server, guarantee)
-    assert torment(server, stream, topic, ["driver"], random.Random(1)) == 1
-    with pytest.raises(AssertionError, match=finding):
-        check_each_row_once(server)
+def test_the_check_finds_sinks_that_keep_no_promise(server: ServerProcess, streams: Streams, directory: Path) -> None:
+    (directory / "sabotage" / "sitecustomize.py").write_text(SABOTAGE)
+    assert torment(server, streams, [("driver", "exactlyOnce")], random.Random(1)) == 1
+    with pytest.raises(AssertionError, match="twice"):
+        check_each_row_once(server, TOPICS["exactlyOnce"])
+    with pytest.raises(AssertionError, match="lost"):
+        check_each_row_once(server, TOPICS["transactional"])

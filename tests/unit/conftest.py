@@ -22,3 +22,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plans_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A job's test runs each of its plans once: compiling it takes Spark longer than running it."""
+    if request.node.get_closest_marker("jobs") is None:
+        yield
+        return
+    session: SparkSession = request.getfixturevalue("spark")
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    yield
+    for name in settings:
+        session.conf.unset(name)

@@ -28,6 +28,7 @@ from regulus.pipeline.spark_conf import settings, write_conf
 from regulus.pipeline.spec import PipelineSpec, local_directory
 from regulus.spark.java import Java
 from regulus.spark.reason import reason
+from regulus.spark.worker_python import name_python
 
 LOG_NAME = "pipeline.log"
 _LOCK_NAME = "pipeline.lock"
@@ -90,7 +91,6 @@ def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, s
     with tempfile.TemporaryDirectory(prefix="regulus-pipeline-") as scratch:
         child_environment = dict(environment)
         child_environment.pop("SPARK_REMOTE", None)
-        child_environment.setdefault("PYSPARK_PYTHON", sys.executable)
         if order.remote is not None:
             log = Path(scratch) / LOG_NAME
             return _run_child(order, child_environment, log, progress)
@@ -101,7 +101,9 @@ def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, s
         with _only_run(directory):
             given = {key: value for key, value in {**order.spec.configuration, **order.parameters}.items()
                      if key.startswith("spark.")}
-            write_conf(Path(scratch), settings(directory, order.cores, order.heap, given))
+            conf = settings(directory, order.cores, order.heap, given)
+            write_conf(Path(scratch), conf)
+            name_python(child_environment, conf["spark.master"])
             child_environment |= {
                 "JAVA_HOME": str(java.home), "SPARK_CONF_DIR": scratch, "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": secrets.token_hex(16)}

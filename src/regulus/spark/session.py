@@ -1,11 +1,11 @@
 """Spark sessions of our own: Java found, settings that the table profits from, no noise."""
 
-import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regulus.spark.java import Java
+from regulus.spark.worker_python import name_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def open_session(find_java: Callable[[], Java], environment: MutableMapping[str,
             if not submitted.contains(key):
                 session.conf.set(key, value)
         return session
-    _prepare(find_java(), environment)
+    _prepare(find_java(), environment, master)
     wanted = {**jvm_settings(environment, wanted), **wanted}
     return _configured(SparkSession.builder.master(master).appName("regulus"), wanted).getOrCreate()
 
@@ -76,8 +76,8 @@ def jvm_settings(environment: Mapping[str, str], settings: Mapping[str, str]) ->
     return {"spark.driver.defaultJavaOptions": options, "spark.executor.defaultJavaOptions": options}
 
 
-def _prepare(java: Java, environment: MutableMapping[str, str]) -> None:
+def _prepare(java: Java, environment: MutableMapping[str, str], master: str) -> None:
     environment["JAVA_HOME"] = str(java.home)
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    name_python(environment, master)
     # Spark guesses an address from the host's name; a session on one machine needs none but this.
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

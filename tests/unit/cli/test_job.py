@@ -16,7 +16,7 @@ from ..pipeline.shop import GROUP, TOPIC, shop
 
 __all__ = ["shop"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"

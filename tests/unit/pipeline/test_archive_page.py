@@ -12,7 +12,7 @@ from regulus.client.sync import Admin, Producer
 from regulus.model.message import Message
 from regulus.spark import archive_manifest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "archive.md").read_text(encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from tests.archives import archive_store
 
 from .shop import GROUP, TOPIC, send_orders
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
 

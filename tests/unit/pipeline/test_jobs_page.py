@@ -17,7 +17,7 @@ from tests.unit.spark.sink.support import messages_of
 
 from .shop import Shop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "jobs.md").read_text(encoding="utf-8")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from regulus.errors import JobRefused
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
 

@@ -14,7 +14,7 @@ from tests.stores import fill, open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 class Definitions:

@@ -12,7 +12,7 @@ from regulus.errors import JobRefused
 
 from . import postgresql
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 BORN_MS = 1_767_225_600_000
 BORN = datetime.fromtimestamp(BORN_MS / 1000, UTC)
 

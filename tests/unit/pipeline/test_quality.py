@@ -4,7 +4,7 @@ import pytest
 
 from regulus.errors import QualityBroken
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_each_rule_has_a_view_of_its_offenders_and_a_count(spark):

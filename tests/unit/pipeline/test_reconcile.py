@@ -14,7 +14,7 @@ from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop, send_orders
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 @pytest.fixture

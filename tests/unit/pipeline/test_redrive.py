@@ -12,7 +12,7 @@ from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def run_id() -> int:

@@ -10,7 +10,7 @@ from regulus.errors import JobRefused
 from tests.archives import archive_store
 from tests.unit.spark.sink.support import messages_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
 

@@ -9,7 +9,7 @@ from regulus.errors import JobRefused
 
 from .shop import GROUP, TOPIC
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 

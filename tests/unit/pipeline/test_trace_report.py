@@ -7,7 +7,7 @@ from regulus.errors import JobRefused
 from regulus.model.message import Message
 from tests.golden.recorded_session import frames_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_the_java_clients_trace_out_of_a_store(spark, regulus_server):

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

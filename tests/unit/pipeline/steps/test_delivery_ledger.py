@@ -16,7 +16,7 @@ PARKED = "SCHEDULE_TOPIC_XXXX"
 COLUMNS = ("topic string, keys string, tags string, broker_name string, queue_id int, queue_offset bigint, "
            "properties map<string,string>, born_time timestamp, store_time timestamp")
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def messages(spark: "SparkSession", *rows: tuple[str, str | None, str]) -> "DataFrame":

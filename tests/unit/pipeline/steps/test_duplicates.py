@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import collected, effects, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_a_message_that_was_sent_twice_is_found_with_its_places(spark: "SparkSession") -> None:

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import BASE, at, collected, effects, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_all_legs_of_a_message_that_was_delivered_and_applied(spark: "SparkSession") -> None:

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import collected, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_group_home_and_kind_of_a_row(spark: "SparkSession") -> None:

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 COLUMNS = ("topic string, broker_name string, queue_id int, queue_offset bigint, physical_offset bigint, "
            "message_id string, keys string, body binary, body_crc int, store_time timestamp")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import at, collected, effects, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def keyed(offset: int, born: int, key: str = "s", queue_id: int = 0, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import collected, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 HOLE = ("topic", "queue_id", "topic_epoch", "start_offset", "end_offset", "missing", "cause")
 
 

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import at, collected, effects, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def copy(topic: str, name: str, tries: int, ms: int = 0, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.unit.pipeline.steps.rows import at, collected, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 def test_messages_are_counted_by_minute_and_topic_and_copies_apart(spark: "SparkSession") -> None:

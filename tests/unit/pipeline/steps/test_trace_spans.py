@@ -11,7 +11,7 @@ from tests.unit.pipeline.steps.rows import collected, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 TRACED = "C000020A5AC24E0E2F2A6703DDF00000"
 
 
