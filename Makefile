@@ -5,10 +5,13 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-stamp
 COMPILED := build/compiled
 # Many tests wait, for Spark above all: two at a time take two thirds of the time. A hanging test ends its process, and is
-# not tried again in another. tests/conftest.py says which tests stay together and in which order.
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+# not tried again in another. tests/conftest.py says what stays together and in which order.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
+
+# Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup compiled demo test test-interpreted test-compiled lint bench interop clean
 

@@ -3,29 +3,47 @@
 The package brings the fixtures as a pytest plugin; naming them serves an uninstalled checkout.
 """
 
-from collections.abc import Iterator
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import regulus.record.message_record
 from regulus.testing.fixtures import broker_process, make_broker_process, regulus_server
 
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
 __all__ = ["broker_process", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
-           "regulus_server"]
-SESSION_GROUP = "session"
+           "pytest_xdist_make_scheduler", "regulus_server"]
+SESSION = "tests of the Spark session"
+_USES_SESSION = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark\b", re.MULTILINE)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """For workers side by side: a file's tests stay together, and so do those of the one Spark session, which go first.
-    A second session costs what the first has cost: half a minute until Java has seen it all once."""
-    def group(item: pytest.Item) -> str:
-        return SESSION_GROUP if "spark" in getattr(item, "fixturenames", ()) else item.path.stem
+@cache
+def scope(path: str) -> str:
+    """Tests of one scope run in one worker. A second Spark session costs what the first has cost, half a minute until
+    Java has seen it all once; the other tests stay together by files."""
+    return SESSION if _USES_SESSION.search(Path(path).read_text(encoding="utf-8")) else path
 
-    items.sort(key=lambda item: group(item) != SESSION_GROUP)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
-    yield
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The largest scope goes first, so that the workers end together.
+    items.sort(key=lambda item: scope(str(item.path)) != SESSION)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling":
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scopes(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(super()._split_scope(nodeid))
+
+    return Scopes(config, log)
 
 
 def pytest_report_header() -> str:

@@ -1,5 +1,6 @@
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,8 @@ def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path: Path, monkeyp
     assert "is full" in appended.remark
     assert str(tmp_path / "other") in appended.remark
     assert not fresh.is_writable
-    assert fresh.fault == appended.remark
+    # How many bytes are free is asked each time, and others write to the disk as well.
+    assert re.sub(r"\d+ bytes", "", fresh.fault) == re.sub(r"\d+ bytes", "", appended.remark)
     assert fresh.append_batch([a_message()], NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(store) == [message.body for message in before]
     monkeypatch.setattr(os, "posix_fallocate", real)
