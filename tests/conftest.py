@@ -25,8 +25,8 @@ _USES_SESSION = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark\b", re.MULTI
 
 @cache
 def scope(path: str) -> str:
-    """Tests of one scope run in one worker. A second Spark session costs what the first has cost, half a minute until
-    Java has seen it all once; the other tests stay together by files."""
+    """Tests of one scope run in one worker. A second Spark session would have its Java
+    warm up once more; the other tests stay together by files."""
     return SESSION if _USES_SESSION.search(Path(path).read_text(encoding="utf-8")) else path
 
 

@@ -77,12 +77,13 @@ class Streams:
                 kill(pid)
             self.process.wait()
 
-    def kill_workers(self) -> None:
-        """The forked processes that run tasks."""
+    def kill_workers(self) -> bool:
+        """The forked processes that run tasks; whether there was one."""
         assert self.process is not None
-        for pid in descendants(self.process.pid):
-            if "pyspark.daemon" in command_line(pid) and "pyspark.daemon" in command_line(parent(pid)):
-                kill(pid)
+        daemon = "pyspark.daemon pyspark.worker"
+        workers = [pid for pid in descendants(self.process.pid)
+                   if daemon in command_line(pid) and daemon in command_line(parent(pid))]
+        return sum(map(kill, workers)) > 0
 
     def ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
@@ -209,7 +210,8 @@ def torment(server: ServerProcess, streams: Streams, blows: Sequence[tuple[str, 
             server.kill()
             server.start()
         elif victim == "workers":
-            streams.kill_workers()
+            # After a new start the first may not be there yet.
+            assert run_until(streams, streams.kill_workers)
         else:
             streams.kill()
             streams.start()

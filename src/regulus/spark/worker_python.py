@@ -12,22 +12,21 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_suffix(".sh")
-_THIS_MACHINE = "local"                     # local[2] and local-cluster[2,1,1024]
-_INTERPRETER = "REGULUS_WORKER_PYTHON"      # the script reads it
+_INTERPRETER = "REGULUS_WORKER_PYTHON"  # the script reads it
 
 
 def name_python(environment: MutableMapping[str, str], master: str) -> None:
     """Set PYSPARK_PYTHON in `environment`, that of a session at `master`, unless the user did.
 
-    It is this Python alone where workers may run elsewhere, where pip did not bring Spark, and where this package lies
-    without a program's rights.
+    It is this Python alone where executors are processes of their own, where pip did not bring Spark, and where this
+    package lies without a program's rights.
     """
     if environment.get("PYSPARK_PYTHON", "") not in ("", str(SCRIPT)):
         return
     import pyspark
 
     brought_by_pip = environment.get("SPARK_HOME", "") in ("", str(Path(pyspark.__file__).parent))
-    if master.startswith(_THIS_MACHINE) and brought_by_pip and os.access(SCRIPT, os.X_OK):
+    if master.partition("[")[0] == "local" and brought_by_pip and os.access(SCRIPT, os.X_OK):
         environment["PYSPARK_PYTHON"] = str(SCRIPT)
         environment[_INTERPRETER] = sys.executable
     else:

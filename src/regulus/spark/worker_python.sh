@@ -4,7 +4,7 @@ rest=$PYTHONPATH: kept=
 while [ -n "$rest" ]; do
     place=${rest%%:*} rest=${rest#*:}
     case $place in
-        "$SPARK_HOME"/*) ;;
+        "${SPARK_HOME:-/none}"/*) ;;
         *) kept=$kept${kept:+:}$place ;;
     esac
 done

@@ -18,7 +18,7 @@ def named(master: str = "local[2]", **environment: str) -> str:
     return environment["PYSPARK_PYTHON"]
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[2,4]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[2,4]", "local[*]"])
 def test_workers_on_this_machine_start_by_the_script(master):
     assert named(master) == SCRIPT
     assert named(master, SPARK_HOME=str(SPARK), PYSPARK_PYTHON="") == SCRIPT
@@ -26,6 +26,7 @@ def test_workers_on_this_machine_start_by_the_script(master):
 
 def test_elsewhere_they_start_by_this_python():
     assert named("spark://there:7077") == sys.executable
+    assert named("local-cluster[2,1,1024]") == sys.executable
     assert named("spark://there:7077", PYSPARK_PYTHON=SCRIPT) == sys.executable, "of a session before"
     assert named(SPARK_HOME="/opt/spark") == sys.executable
     assert named(PYSPARK_PYTHON="/usr/bin/python3.12") == "/usr/bin/python3.12"
