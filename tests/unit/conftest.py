@@ -19,6 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={os.devnull}",
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     yield session
     session.stop()
@@ -26,12 +27,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="module", autouse=True)
 def _plans_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A job's test runs each of its plans once: compiling it takes Spark longer than running it."""
+    """A job's test runs each of its plans once, over few rows: to compile it, and to plan it anew by what its stages
+    gave, takes Spark longer than to run it."""
     if request.node.get_closest_marker("jobs") is None:
         yield
         return
     session: SparkSession = request.getfixturevalue("spark")
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false"}
     for name, value in settings.items():
         session.conf.set(name, value)
     yield

@@ -13,6 +13,9 @@ from regulus.spark.session import open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SETTINGS = {"spark.log.level": "ERROR", "spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
+
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -25,7 +28,7 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> 
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
-    session = open_session(command_java, os.environ, master, {"spark.log.level": "ERROR", **settings})
+    session = open_session(command_java, os.environ, master, {**_SETTINGS, **settings})
     try:
         yield session
     finally:

@@ -22,7 +22,7 @@ from regulus.model.topics import (
     dlq_topic,
     retry_topic,
 )
-from regulus.pipeline.log_source import BOUNDS, LogSource
+from regulus.pipeline.log_source import LogSource, as_it_is_now
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.quality import OnBreak, Rule, RuleResult, check
 from regulus.pipeline.steps.duplicates import duplicate_effects, duplicate_messages
@@ -122,7 +122,7 @@ def audit(spark: SparkSession, request: AuditRequest, now: datetime, say: Say = 
     say(f"reading {', '.join(topics)} from {source.name}")
     extents = queue_extents(own).agg(F.sum("rows").alias("rows"), F.count("*").alias("queues")).first()
     assert extents is not None
-    bounds = None if before is None else _bounds(spark, before, source.bounds(spark, topics))
+    bounds = None if before is None else _bounds(before, source.bounds(spark, topics))
     say(f"looking at {extents['rows'] or 0} messages in {extents['queues']} queues")
     views = _views(messages, own, bounds, request, now)
     kept = [views[name].persist(StorageLevel.MEMORY_AND_DISK) for name in _USED_AGAIN]
@@ -166,13 +166,13 @@ def _read(spark: SparkSession, request: AuditRequest) -> DataFrame:
     return rows.where(F.col("topic").isin(*request.topics, TRANS_OP_HALF_TOPIC) | F.coalesce(mine, F.lit(False)))
 
 
-def _bounds(spark: SparkSession, before: DataFrame, after: DataFrame | None) -> DataFrame:
+def _bounds(before: DataFrame, after: DataFrame | None) -> DataFrame:
     """The ends as they were before the messages were read, the beginnings as they were after: retention goes on, and
     so do the producers."""
     queue = ["topic", "broker_name", "queue_id"]
     assert after is not None
     joined = before.select(*queue, "max_offset").join(after.select(*queue, "min_offset"), queue)
-    return spark.createDataFrame(joined.select(*queue, "min_offset", "max_offset").collect(), BOUNDS)
+    return as_it_is_now(joined.select(*queue, "min_offset", "max_offset"))
 
 
 def _deliveries(spark: SparkSession, request: AuditRequest) -> DataFrame | None:

@@ -83,7 +83,7 @@ class LogSource:
                  starting: datetime | None = None, ending: datetime | None = None) -> DataFrame:
         """Table `messages` of these topics, stored from `starting` up to but without `ending`; empty for no topics."""
         if not topics:
-            return spark.createDataFrame([], ddl(columns))
+            return _empty(spark, ddl(columns))
         reader = spark.read.format("rocketmq").options(**self.options).schema(ddl(columns))
         for name, moment in (("startingTimestamp", starting), ("endingTimestamp", ending)):
             if moment is not None:
@@ -99,7 +99,7 @@ class LogSource:
             *[name if name in columns else f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS.items()])
             for topics, columns in parts.items() if topics]
         if not tables:
-            return spark.createDataFrame([], ddl(tuple(COLUMNS)))
+            return _empty(spark, ddl(tuple(COLUMNS)))
         return reduce(DataFrame.unionByName, tables)
 
     def bounds(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame | None:
@@ -119,11 +119,21 @@ class LogSource:
         return not {"storePath", "nameServer"} & set(self.options)
 
     def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame:
-        """Rows of a small table as they are now, not as they will be when the result is used."""
         if not topics:
-            return spark.createDataFrame([], schema)
+            return _empty(spark, schema)
         names = [column.split()[0] for column in schema.split(", ")]
         live = {name: value for name, value in self.options.items() if name not in ("archivePath", "failOnDataLoss")}
         reader = spark.read.format("rocketmq").options(**live).option("table", table)
-        rows = reader.option("subscribe", ",".join(topics)).load().select(*names).collect()
-        return spark.createDataFrame(rows, schema)
+        return as_it_is_now(reader.option("subscribe", ",".join(topics)).load().select(*names))
+
+
+def _empty(spark: SparkSession, schema: str) -> DataFrame:
+    """No rows, in a plan that Spark sees to have none: what only they would join with it leaves out."""
+    nulls = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in map(str.split, schema.split(", ")))
+    return spark.sql(f"SELECT {', '.join(nulls)} WHERE false")
+
+
+def as_it_is_now(frame: DataFrame) -> DataFrame:
+    """The rows of a small table as they are, not as they will be when the result is used. Each use of rows that came as
+    Python objects would start Python anew; Arrow's are the plan's own."""
+    return frame.sparkSession.createDataFrame(frame.toArrow())

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from regulus.cli.job import Job, job
 from tests.archives import archive_store
+from tests.frames import small_table
 from tests.stores import fill, open_store
 from tests.unit.spark.sink.support import messages_of
 
@@ -27,7 +28,7 @@ def run(*words: str):
 
 
 def test_a_failed_audit_has_status_1_and_json_is_one_document(spark, shop, tmp_path):
-    effects = spark.createDataFrame([("nobody", None)], "key string, applied_time timestamp")
+    effects = small_table(spark, [("nobody", None)], "key string, applied_time timestamp")
     effects.write.parquet(str(tmp_path / "none"))
     result = run("audit", "--store", shop.store, "--topic", TOPIC, "--group", GROUP, "--late-ms", "0",
                  "--effects", f"parquet:{tmp_path}/none", "--rows", "2", "--json")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
+from tests.frames import small_table
 
 from . import postgresql
 
@@ -117,9 +118,9 @@ def test_a_postgresql_table_is_read_and_written(spark, database):
 def test_parquet_and_tables_that_spark_knows_are_read(spark, tmp_path):
     from regulus.pipeline.outside_tables import parse_outside_table
 
-    spark.createDataFrame([("a", 1)], "id string, n int").write.parquet(str(tmp_path / "effects"))
+    small_table(spark, [("a", 1)], "id string, n int").write.parquet(str(tmp_path / "effects"))
     assert parse_outside_table(f"parquet:{tmp_path}/effects").read(spark, {"key": "id"}).first()["key"] == "a"
-    spark.createDataFrame([("b",)], "id string").createOrReplaceTempView("known_effects")
+    small_table(spark, [("b",)], "id string").createOrReplaceTempView("known_effects")
     assert parse_outside_table("table:known_effects").read(spark, {"key": "id"}).first()["key"] == "b"
 
 
@@ -128,7 +129,7 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
     from regulus.pipeline.outside_tables import parse_outside_table, read_keys
 
     place = f"derby:{tmp_path}/shop"
-    rows = spark.createDataFrame([("a", BORN_MS), ("b", None)], "id string, at_ms bigint")
+    rows = small_table(spark, [("a", BORN_MS), ("b", None)], "id string, at_ms bigint")
     rows.write.jdbc(f"jdbc:{place};create=true", "effects")
     table = parse_outside_table(f"jdbc:{place}#effects")
     frame = read_keys(spark, table, "id", "at_ms", "applied_time")

@@ -3,6 +3,7 @@
 import pytest
 
 from regulus.errors import QualityBroken
+from tests.frames import small_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
@@ -10,7 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 def test_each_rule_has_a_view_of_its_offenders_and_a_count(spark):
     from regulus.pipeline.quality import OnBreak, Rule, check, fail_if_broken
 
-    rows = spark.createDataFrame([(1, "a"), (-2, "b"), (None, "c")], "price int, id string")
+    rows = small_table(spark, [(1, "a"), (-2, "b"), (None, "c")], "price int, id string")
     rules = [Rule(name="positive", table="prices", holds="price > 0", says="a price is above 0"),
              Rule(name="named", table="prices", holds="id IS NOT NULL", says="a price has an id",
                   on_break=OnBreak.FAIL),
@@ -27,7 +28,7 @@ def test_a_rule_that_says_so_stops_the_run_with_its_words(spark):
     from regulus.pipeline.quality import OnBreak, Rule, check, fail_if_broken
 
     rule = Rule(name="positive", table="prices", holds="price > 0", says="a price is above 0", on_break=OnBreak.FAIL)
-    results = check([rule], {"prices": spark.createDataFrame([(-1,)], "price int")})
+    results = check([rule], {"prices": small_table(spark, [(-1,)], "price int")})
     with pytest.raises(QualityBroken, match=r"positive: 1 rows break it \(a price .*\); see view broken_positive"):
         fail_if_broken(results)
 

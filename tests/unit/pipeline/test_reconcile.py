@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
+from tests.frames import small_table
 from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop, send_orders
@@ -127,7 +128,7 @@ def test_a_record_read_in_two_ways_is_one_and_halves_keep_both(spark):
     from regulus.pipeline.reconcile import _each_once
 
     rows = [(topic, name, 0, 5, "H5") for topic in (TOPIC, TRANS_HALF_TOPIC) for name in ("a", "b")]
-    once = _each_once(spark.createDataFrame([*rows, (TOPIC, "b", 0, 5, "OTHER")], RECORDS)).collect()
+    once = _each_once(small_table(spark, [*rows, (TOPIC, "b", 0, 5, "OTHER")], RECORDS)).collect()
     assert sorted((row["topic"], row["offset_message_id"]) for row in once) == [
         (TRANS_HALF_TOPIC, "H5"), (TRANS_HALF_TOPIC, "H5"), (TOPIC, "H5"), (TOPIC, "OTHER")]
 
@@ -138,8 +139,8 @@ def test_from_when_on_the_log_is_complete_where_two_places_were_read(spark):
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
     def rows(name: str, *offsets: int):
-        return spark.createDataFrame([(TOPIC, name, 0, offset, f"H{offset}", noon + timedelta(hours=offset))
-                                      for offset in offsets], RECORDS + ", store_time timestamp")
+        return small_table(spark, [(TOPIC, name, 0, offset, f"H{offset}", noon + timedelta(hours=offset))
+                                   for offset in offsets], RECORDS + ", store_time timestamp")
 
     read = rows("of-a-copy", 0, 1, 2)
     assert _both_complete_since(None, read, rows("broker-a", 2, 3)) is None

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.frames import small_table
+
 pytestmark = pytest.mark.spark
 
 
@@ -12,8 +14,8 @@ def test_properties_of_a_former_life_stay_behind(spark):
 
     from regulus.pipeline.sending import anew
 
-    rows = spark.createDataFrame([({"a": "1", "DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old"},)],
-                                 "properties map<string,string>")
+    rows = small_table(spark, [({"a": "1", "DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old"},)],
+                       "properties map<string,string>")
     kept = rows.select(anew(F.col("properties"), REDRIVE_OF=F.lit("new")).alias("properties")).first()["properties"]
     assert kept == {"a": "1", "REDRIVE_OF": "new"}
 

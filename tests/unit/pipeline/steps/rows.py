@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.frames import small_table
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -21,12 +23,12 @@ def table(spark: "SparkSession", rows: list[dict[str, Any]]) -> "DataFrame":
              "store_size": 100, "born_time": BASE, "store_time": BASE, "born_host": "10.0.0.1:5"}
     values = [tuple({**plain, "queue_offset": number, **row}.get(name) for name in COLUMNS)
               for number, row in enumerate(rows)]
-    return spark.createDataFrame(values, ddl(list(COLUMNS)))
+    return small_table(spark, values, ddl(list(COLUMNS)))
 
 
 def effects(spark: "SparkSession", *rows: tuple[str, int]) -> "DataFrame":
     """Rows of (key, ms after BASE)."""
-    return spark.createDataFrame([(key, at(ms)) for key, ms in rows], "key string, applied_time timestamp")
+    return small_table(spark, [(key, at(ms)) for key, ms in rows], "key string, applied_time timestamp")
 
 
 def collected(frame: "DataFrame", *columns: str) -> list[tuple[Any, ...]]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -16,7 +18,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def test_a_dead_letter_and_a_reject_become_one_message_each(spark: "SparkSession") -> None:
     from regulus.pipeline.steps.alerts import dead_letter_alerts, reject_alerts
 
-    messages = spark.createDataFrame(
+    messages = small_table(
+        spark,
         [("%DLQ%g", "broker-a", 0, 7, "M1", "orders", "o-1 extra", 17, NOW),
          ("orders", "broker-a", 0, 8, "M2", None, "o-2", 0, NOW)],
         "topic string, broker_name string, queue_id int, queue_offset bigint, message_id string, origin_topic string, "

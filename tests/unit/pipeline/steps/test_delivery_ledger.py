@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -21,20 +23,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 def messages(spark: "SparkSession", *rows: tuple[str, str | None, str]) -> "DataFrame":
     """Rows of (topic, keys, tags), stored one second after another; the offset is the row's number."""
-    return spark.createDataFrame(
+    return small_table(
+        spark,
         [(*row, "broker-a", 0, number, {"REAL_TOPIC": f"%RETRY%{GROUP}"} if row[0] == PARKED else {}, BORN,
           BORN + timedelta(seconds=number)) for number, row in enumerate(rows)], COLUMNS)
 
 
 def effects(spark: "SparkSession", *rows: tuple[str, int, int | None]) -> "DataFrame":
     """Rows of (key, ms after birth, deliveries)."""
-    return spark.createDataFrame([(key, BORN + timedelta(milliseconds=delay), count) for key, delay, count in rows],
-                                 "key string, applied_time timestamp, deliveries bigint")
+    return small_table(spark, [(key, BORN + timedelta(milliseconds=delay), count) for key, delay, count in rows],
+                       "key string, applied_time timestamp, deliveries bigint")
 
 
 def progress(spark: "SparkSession", **offsets: int) -> "DataFrame":
     """How far the group has read each topic; `retry` is its retry topic."""
-    return spark.createDataFrame(
+    return small_table(
+        spark,
         [(GROUP, f"%RETRY%{GROUP}" if topic == "retry" else topic, "broker-a", 0, at) for topic, at in offsets.items()],
         "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint")
 

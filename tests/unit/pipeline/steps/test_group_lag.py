@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,13 +20,14 @@ def test_the_lag_is_summed_and_its_time_is_that_of_the_slowest_queue(spark: "Spa
     def ago(seconds: int) -> datetime:
         return NOW - timedelta(seconds=seconds)
 
-    progress = spark.createDataFrame(
+    progress = small_table(
+        spark,
         [("g", "t", "a", 0, 5, 10, 5, ago(60)), ("g", "t", "a", 1, 9, 10, 1, ago(90)),
          ("g", "t", "a", 2, 3, 3, 0, ago(500)), ("g", "u", "a", 0, 0, 4, 4, None)],
         "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint, "
         "max_offset bigint, lag bigint, last_consumed_store_time timestamp")
     queues = (("t", 0), ("t", 1), ("t", 2), ("u", 0))
-    messages = spark.createDataFrame([(topic, "a", queue, ago(0)) for topic, queue in queues],
-                                     "topic string, broker_name string, queue_id int, store_time timestamp")
+    messages = small_table(spark, [(topic, "a", queue, ago(0)) for topic, queue in queues],
+                           "topic string, broker_name string, queue_id int, store_time timestamp")
     found = {row.topic: (row.queues, row.lag, row.lag_ms) for row in group_lag(progress, messages).collect()}
     assert found == {"t": (3, 6, 90_000), "u": (1, 4, None)}

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
 from tests.unit.pipeline.steps.rows import BASE, at, collected, effects, table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def test_all_legs_of_a_message_that_was_delivered_and_applied(spark: "SparkSessi
 
     messages = table(spark, [{"message_id": "M", "keys": "k N1", "store_time": at(5)}, {"message_id": "N", "keys": "l"},
                              {"topic": "%RETRY%g", "message_id": "M", "keys": "k"}])
-    delivered = spark.createDataFrame([("M", at(17)), ("M", at(99))], "message_id string, delivered_time timestamp")
+    delivered = small_table(spark, [("M", at(17)), ("M", at(99))], "message_id string, delivered_time timestamp")
     frame = latencies(messages, delivered, effects(spark, ("k", 40), ("k", 90)))
     assert collected(frame, "key", *(f"{leg}_ms" for leg in LEGS)) == [
         ("k", 5, 12, 23, 35, 40), ("l", 0, None, None, None, None)]

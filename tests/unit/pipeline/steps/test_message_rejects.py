@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,9 +26,9 @@ def test_each_reject_has_its_reason_and_place(spark: "SparkSession") -> None:
 
     # The body of offset 0 has a checksum whose highest bit is set, which the log does not keep.
     assert zlib.crc32(b"body") > 0x7FFFFFFF
-    rejects = message_rejects(spark.createDataFrame(
-        [row(0, b"body"), row(1, b"bent", wrong=1), row(2, b"nobody's", keys=None), row(3, b""), row(4, None),
-         row(5, b"retried", topic="%RETRY%g", keys=None)], COLUMNS))
+    rows = [row(0, b"body"), row(1, b"bent", wrong=1), row(2, b"nobody's", keys=None), row(3, b""), row(4, None),
+            row(5, b"retried", topic="%RETRY%g", keys=None)]
+    rejects = message_rejects(small_table(spark, rows, COLUMNS))
     assert {(found.queue_offset, found.physical_offset, found.reason) for found in rejects.collect()} == {
         (1, 100, "the body has another checksum"), (2, 200, "no key")}
     counts = {(found.reason, found.rejected) for found in rejects_by_reason(rejects).collect()}

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.frames import small_table
 from tests.unit.pipeline.steps.rows import collected, table
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ def queue(*offsets: int, queue_id: int = 0) -> list[dict[str, int]]:
 
 def bounds(spark: "SparkSession", *rows: tuple[int, int, int]) -> "DataFrame":
     """Rows of (queue, smallest, largest)."""
-    return spark.createDataFrame([("t", "a", *row) for row in rows],
-                                 "topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint")
+    return small_table(spark, [("t", "a", *row) for row in rows],
+                       "topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint")
 
 
 def test_a_run_of_missing_numbers_is_one_hole(spark: "SparkSession") -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.frames import small_table
 from tests.unit.pipeline.steps.rows import at, collected, effects, table
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def test_the_groups_progress_tells_what_passed_from_what_waits(spark: "SparkSess
         copy("%RETRY%g", "passed", 1, queue_offset=3), copy("%RETRY%g", "next", 1, queue_offset=4),
         copy("SCHEDULE_TOPIC_XXXX", "passed", 1), copy("SCHEDULE_TOPIC_XXXX", "parked", 1),
         copy("SCHEDULE_TOPIC_XXXX", "again", 2), copy("%RETRY%g", "again", 1, queue_offset=2)])
-    progress = spark.createDataFrame([("g", "%RETRY%g", "a", 0, 4)],
-                                     "consumer_group string, topic string, broker_name string, queue_id int, "
-                                     "consumer_offset bigint")
+    progress = small_table(spark, [("g", "%RETRY%g", "a", 0, 4)],
+                           "consumer_group string, topic string, broker_name string, queue_id int, "
+                           "consumer_offset bigint")
     assert collected(retry_outcomes(messages, progress=progress), "identity", "outcome") == [
         ("again", "waiting"), ("next", "waiting"), ("parked", "waiting"), ("passed", "passed")]
 

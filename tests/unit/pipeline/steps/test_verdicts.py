@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.frames import small_table
 from tests.unit.pipeline.steps.rows import at, collected, effects, table
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ HOUR = 3_600_000
 
 
 def stubs(spark: "SparkSession", *rows: tuple[str, int]) -> "DataFrame":
-    return spark.createDataFrame([(key, at(ms)) for key, ms in rows], "key string, created_time timestamp")
+    return small_table(spark, [(key, at(ms)) for key, ms in rows], "key string, created_time timestamp")
 
 
 def sent(key: str, ms: int = 0, topic: str = "t", **more: Any) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_of_an_emptied_queue_the_rest_of_the_log_tells_since_when_it_is_whole(
         spark: "SparkSession", queues: list[tuple[str, int, int]], since: int | None) -> None:
     from regulus.pipeline.steps.verdicts import emptied_queues_complete_since
 
-    bounds = spark.createDataFrame(queues, "broker_name string, min_offset bigint, max_offset bigint")
+    bounds = small_table(spark, queues, "broker_name string, min_offset bigint, max_offset bigint")
     rows = table(spark, [sent("x", 5000, queue_offset=1), sent("y", 2000, queue_offset=0)])
     found = emptied_queues_complete_since(rows, bounds, at(9000))
     assert found == (None if since is None else at(since))
