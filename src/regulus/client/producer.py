@@ -84,8 +84,6 @@ class Producer:
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
         permits = self.config.back_pressure_for_async_send_num
         self._permits = asyncio.Semaphore(permits) if permits else None
-        self._retries_without_answer = True
-        """Whether a half message is sent to another broker when one did not answer: it may have two halves then."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -217,7 +215,7 @@ class Producer:
     async def _attempts(self, outgoing: Outgoing, wanted: MessageQueue | None, timeout_ms: int) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
         started = _monotonic_ms()
-        budget = self._retries if wanted is None else _ONE_ATTEMPT
+        budget = self._budget(outgoing) if wanted is None else _ONE_ATTEMPT
         tried: list[str] = []
         failure: ClientError | None = None
         stored: SendResult | None = None
@@ -241,8 +239,7 @@ class Producer:
                 failure = error
             except (ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster) as error:
                 failure = error
-                if outgoing.is_half and not self._retries_without_answer and \
-                        isinstance(error, ConnectionLost | RequestTimeout):
+                if not budget.resends_without_answer and isinstance(error, ConnectionLost | RequestTimeout):
                     raise SendFailed(topic=outgoing.topic, attempts=attempt, elapsed_ms=_monotonic_ms() - started,
                                      brokers=tuple(tried), cause=error) from error
             else:
@@ -252,6 +249,9 @@ class Producer:
         if stored is not None:
             return stored
         raise _terminal(outgoing.topic, tried, budget.attempts, _monotonic_ms() - started, failure)
+
+    def _budget(self, outgoing: Outgoing) -> SendBudget:
+        return self._retries
 
     def _choose(self, route: Route, last_broker: str | None) -> MessageQueue:
         queues = route.publish_queues

@@ -9,14 +9,16 @@ left behind, such as a row in its database.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from regulus.client.client_instance import RequestHandler, now_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core.message_check import check_message, check_topic
+from regulus.client.core.resend import SendBudget
 from regulus.client.listener_workers import call_safely
+from regulus.client.outgoing import Outgoing
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import ClientError, ConfigError, HeaderError, MessageIllegal, RecordError
@@ -115,7 +117,7 @@ class TransactionProducer(Producer):
             check_topic(topic)
         self._checks_waiting = 0
         self._checking = asyncio.Semaphore(self._transactions.check_thread_max)
-        self._retries_without_answer = self._transactions.retry_half_without_answer
+        self._half_retries = replace(self._retries, resends_without_answer=self._transactions.retry_half_without_answer)
 
     async def start(self) -> None:
         """Needs no network. Raises ConfigError when the name server's address is none."""
@@ -189,6 +191,10 @@ class TransactionProducer(Producer):
             raise ClientError(f"the broker answered with an id that names no place: {error}") from error
         return result, HalfMessage(self.group, message.topic, result.message_queue.broker_name, result.queue_offset,
                                    physical_offset, result.message_id, result.offset_message_id)
+
+    def _budget(self, outgoing: Outgoing) -> SendBudget:
+        """One of two halves of a message without an answer stays open: a half is sent again only on request."""
+        return self._half_retries if outgoing.is_half else self._retries
 
     async def _end_or_log(self, half: HalfMessage, state: TransactionState, from_check: bool) -> bool:
         if state is TransactionState.UNKNOWN:

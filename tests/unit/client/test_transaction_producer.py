@@ -1,6 +1,7 @@
 """Transactions of a producer, against a server that asks soon, and against brokers whose answers a test writes."""
 
 import asyncio
+import re
 import threading
 
 import pytest
@@ -31,7 +32,7 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState
 
 @pytest.fixture
 def server(tmp_path):
-    config = BrokerConfig(listen_port=0, transaction_check_interval=200, transaction_time_out=300)
+    config = BrokerConfig(listen_port=0, transaction_check_interval=100, transaction_time_out=150)
     with ServerThread(tmp_path / "store", config) as running:
         yield running
 
@@ -232,8 +233,8 @@ async def test_what_cannot_be_sent_raises_before_anything_is_sent(server):
 @pytest.mark.parametrize(("retries", "requests"), [(False, 1), (True, 3)])
 async def test_a_half_without_an_answer_is_sent_again_only_on_request(retries, requests):
     async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a", lambda command: None)
-        config = TransactionProducerConfig(send_msg_timeout=1500, retry_half_without_answer=retries)
+        broker = await cluster.add_broker("a", lambda send: broker.connections[-1].abort())
+        config = TransactionProducerConfig(retry_half_without_answer=retries)
         async with TransactionProducer(cluster.name_server.address, "PG", config=config) as producer:
             with pytest.raises(SendFailed):
                 await producer.send_half(Message("T", b"x"))
@@ -242,6 +243,18 @@ async def test_a_half_without_an_answer_is_sent_again_only_on_request(retries, r
         sends = broker.requests_of(RequestCode.SEND_MESSAGE_V2)
     assert sum("TRAN_MSG" in send.ext["i"] for send in sends) == requests
     assert sum("TRAN_MSG" not in send.ext["i"] for send in sends) == 3
+
+
+async def test_a_half_that_is_not_sent_again_may_wait_all_the_time():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", lambda send: None)
+        config = TransactionProducerConfig(send_msg_timeout=600)
+        async with TransactionProducer(cluster.name_server.address, "PG", config=config) as producer:
+            with pytest.raises(SendFailed) as caught:
+                await producer.send_half(Message("T", b"x"))
+    waited = re.search(r"no answer of \S+ within (\d+) ms", str(caught.value))
+    assert waited is not None
+    assert int(waited[1]) > 600 // (1 + config.retry_times_when_send_failed)
 
 
 async def test_a_half_that_may_be_lost_is_rolled_back_and_its_transaction_does_not_run():

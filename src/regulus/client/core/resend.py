@@ -2,7 +2,8 @@
 
 All attempts of a call share one time budget. RocketMQ gives the whole rest of it to each attempt, so that one broker
 that does not answer eats the budget and no retry happens. We divide what is left by the attempts that are left, unless
-`attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way.
+`attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way. What is not sent again without an answer waits
+for it as long as there is time.
 
 Only throttling (SYSTEM_BUSY) makes a broker rest: first 1 s from the start of the attempt, then 1.6 times as long each
 time, at most 120 s, give or take a fifth. Every other failure that may be retried is retried at once.
@@ -35,6 +36,7 @@ class SendBudget:
     attempts: int
     attempt_timeout_max_ms: int = -1
     java_budget: bool = False
+    resends_without_answer: bool = True
 
     def attempt_timeout_ms(self, attempt: int, left_ms: int) -> int:
         """What attempt number `attempt` (from 1) may take of what is left; 0 or less when nothing is."""
@@ -43,7 +45,9 @@ class SendBudget:
             return left_ms
         if self.attempt_timeout_max_ms >= 0:
             return min(left_ms, self.attempt_timeout_max_ms)
-        return left_ms if self.java_budget else max(1, left_ms // attempts_left)
+        if self.java_budget or not self.resends_without_answer:
+            return left_ms
+        return max(1, left_ms // attempts_left)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,13 @@ def test_with_java_budget_an_attempt_may_take_all_that_is_left():
     assert budget.attempt_timeout_ms(2, 0) == 0
 
 
+def test_what_is_not_sent_again_without_an_answer_may_wait_for_it_all_that_is_left():
+    budget = SendBudget(attempts=3, resends_without_answer=False)
+    assert [budget.attempt_timeout_ms(attempt, 3000) for attempt in (1, 2, 3)] == [3000, 3000, 3000]
+    capped = SendBudget(attempts=3, resends_without_answer=False, attempt_timeout_max_ms=500)
+    assert capped.attempt_timeout_ms(1, 3000) == 500
+
+
 def test_a_cap_holds_for_all_attempts_but_the_last():
     budget = SendBudget(attempts=3, attempt_timeout_max_ms=500)
     assert [budget.attempt_timeout_ms(attempt, 3000) for attempt in (1, 2, 3)] == [500, 500, 3000]
