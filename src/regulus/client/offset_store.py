@@ -74,7 +74,8 @@ class BrokerOffsets:
                     _log.warning("offset %d of %s not stored: %s", offset, queue, error)
         except (ClientError, HeaderError) as error:
             _log.warning("offsets of %d queues of %s not stored: %s", len(left), left[0].broker_name, error)
-        self.table.mark_changed(left)
+        finally:
+            self.table.mark_changed(left)
 
     async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,

@@ -160,7 +160,7 @@ class PushConsumer:
                                                QueueLocks(instance, self.group) if clustering else None,
                                                self._finish, self._send_back.dead_letter)
         await instance.heartbeat()
-        self._tasks.spawn(self._rebalancer.run(), f"rebalance {self.group}")
+        self._rebalancer.start()
         self._tasks.spawn(self._persist_offsets(), f"persist offsets of {self.group}")
         if not self.config.consume_orderly:
             self._tasks.spawn(self._watch_for_expired(), f"consume timeout of {self.group}")
@@ -171,17 +171,17 @@ class PushConsumer:
         if instance is None:
             return
         if self._rebalancer is not None:
-            await self._rebalancer.stop_pulling()
+            await self._rebalancer.stop()
         if self._orderly is not None:
             await self._orderly.settle(wait_ms=self.config.await_termination_millis_when_shutdown)
         if self._workers is not None:
             await self._workers.close(self.config.await_termination_millis_when_shutdown)
         await self._sends_back.finish(self.config.await_termination_millis_when_shutdown)
+        await self._tasks.cancel()
         if self._offsets is not None:
             await self._offsets.persist()
         if self._orderly is not None:
             await self._orderly.close()
-        await self._tasks.cancel()
         await self._leave(instance)
 
     async def __aenter__(self) -> Self:

@@ -62,7 +62,7 @@ class Assigned:
 
 
 class Rebalancer:
-    """`run` rebalances at start, when asked to, and every `rebalance_interval`."""
+    """Rebalances at start, when asked to, and every `rebalance_interval`."""
 
     def __init__(self, consumer: Balanced, instance: ClientInstance, offsets: OffsetStore, started_ms: int) -> None:
         self.assigned: dict[MessageQueue, Assigned] = {}
@@ -71,47 +71,19 @@ class Rebalancer:
         self._offsets = offsets
         self._started_ms = started_ms
         self._wanted = asyncio.Event()
-        self._pulling = TaskGroup()
-        self._is_stopped = False
+        self._tasks = TaskGroup()
         self._missing: dict[str, str] = {}
+
+    def start(self) -> None:
+        self._tasks.spawn(self._run(), f"rebalance {self._consumer.group}")
+
+    async def stop(self) -> None:
+        """No rebalance and no pull from now on, one that is under way neither: it would take the queues that are no
+        longer pulled for lost. Results of what is cached still count."""
+        await self._tasks.cancel()
 
     def soon(self) -> None:
         self._wanted.set()
-
-    async def run(self) -> None:
-        while not self._is_stopped:
-            self._wanted.clear()
-            complete = await self.rebalance()
-            interval = self._consumer.config.rebalance_interval if complete else INCOMPLETE_INTERVAL_MS
-            try:
-                async with asyncio.timeout(interval / 1000):
-                    await self._wanted.wait()
-            except TimeoutError:
-                continue
-
-    async def rebalance(self) -> bool:
-        """Take and give up queues of all topics; False when something was missing and it is worth trying again soon."""
-        topics = set(self._consumer.topics())
-        complete = True
-        for topic in sorted(topics):
-            try:
-                complete &= await self._rebalance_topic(topic)
-                self._missing.pop(topic, None)
-            except (ClientError, HeaderError) as error:
-                # The next try comes in a second: say it once.
-                if self._missing.get(topic) != str(error):
-                    _log.info("topic %s not rebalanced: %s", topic, error)
-                self._missing[topic] = str(error)
-                complete = False
-        lost = [queue for queue in self.assigned if queue.topic not in topics]
-        await self._give_up(lost)
-        return complete
-
-    async def stop_pulling(self) -> None:
-        """No pull from now on; results of what is cached still count."""
-        self._is_stopped = True
-        self._wanted.set()
-        await self._pulling.cancel()
 
     def has_room(self, queue: MessageQueue) -> None:
         owned = self.assigned.get(queue)
@@ -136,6 +108,35 @@ class Rebalancer:
         self.soon()
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._wanted.clear()
+            complete = await self._rebalance()
+            interval = self._consumer.config.rebalance_interval if complete else INCOMPLETE_INTERVAL_MS
+            try:
+                async with asyncio.timeout(interval / 1000):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _rebalance(self) -> bool:
+        """Take and give up queues of all topics; False when something was missing and it is worth trying again soon."""
+        topics = set(self._consumer.topics())
+        complete = True
+        for topic in sorted(topics):
+            try:
+                complete &= await self._rebalance_topic(topic)
+                self._missing.pop(topic, None)
+            except (ClientError, HeaderError) as error:
+                # The next try comes in a second: say it once.
+                if self._missing.get(topic) != str(error):
+                    _log.info("topic %s not rebalanced: %s", topic, error)
+                self._missing[topic] = str(error)
+                complete = False
+        lost = [queue for queue in self.assigned if queue.topic not in topics]
+        await self._give_up(lost)
+        return complete
 
     async def _rebalance_topic(self, topic: str) -> bool:
         route = await self._instance.route(topic)
@@ -183,12 +184,10 @@ class Rebalancer:
         return len(taken) == len(missing)
 
     def _take(self, queue: MessageQueue, start: int) -> None:
-        if self._is_stopped:
-            return
         process_queue = ProcessQueue(now_ms())
         puller = QueuePuller(self._consumer, self._instance, queue, process_queue, start)
         self._consumer.queue_taken(queue, process_queue)
-        task = self._pulling.spawn(puller.run(), f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
+        task = self._tasks.spawn(puller.run(), f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
         self.assigned[queue] = Assigned(process_queue, puller, task)
 
     async def _give_up(self, queues: list[MessageQueue]) -> None:

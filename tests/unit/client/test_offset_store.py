@@ -100,6 +100,24 @@ async def test_changed_offsets_are_stored_once_and_again_after_a_failure(cluster
     await client_instance.release(instance)
 
 
+async def test_what_a_cancelled_store_has_not_stored_is_stored_by_the_next(cluster):
+    arrived, answers = asyncio.Event(), [False, True]
+
+    async def answer(command):
+        arrived.set()
+        return command.response(ResponseCode.SUCCESS) if answers.pop(0) else None
+    broker, instance, store = await broker_offsets(cluster, answer)
+    store.table.advance(QUEUE, 3)
+    cancelled = asyncio.create_task(store.persist())
+    await arrived.wait()
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    await store.persist()
+    offsets = [request.ext["commitOffset"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)]
+    assert offsets == ["3", "3"]
+    await client_instance.release(instance)
+
+
 async def test_a_broker_is_given_one_offset_after_the_other(cluster):
     """The real one may forget one of two that come at the same time, when they are the first of a group and topic."""
     at_the_same_time = 0

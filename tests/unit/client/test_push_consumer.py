@@ -12,6 +12,7 @@ from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerCo
 from regulus.client.listener import ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.rebalancer import Rebalancer
 from regulus.errors import BrokerRefused, ClientError, ConfigError
 from regulus.model.message import Message
 from regulus.model.message_id import offset_message_id
@@ -103,6 +104,41 @@ async def test_everything_is_consumed_and_the_offsets_are_stored_at_the_end(serv
     assert Counter(listener.bodies) == Counter(b"%d" % number for number in range(50))
     assert (await admin.progress("CG")).lag == 0
     assert not (await admin.progress("CG")).online
+
+
+async def test_leaving_in_the_middle_of_a_rebalance_loses_no_offset(server, admin, producer, monkeypatch):
+    """The rebalance finds its queues pulled no more, and must not take that for a loss of them."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+    running, may_end = asyncio.Event(), asyncio.Event()
+    members = Rebalancer._member_ids
+
+    async def held(rebalancer, route):
+        if not running.is_set() or route.topic != "T":
+            return await members(rebalancer, route)
+        asked.set()
+        await answered.wait()
+        return [consumer.client_id]
+
+    async def listen(messages, context):
+        running.set()
+        await may_end.wait()
+        return SUCCESS
+
+    monkeypatch.setattr(Rebalancer, "_member_ids", held)
+    await create_topic(admin, queues=1)
+    await send_all(producer, 1)
+    async with asyncio.timeout(TIME_LIMIT), consuming(server, listen) as consumer:
+        await running.wait()
+        consumer.routes_changed()
+        await asked.wait()
+        leaving = asyncio.create_task(consumer.shutdown())
+        await asyncio.sleep(0)
+        answered.set()
+        for _ in range(20):     # turns of the loop, of which the rebalance needs a few and no network
+            await asyncio.sleep(0)
+        may_end.set()
+        await leaving
+    assert [stored.consumer_offset for stored in (await admin.progress("CG")).offsets.values()] == [1]
 
 
 async def test_a_plain_function_runs_in_threads_of_which_there_are_at_most_so_many(server, admin, producer):
