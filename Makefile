@@ -46,7 +46,7 @@ $(TEST_JAVA)/release: $(STAMP) tests/java.py
 	@$(PY) -m tests.java $(TEST_JAVA)
 
 test-interpreted: $(STAMP) $(TEST_JAVA)/release
-	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not cluster and not jobs"
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not once and not jobs"
 
 test-compiled: compiled $(TEST_JAVA)/release
 	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop

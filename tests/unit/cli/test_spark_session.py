@@ -26,6 +26,7 @@ for _ in range(2):
 
 
 @pytest.mark.spark
+@pytest.mark.once
 def test_a_session_that_was_there_before_is_used_and_goes_on(spark):
     with command_session("local[1]") as session:
         assert session.range(3).count() == 3
@@ -34,7 +35,7 @@ def test_a_session_that_was_there_before_is_used_and_goes_on(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_a_command_stops_the_session_that_it_started(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", READ_TWICE, "--store", str(GOLDEN / "store-4.9.8"), "--topic", "SNormal"],

@@ -79,7 +79,7 @@ def total(storage: Path) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_the_ledger_runs_reads_only_what_is_new_and_is_reported(
         tmp_path: Path, regulus: Callable[[list[str]], str]) -> None:
     run, report, run_with_effects, _ = commands()
@@ -128,7 +128,7 @@ def test_the_ledger_runs_reads_only_what_is_new_and_is_reported(
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_the_pipeline_of_ones_own_runs(tmp_path: Path, regulus: Callable[[list[str]], str]) -> None:
     *_, run_own = commands()
     append(tmp_path / "regulus" / "store", list(map(order, range(3))), {})

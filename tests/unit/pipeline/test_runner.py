@@ -63,7 +63,7 @@ def run(directory: Path, java: Java, **changes: object) -> RunResult:
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_a_second_run_knows_the_tables_of_the_first_and_reads_only_what_is_new(tmp_path: Path, java: Java) -> None:
     make(tmp_path)
     source = tmp_path / "in it's"
@@ -81,7 +81,7 @@ def test_a_second_run_knows_the_tables_of_the_first_and_reads_only_what_is_new(t
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_a_flow_that_fails_is_named_with_its_cause(tmp_path: Path, java: Java) -> None:
     make(tmp_path, TABLES.replace('F.sum(F.col("value").cast("bigint"))', 'F.raise_error(F.lit("it broke"))'))
     (tmp_path / "in it's").mkdir()
@@ -95,7 +95,7 @@ def test_a_flow_that_fails_is_named_with_its_cause(tmp_path: Path, java: Java) -
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_a_definition_file_that_fails_is_named_with_the_line(tmp_path: Path, java: Java) -> None:
     make(tmp_path, "\nraise ValueError('not today')\n" + TABLES)
     with pytest.raises(PipelineError) as caught:
@@ -135,6 +135,8 @@ os.kill(int(java), signal.SIGKILL)
 """
 
 
+@pytest.mark.spark
+@pytest.mark.once
 def test_a_java_that_ends_in_the_middle_ends_the_run(tmp_path: Path, java: Java) -> None:
     make(tmp_path, KILL_JAVA)
     with pytest.raises(PipelineError, match="Spark's Java ended in the middle of the run, with status -9"):

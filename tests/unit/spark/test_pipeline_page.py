@@ -10,7 +10,6 @@ from regulus.model.message import MessageExt
 from regulus.testing.running_server import ServerThread
 from tests.unit.spark.conftest import send_orders
 
-pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 STORE_IN_PAGE = "/var/lib/regulus/store"
 NAME_SERVER_IN_PAGE = "127.0.0.1:9876"
@@ -27,6 +26,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.spark
+@pytest.mark.once
 def test_the_examples_run(spark, make_store, live_server, capfd, tmp_path):
     def message(number: int, topic: str, **properties: str) -> MessageExt:
         return MessageExt(topic, b'{"id":"%d","price":1.5}' % number, {"KEYS": f"order-{number}", **properties})

@@ -7,10 +7,11 @@ import pytest
 
 from .sink.support import messages_of
 
-pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "sink.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.spark
+@pytest.mark.once
 def test_the_examples_run(spark, regulus_server, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")

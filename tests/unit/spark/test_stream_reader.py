@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from regulus.testing.running_server import ServerThread
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.once]
 
 Run = Callable[..., "StreamingQuery"]
 

@@ -14,6 +14,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "tables.md").read_text
 
 
 @pytest.mark.spark
+@pytest.mark.once
 def test_the_examples_run(spark, make_store, regulus_server, capfd):
     store = str(make_store([order(number) for number in range(4)]))
     with Admin(regulus_server.name_server_address) as admin:

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.once
 def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", "--directory",

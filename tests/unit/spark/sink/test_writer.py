@@ -6,7 +6,7 @@ import pytest
 
 from .support import messages_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.once]
 
 
 def written(frame, server, **options: str):
