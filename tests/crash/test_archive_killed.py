@@ -16,6 +16,7 @@ from regulus.pipeline.archive_compact import CompactConfig, compact
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.range_tasks import LocalTasks
 
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).resolve().parent.parent.parent
 RANGE_SIZE = 3000
 LATER = 4_000_000_000_000
@@ -155,7 +156,6 @@ def test_compaction_killed_at_each_step_loses_and_doubles_nothing(tmp_path: Path
 
 
 @pytest.mark.spark
-@pytest.mark.once
 def test_killed_with_spark_the_next_run_gives_the_same_bytes(tmp_path: Path) -> None:
     steps = steps_of_an_archive_run(tmp_path)
     archive = tmp_path / "killed"

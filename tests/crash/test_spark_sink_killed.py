@@ -80,7 +80,7 @@ class Streams:
     def kill_workers(self) -> bool:
         """The forked processes that run tasks; whether there was one."""
         assert self.process is not None
-        daemon = "pyspark.daemon pyspark.worker"
+        daemon = " pyspark.worker"
         workers = [pid for pid in descendants(self.process.pid)
                    if daemon in command_line(pid) and daemon in command_line(parent(pid))]
         return sum(map(kill, workers)) > 0

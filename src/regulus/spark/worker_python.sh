@@ -1,5 +1,6 @@
 #!/bin/sh
-# The Python of Spark's workers without the places that Spark puts before all others; see worker_python.py.
+# The Python of Spark's workers without the places that Spark puts before all others, and with a daemon of our own; see
+# worker_python.py.
 rest=$PYTHONPATH: kept=
 while [ -n "$rest" ]; do
     place=${rest%%:*} rest=${rest#*:}
@@ -8,4 +9,10 @@ while [ -n "$rest" ]; do
         *) kept=$kept${kept:+:}$place ;;
     esac
 done
+case "$1 $2" in
+    "-m pyspark.daemon")
+        shift 2
+        set -- -m regulus.spark.worker_daemon "$@"
+        ;;
+esac
 PYTHONPATH=$kept exec "$REGULUS_WORKER_PYTHON" "$@"

@@ -14,7 +14,7 @@ from regulus.pipeline.range_tasks import LocalTasks
 from regulus.spark import archive_manifest
 from tests.archives import archived_rows, nothing
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore")]
 LATER = 4_000_000_000_000
 
 

@@ -64,34 +64,25 @@ def run(directory: Path, java: Java, **changes: object) -> RunResult:
 
 @pytest.mark.spark
 @pytest.mark.once
-def test_a_second_run_knows_the_tables_of_the_first_and_reads_only_what_is_new(tmp_path: Path, java: Java) -> None:
-    make(tmp_path)
+def test_a_flow_that_fails_is_named_and_the_next_run_reads_only_what_is_new(tmp_path: Path, java: Java) -> None:
+    make(tmp_path, TABLES.replace('F.sum(F.col("value").cast("bigint"))', 'F.raise_error(F.lit("it broke"))'))
     source = tmp_path / "in it's"
     source.mkdir()
     (source / "a.txt").write_text("1\n2\n3\n")
-    first = run(tmp_path, java)
-    assert first.states == {"lines": "COMPLETED", "total": "COMPLETED"}
-    assert (first.rows, first.catalog) == ({"lines": 3}, "hive")
-    (source / "b.txt").write_text("40\n")
-    second = run(tmp_path, java)
-    assert second.rows == {"lines": 1}
-    total = ds.dataset([str(file) for file in (tmp_path / "storage" / "warehouse" / "total").glob("*.parquet")])
-    assert total.to_table().to_pylist() == [{"total": 46}]
-    assert "INVALID_HANDLE" not in (tmp_path / "storage" / "pipeline.log").read_text()
-
-
-@pytest.mark.spark
-@pytest.mark.once
-def test_a_flow_that_fails_is_named_with_its_cause(tmp_path: Path, java: Java) -> None:
-    make(tmp_path, TABLES.replace('F.sum(F.col("value").cast("bigint"))', 'F.raise_error(F.lit("it broke"))'))
-    (tmp_path / "in it's").mkdir()
-    (tmp_path / "in it's" / "a.txt").write_text("1\n")
     with pytest.raises(PipelineError) as caught:
-        run(tmp_path, java, parameters={"numbers.from": str(tmp_path / "in it's"),
-                                        "spark.sql.pipelines.maxFlowRetryAttempts": "0"})
+        run(tmp_path, java, parameters={"numbers.from": str(source), "spark.sql.pipelines.maxFlowRetryAttempts": "0"})
     assert str(caught.value).startswith("flow 'total' failed: ")
     assert "it broke" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+    (tmp_path / "tables" / "numbers.py").write_text(TABLES)
+    (source / "b.txt").write_text("40\n")
+    second = run(tmp_path, java)
+    assert second.states == {"lines": "COMPLETED", "total": "COMPLETED"}
+    assert (second.rows, second.catalog) == ({"lines": 1}, "hive")
+    total = ds.dataset([str(file) for file in (tmp_path / "storage" / "warehouse" / "total").glob("*.parquet")])
+    assert total.to_table().to_pylist() == [{"total": 46}]
+    assert "INVALID_HANDLE" not in (tmp_path / "storage" / "pipeline.log").read_text()
 
 
 @pytest.mark.spark

@@ -48,6 +48,13 @@ def test_the_script_leaves_out_what_spark_puts_first_and_nothing_else(before, af
     assert done.stdout == f"{after}|['a b', '']\n"
 
 
+def test_the_script_takes_our_daemon_for_sparks():
+    environment = {**os.environ, "REGULUS_WORKER_PYTHON": "/bin/echo"}
+    words = ["-m", "pyspark.daemon", "pyspark.worker"]
+    done = subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "-m regulus.spark.worker_daemon pyspark.worker\n"
+
+
 @pytest.mark.spark
 def test_a_worker_has_sparks_modules_from_their_compiled_files(spark):
     places = spark.sparkContext.range(1).map(lambda _: (pyspark.__cached__, sys.executable)).collect()

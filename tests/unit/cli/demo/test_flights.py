@@ -3,9 +3,12 @@
 import json
 from itertools import islice
 
+import pytest
+
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL, read_flights
 
 
+@pytest.mark.once
 def test_all_flights_are_read_and_each_has_its_own_id() -> None:
     ids = {flight.flight_id for flight in read_flights()}
     assert len(ids) == FLIGHTS_IN_ALL

@@ -1,0 +1,57 @@
+"""Spark's daemon of Python workers, which imports what they work with before they are forked.
+
+    python -m regulus.spark.worker_daemon MODULE      for `python -m pyspark.daemon MODULE`
+
+Each worker of Spark is a fork of a daemon, and imports what it works with by itself: most of what a short task takes.
+Spark imports behind the fork because numpy and pyarrow start threads, which a fork does not take along. They start none
+when they are told not to; where one runs all the same, or cannot be seen, Spark's own daemon takes this one's place.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+SPARKS_DAEMON = "pyspark.daemon"
+_ALWAYS = ("regulus.spark.source",)
+_BY_TASKS = ("regulus.spark.store_scan",)
+_BY_SOME_TASKS = ("pandas", "pyarrow.compute", "regulus.spark.live_scan")
+_THREADS = Path("/proc/self/task")
+
+
+def main(arguments: Sequence[str]) -> None:
+    before = dict(os.environ)
+    worker = arguments[0]
+    runs_tasks = worker == "pyspark.worker"
+    if not (_THREADS.is_dir() and _import(worker, *_ALWAYS, *(_BY_TASKS if runs_tasks else ()))):
+        os.execve(sys.executable, [sys.executable, "-m", SPARKS_DAEMON, *arguments], before)
+    if runs_tasks:
+        # The first worker waits for no more than it needs: the others are forked while it works.
+        os.register_at_fork(after_in_parent=lambda: _import(*_BY_SOME_TASKS))
+    here = os.getpid()
+    os.register_at_fork(after_in_child=lambda: _seed_numpy() if os.getppid() == here else None)
+    import_module(SPARKS_DAEMON).manager()
+
+
+def _import(*names: str) -> bool:
+    """Whether all is there, and a fork may take it along."""
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    # Where Spark or the user says how many threads numpy has, numpy goes by that.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    try:
+        for name in names:
+            import_module(name)
+    except ImportError:
+        return False    # the worker that needs it tells Spark
+    return len(list(_THREADS.iterdir())) == 1
+
+
+def _seed_numpy() -> None:
+    """Else all workers would draw the same numbers. Python's own generator minds this by itself."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regulus.spark import worker_daemon
+
+
+class Replaced(Exception):
+    """By another program; its arguments and environment are args."""
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    def execve(program, arguments, environment):
+        raise Replaced(arguments, environment)
+
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+def told(worker="pyspark.worker"):
+    before = dict(os.environ)
+    with pytest.raises(Replaced) as caught:
+        worker_daemon.main([worker])
+    assert caught.value.args[1] == before
+    return caught.value.args[0]
+
+
+def sparks_daemon(worker="pyspark.worker"):
+    return [sys.executable, "-m", "pyspark.daemon", worker]
+
+
+def test_where_a_thread_runs_sparks_daemon_takes_its_place(replaced, monkeypatch, tmp_path):
+    (tmp_path / "1").touch()
+    (tmp_path / "2").touch()
+    monkeypatch.setattr(worker_daemon, "_THREADS", tmp_path)
+    assert told() == sparks_daemon()
+
+
+def test_where_threads_cannot_be_seen_nothing_is_imported(replaced, monkeypatch, tmp_path):
+    monkeypatch.setattr(worker_daemon, "_THREADS", tmp_path / "not there")
+    assert told("no.such.worker") == sparks_daemon("no.such.worker")
+
+
+def test_what_cannot_be_imported_is_left_to_the_worker(replaced):
+    assert told("no.such.worker") == sparks_daemon("no.such.worker")
+
+
+FORKS = """
+import os
+import sys
+
+import pyspark.daemon
+
+from regulus.spark import worker_daemon
+
+
+def manager():
+    import numpy.random
+
+    for _ in range(2):
+        if os.fork() == 0:
+            print("regulus.spark.store_scan" in sys.modules, "pandas" in sys.modules, numpy.random.random(), flush=True)
+            os._exit(0)
+        os.wait()
+
+
+pyspark.daemon.manager = manager
+worker_daemon.main(["pyspark.worker"])
+"""
+
+
+def test_the_first_worker_waits_for_what_it_needs_the_others_have_all_and_numbers_of_their_own():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
+    first, second = (line.split() for line in done.stdout.splitlines())
+    assert (first[:2], second[:2]) == (["True", "False"], ["True", "True"])
+    assert first[2] != second[2]
+
+
+def commands(_):
+    return [Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1] for pid in (os.getpid(), os.getppid())]
+
+
+@pytest.mark.spark
+def test_workers_of_a_session_are_its_forks(spark):
+    found = spark.sparkContext.range(2, numSlices=2).map(commands).collect()
+    assert found == [[[sys.executable, "-m", "regulus.spark.worker_daemon", "pyspark.worker"]] * 2] * 2
