@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 
 SPARKS_DAEMON = "pyspark.daemon"
 _ALWAYS = ("regulus.spark.source",)
 _BY_TASKS = ("regulus.spark.store_scan",)
 _BY_SOME_TASKS = ("pandas", "pyarrow.compute", "regulus.spark.live_scan")
+FEW = 2
+"""Who reads once has few workers, and waits for no more than they need; who goes on needs new ones all the time."""
 _THREADS = Path("/proc/self/task")
 
 
@@ -27,8 +30,8 @@ def main(arguments: Sequence[str]) -> None:
     if not (_THREADS.is_dir() and _import(worker, *_ALWAYS, *(_BY_TASKS if runs_tasks else ()))):
         os.execve(sys.executable, [sys.executable, "-m", SPARKS_DAEMON, *arguments], before)
     if runs_tasks:
-        # The first worker waits for no more than it needs: the others are forked while it works.
-        os.register_at_fork(after_in_parent=lambda: _import(*_BY_SOME_TASKS))
+        forks = count()
+        os.register_at_fork(before=lambda: next(forks) >= FEW and _import(*_BY_SOME_TASKS))
     here = os.getpid()
     os.register_at_fork(after_in_child=lambda: _seed_numpy() if os.getppid() == here else None)
     import_module(SPARKS_DAEMON).manager()

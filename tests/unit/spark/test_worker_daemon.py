@@ -61,7 +61,7 @@ from regulus.spark import worker_daemon
 def manager():
     import numpy.random
 
-    for _ in range(2):
+    for _ in range(worker_daemon.FEW + 2):
         if os.fork() == 0:
             print("regulus.spark.store_scan" in sys.modules, "pandas" in sys.modules, numpy.random.random(), flush=True)
             os._exit(0)
@@ -73,11 +73,11 @@ worker_daemon.main(["pyspark.worker"])
 """
 
 
-def test_the_first_worker_waits_for_what_it_needs_the_others_have_all_and_numbers_of_their_own():
+def test_few_workers_have_what_each_needs_more_have_all_and_their_own_random_numbers():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
-    first, second = (line.split() for line in done.stdout.splitlines())
-    assert (first[:2], second[:2]) == (["True", "False"], ["True", "True"])
-    assert first[2] != second[2]
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [imported for *imported, _ in found] == [["True", "False"]] * worker_daemon.FEW + [["True", "True"]] * 2
+    assert len({number for *_, number in found}) == len(found)
 
 
 def commands(_):
