@@ -27,7 +27,7 @@ def main(store, *topics):
     spark = open_session(no_java, os.environ, "", {"spark.sql.session.timeZone": "Asia/Tokyo"})
     register(spark)
     table = spark.read.format("rocketmq").options(storePath=store, subscribe=",".join(topics),
-                                                  maxRecordsPerPartition="5").load()
+                                                  maxRecordsPerPartition="50").load()
     counts = {row.topic: row.number for row in table.groupBy("topic").agg(F.count("*").alias("number")).collect()}
     found = spark.range(0, 4, 1, 4).mapInArrow(where_tasks_find_the_package, "path string, pid long").collect()
     print("RESULT " + json.dumps({
