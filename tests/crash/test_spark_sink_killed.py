@@ -80,9 +80,9 @@ class Streams:
     def kill_workers(self) -> bool:
         """The forked processes that run tasks; whether there was one."""
         assert self.process is not None
-        daemon = " pyspark.worker"
+        module = " pyspark.worker"     # of a worker and of the daemon that forked it, whichever daemon that is
         workers = [pid for pid in descendants(self.process.pid)
-                   if daemon in command_line(pid) and daemon in command_line(parent(pid))]
+                   if module in command_line(pid) and module in command_line(parent(pid))]
         return sum(map(kill, workers)) > 0
 
     def ended(self) -> bool:

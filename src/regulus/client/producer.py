@@ -251,6 +251,7 @@ class Producer:
         raise _terminal(outgoing.topic, tried, budget.attempts, _monotonic_ms() - started, failure)
 
     def _budget(self, outgoing: Outgoing) -> SendBudget:
+        """How the attempts of this send share its time."""
         return self._retries
 
     def _choose(self, route: Route, last_broker: str | None) -> MessageQueue:

@@ -19,7 +19,7 @@ _ALWAYS = ("regulus.spark.source",)
 _BY_TASKS = ("regulus.spark.store_scan",)
 _BY_SOME_TASKS = ("pandas", "pyarrow.compute", "regulus.spark.live_scan")
 FEW = 2
-"""Who reads once has few workers, and waits for no more than they need; who goes on needs new ones all the time."""
+"""Forks that wait for no more than each needs: one read of a session has few, and most sessions of many reads more."""
 _THREADS = Path("/proc/self/task")
 
 
