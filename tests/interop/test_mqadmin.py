@@ -31,15 +31,23 @@ class Subject:
         self.sent: list[Event] = []
 
     def prepare(self) -> None:
-        """Messages with tags and keys; a group that took them all; more messages that it did not take."""
+        """Messages with tags and keys; a group that took them all; more messages that it did not take.
+
+        A message of the group's retry topic is there before the group's consumer. Else the topic is made by the
+        consumer's first heartbeat, and whether the consumer's first look at the routes comes before or after that is
+        chance; and 5.3.3 stores no offset of an empty queue, which 4.9.8 and ours do.
+        """
         address = self.server.name_server_address
+        retry_topic = f"%RETRY%{GROUP}"
+        self.tool.run("updateTopic", "-b", self.server.broker_address, "-t", retry_topic, "-r", "1", "-w", "1")
+        self.tool.run("sendMessage", "-t", retry_topic, "-p", "again")
         for prefix in ("taken", "waiting"):
             events = _CLIENT.produce(self.home, namesrv=address, topic=TOPIC, group="AdminProducer", prefix=prefix,
                                      count=COUNT, tags="TagA,TagB", keys=f"key-{prefix}")
             self.sent += [event for event in events if event["event"] == "sent"]
             if prefix == "taken":
                 with _CLIENT.consume(self.home, namesrv=address, topic=TOPIC, group=GROUP) as run:
-                    run.wait_for_bodies([f"taken-{index}" for index in range(COUNT)])
+                    run.wait_for_bodies(["again", *(f"taken-{index}" for index in range(COUNT))])
                     run.finish()
 
     def run(self, command: str) -> str:
@@ -168,5 +176,8 @@ def printed(subjects: tuple[Subject, Subject]) -> dict[int, tuple[str, str]]:
 
 @pytest.mark.parametrize("number", range(len(COMMANDS)), ids=lambda number: COMMANDS[number].split(" -n")[0])
 def test_mqadmin_prints_the_same_of_both(printed: dict[int, tuple[str, str]], number: int) -> None:
-    ours, theirs = printed[number]
-    assert shape(ours) == shape(theirs)
+    ours, theirs = (shape(text) for text in printed[number])
+    if COMMANDS[number].startswith("brokerConsumeStats"):
+        # It lists the groups' topics in the order of a hash table.
+        ours, theirs = sorted(ours), sorted(theirs)
+    assert ours == theirs
