@@ -7,6 +7,7 @@ Spark imports behind the fork because numpy and pyarrow start threads, which a f
 when they are told not to; where one runs all the same, or cannot be seen, Spark's own daemon takes this one's place.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -15,8 +16,13 @@ from itertools import count
 from pathlib import Path
 
 SPARKS_DAEMON = "pyspark.daemon"
+_TASKS = "pyspark.worker"
+_SINK = ("regulus.spark.sink.writer",)
 _ALWAYS = ("regulus.spark.source",)
-_BY_TASKS = ("regulus.spark.store_scan",)
+_BY_MODULE = {
+    _TASKS: ("regulus.spark.store_scan",), "pyspark.sql.worker.write_into_data_source": _SINK,
+    "pyspark.sql.worker.commit_data_source_write": _SINK, "pyspark.sql.worker.python_streaming_sink_runner": _SINK}
+"""What a worker of Spark's module imports at its first task. Spark has a daemon for each of the modules."""
 _BY_SOME_TASKS = ("pandas", "pyarrow.compute", "regulus.spark.live_scan")
 FEW = 2
 """Forks that wait for no more than each needs: one read of a session has few, and most sessions of many reads more."""
@@ -26,12 +32,17 @@ _THREADS = Path("/proc/self/task")
 def main(arguments: Sequence[str]) -> None:
     before = dict(os.environ)
     worker = arguments[0]
-    runs_tasks = worker == "pyspark.worker"
-    if not (_THREADS.is_dir() and _import(worker, *_ALWAYS, *(_BY_TASKS if runs_tasks else ()))):
+    if not (_THREADS.is_dir() and _import(worker, *_ALWAYS, *_BY_MODULE.get(worker, ()))):
         os.execve(sys.executable, [sys.executable, "-m", SPARKS_DAEMON, *arguments], before)
-    if runs_tasks:
-        forks = count()
-        os.register_at_fork(before=lambda: next(forks) >= FEW and _import(*_BY_SOME_TASKS))
+    forks = count()
+
+    def prepare_fork() -> None:
+        if worker == _TASKS and next(forks) >= FEW:
+            _import(*_BY_SOME_TASKS)
+        # A worker collects garbage after each task: none of it is in here.
+        gc.freeze()
+
+    os.register_at_fork(before=prepare_fork)
     here = os.getpid()
     os.register_at_fork(after_in_child=lambda: _seed_numpy() if os.getppid() == here else None)
     import_module(SPARKS_DAEMON).manager()

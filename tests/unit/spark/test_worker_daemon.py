@@ -50,6 +50,7 @@ def test_what_cannot_be_imported_is_left_to_the_worker(replaced):
 
 
 FORKS = """
+import gc
 import os
 import sys
 
@@ -63,7 +64,9 @@ def manager():
 
     for _ in range(worker_daemon.FEW + 2):
         if os.fork() == 0:
-            print("regulus.spark.store_scan" in sys.modules, "pandas" in sys.modules, numpy.random.random(), flush=True)
+            of_its_own = len(gc.get_objects())
+            print("regulus.spark.store_scan" in sys.modules, "pandas" in sys.modules, of_its_own < 1000,
+                  numpy.random.random(), flush=True)
             os._exit(0)
         os.wait()
 
@@ -73,13 +76,27 @@ worker_daemon.main(["pyspark.worker"])
 """
 
 
-def test_few_workers_have_what_each_needs_more_have_all_and_their_own_random_numbers():
+def test_few_workers_have_what_each_needs_more_have_all_and_their_own_garbage_and_random_numbers():
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = {name: value for name, value in os.environ.items() if name not in threads}
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, env=environment)
     found = [line.split() for line in done.stdout.splitlines()]
-    assert [imported for *imported, _ in found] == [["True", "False"]] * worker_daemon.FEW + [["True", "True"]] * 2
+    assert [imported for *imported, _ in found] == [
+        ["True", "False", "True"]] * worker_daemon.FEW + [["True", "True", "True"]] * 2
     assert len({number for *_, number in found}) == len(found)
+
+
+@pytest.mark.parametrize(("module", "names"), worker_daemon._BY_MODULE.items())
+def test_what_a_worker_works_with_starts_no_thread(module, names):
+    """Else Spark's daemon would take the place of ours, and nobody would see but by the time it takes."""
+    program = f"""
+import sys, pyspark.daemon
+pyspark.daemon.manager = lambda: print(*sys.modules)
+from regulus.spark import worker_daemon
+worker_daemon.main([{module!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {module, *names} <= set(done.stdout.split())
 
 
 def commands(_):
