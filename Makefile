@@ -9,17 +9,20 @@ COMPILED := build/compiled
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # A Java that starts Spark in half the time: see tests/java.py.
 TEST_JAVA := $(CURDIR)/build/java
+# What is started there is not ours, and takes long: `make interop`.
+OUTSIDE := tests/interop tests/submission
+SUITE := tests $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled demo test test-interpreted test-compiled lint bench interop clean
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop clean
 
 help:
 	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
 	@echo "make test     the whole suite, interpreted and compiled"
 	@echo "make lint     ruff, mypy, import-linter"
-	@echo "make interop  official RocketMQ clients, brokers and tools against ours (needs mvn, go, node)"
+	@echo "make interop  official RocketMQ clients, brokers and tools, and Spark clusters (needs mvn, go, node)"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
 
 setup: $(STAMP)
@@ -41,15 +44,20 @@ demo: compiled
 
 test: test-interpreted test-compiled
 
+# Both take a processor and a half.
+test-interpreted test-compiled: test-built
+test-built: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 compiled $(TEST_JAVA)/release
+
 $(TEST_JAVA)/release: $(STAMP) tests/java.py
 	@echo "making $(TEST_JAVA), the Java of the tests ..."
 	@$(PY) -m tests.java $(TEST_JAVA)
 
-test-interpreted: $(STAMP) $(TEST_JAVA)/release
-	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop -m "not once and not jobs"
+test-interpreted:
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=interpreted $(PY) -m pytest $(SUITE) -m "not once and not jobs"
 
-test-compiled: compiled $(TEST_JAVA)/release
-	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest tests $(PARALLEL) --ignore=tests/interop
+test-compiled:
+	JAVA_HOME=$(TEST_JAVA) REGULUS_TEST_BUILD=compiled PYTHONPATH=$(COMPILED) $(PY) -m pytest $(SUITE)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
@@ -57,7 +65,7 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 
 interop: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m interop
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE)
 
 bench: compiled
 	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)

@@ -31,8 +31,9 @@ def scope(path: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The largest scope goes first, so that the workers end together.
-    items.sort(key=lambda item: scope(str(item.path)) != SESSION)
+    # The largest scope goes first and the long files next, so that the workers end together.
+    long = {item.path for item in items if item.get_closest_marker("once")}
+    items.sort(key=lambda item: (scope(str(item.path)) != SESSION, item.path not in long))
 
 
 @pytest.hookimpl(optionalhook=True)

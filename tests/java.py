@@ -4,7 +4,7 @@
 
 A test's JVM runs each plan once: loading classes takes most of its time, and the second compiler more than half of the
 rest. So the Java made here compiles once and takes Spark's classes from an archive (class data sharing), which a JVM
-that runs a bit of everything, and the pipeline, writes at its end. Without it the tests are slower and no different.
+that runs a bit of everything writes at its end. Without it the tests are slower and no different.
 """
 
 import os
@@ -14,7 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from regulus.pipeline.graph_run import server_address
 from regulus.pipeline.spark_conf import settings, write_conf
 from regulus.spark.java import Java, JavaPlaces, find_java
 
@@ -94,10 +93,6 @@ def run_a_bit_of_everything(scratch: Path) -> None:
     stream = session.readStream.format("rocketmq").option("storePath", str(GOLDEN_STORE)).load(topic="SNormal")
     stream.groupBy("queue_id").count().writeStream.outputMode("complete").format("memory").queryName("counts").option(
         "checkpointLocation", str(scratch / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
-    subprocess.run(
-        [sys.executable, "-m", "regulus.cli.main", "pipeline", "run", "--store", str(GOLDEN_STORE), "--topic",
-         "SNormal", "--group", "GNormal", "--storage", (scratch / "ledger").as_uri()], check=True,
-        env={**os.environ, "SPARK_REMOTE": server_address(session)})
     session.stop()
 
 

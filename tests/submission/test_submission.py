@@ -12,7 +12,7 @@ import pytest
 from tests.submission.conftest import SOURCES, SPARK_HOME, free_port
 from tests.unit.spark.conftest import GOLDEN, queue_ends
 
-pytestmark = [pytest.mark.spark, pytest.mark.once]
+pytestmark = [pytest.mark.spark, pytest.mark.interop]
 STORE = "store-4.9.8"
 JOB = Path(__file__).parent / "job.py"
 JOB_TIMEOUT_S = 240
@@ -59,6 +59,12 @@ def test_spark_submit_to_a_standalone_cluster_ships_the_package(standalone_maste
     assert all(".zip/" in path for path in result["paths"])
     assert result["time_zone"] == "UTC", "what the submission sets wins over what the program wants"
     assert result["master"] == standalone_master
+
+
+def test_local_cluster_runs_the_tasks_in_processes_of_their_own(environment, package_zip):
+    result = submitted("local-cluster[2,1,1024]", environment, package_zip)
+    assert result["counts"] == expected_counts()
+    assert all(".zip/" in path for path in result["paths"])
 
 
 def test_spark_submit_runs_the_command_line(environment):

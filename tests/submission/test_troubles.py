@@ -11,7 +11,7 @@ import pytest
 from tests.java import ONE_COMPILER
 from tests.submission.conftest import SOURCES
 
-pytestmark = [pytest.mark.spark, pytest.mark.once]
+pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
 OTHER_PYTHON = """
 import sys

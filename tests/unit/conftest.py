@@ -17,6 +17,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
     session = open_session(lambda: java_of_tests(tmp_path_factory.mktemp("java")), os.environ, "local[2]", {
         "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0",
         "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={os.devnull}",
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",

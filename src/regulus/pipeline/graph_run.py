@@ -117,7 +117,6 @@ def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
     configuration = _changeable(spark, order["configuration"])
     for key, value in configuration.items():
         spark.conf.set(key, value)
-    tell({"event": "server", "version": spark.version, "catalog": spark.conf.get("spark.sql.catalogImplementation")})
     _report_progress(spark, tell)
     graph = create_dataflow_graph(spark, order["catalog"], order["database"], configuration)
     _define(spark, graph, SparkConnectGraphElementRegistry(spark, graph), order)

@@ -73,7 +73,6 @@ class RunResult:
     states: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, str] = field(default_factory=dict)
-    catalog: str = ""
 
 
 Progress = Callable[[str, str], None]
@@ -173,8 +172,6 @@ class _Story:
         for line in lines:
             event = json.loads(line)
             match event["event"]:
-                case "server":
-                    self.result.catalog = event["catalog"]
                 case "batch":
                     self._batch(event)
                 case "run":

@@ -100,6 +100,7 @@ def test_the_ledger_runs_reads_only_what_is_new_and_is_reported(
             (f"order-{number}", STORED_AT + 2000 * number) for number in (0, 1, 2, 5, 6, 6)])
         connection.commit()
     output = regulus(run_with_effects)
+    assert "INVALID_HANDLE" not in (storage / "pipeline.log").read_text(), "the server's noise at the end of a run"
     assert "messages: 4 new rows read" in output
     assert "rejected: 4 new rows read" in output
     second = total(storage)
