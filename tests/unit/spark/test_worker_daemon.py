@@ -7,6 +7,8 @@ import pytest
 
 from regulus.spark import worker_daemon
 
+pytestmark = pytest.mark.once
+
 
 class Replaced(Exception):
     """By another program; its arguments and environment are args."""
@@ -76,27 +78,37 @@ worker_daemon.main(["pyspark.worker"])
 """
 
 
+def said(program):
+    """What the program prints, when nobody says how many threads numpy has."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment,
+                          stdin=subprocess.DEVNULL).stdout
+
+
 def test_few_workers_have_what_each_needs_more_have_all_and_their_own_garbage_and_random_numbers():
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = {name: value for name, value in os.environ.items() if name not in threads}
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, env=environment)
-    found = [line.split() for line in done.stdout.splitlines()]
+    found = [line.split() for line in said(FORKS).splitlines()]
     assert [imported for *imported, _ in found] == [
         ["True", "False", "True"]] * worker_daemon.FEW + [["True", "True", "True"]] * 2
     assert len({number for *_, number in found}) == len(found)
 
 
+IMPORTED = """
+import sys
+
+import pyspark.daemon
+
+from regulus.spark import worker_daemon
+
+pyspark.daemon.manager = lambda: print(*sys.modules)
+worker_daemon.main(["{module}"])
+"""
+
+
 @pytest.mark.parametrize(("module", "names"), worker_daemon._BY_MODULE.items())
 def test_what_a_worker_works_with_starts_no_thread(module, names):
     """Else Spark's daemon would take the place of ours, and nobody would see but by the time it takes."""
-    program = f"""
-import sys, pyspark.daemon
-pyspark.daemon.manager = lambda: print(*sys.modules)
-from regulus.spark import worker_daemon
-worker_daemon.main([{module!r}])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert {module, *names} <= set(done.stdout.split())
+    assert {module, *names} <= set(said(IMPORTED.format(module=module)).split())
 
 
 def commands(_):
