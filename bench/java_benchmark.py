@@ -23,6 +23,7 @@ from toolchain import java_libraries
 
 CLIENT_VERSION = "5.3.3"
 WARM_UP_S = 4
+CONSUMER_AVERAGES_S = 9
 START_MAX_S = 60         # from its start to its first report, on a busy machine
 _PACKAGE = "org.apache.rocketmq.example.benchmark"
 _HEAP = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC")
@@ -54,16 +55,19 @@ def produce(name_server: str, topic: str, threads: int, size: int, seconds: int)
                     average_ms=_mean([report[2] for report in counted]), max_ms=max(report[1] for report in counted))
 
 
-def consume(name_server: str, topic: str, group: str, threads: int, seconds: int) -> float:
-    """Messages a second that the benchmark's push consumer takes from a backlog: its best report.
+def consume(name_server: str, topic: str, group: str, threads: int, seconds: int, backlog: int) -> float:
+    """Messages a second that the benchmark's push consumer takes from a backlog of so many: its best report.
 
-    A report comes each second and averages over the nine before it, so the backlog must last that long.
+    A report comes each second and averages over the nine before it. Raises BenchmarkFailed when the backlog did not
+    last that long: then the report tells its size alone.
     """
     reports = _run("Consumer", ["-n", name_server, "-t", topic, "-g", group, "-p", "false", "-w", str(threads),
                                 "-ri", "1000"], _CONSUMED, seconds)
     best = max(report[0] for report in reports)
     if best == 0:
         raise BenchmarkFailed("the consumer took nothing")
+    if best * CONSUMER_AVERAGES_S >= 0.99 * backlog:
+        raise BenchmarkFailed(f"a backlog of {backlog:,} messages lasts for less than {CONSUMER_AVERAGES_S} s")
     return best
 
 
