@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
-	@echo "make test     the whole suite, interpreted and compiled"
+	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make interop  official RocketMQ clients, brokers and tools, and Spark clusters (needs mvn, go, node)"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
