@@ -20,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path(__file__).resolve().parent / "src"
 
 COMPILED_MODULES = (
+    "regulus.broker.handlers.pull_message",
     "regulus.broker.handlers.send_message",
     "regulus.broker.outcome",
     "regulus.broker.placement",
@@ -43,6 +44,7 @@ COMPILED_MODULES = (
     "regulus.store.file_message_store",
     "regulus.store.index",
     "regulus.store.mapped_file",
+    "regulus.store.mapped_file_queue",
     "regulus.transport.connection",
     "regulus.wire.command_header",
     "regulus.wire.ext_fields",

@@ -1,10 +1,13 @@
-"""Send messages to a broker as fast as it takes them, and say how fast that was.
+"""Send messages to a broker as fast as it takes them, or pull them, and say how fast that was.
 
 A neutral load: frames are built before the clock starts, no client library is in the way, and the same bytes go to any
 broker that speaks RocketMQ's remoting protocol. One thread keeps `--in-flight` SEND_MESSAGE_V2 requests outstanding
 on each of `--connections` connections and counts the answers by their length words.
 
     python bench/load_generator.py --address 127.0.0.1:10911 --seconds 10 --server-pid <pid>
+
+With `--backlog` the requests are PULL_MESSAGE, each for the next 32 messages of a queue; the topic holds so many
+messages, sent before, spread evenly over its queues. From the end the load begins anew.
 
 Latency is the time from handing the bytes of a request to the socket until its answer was read, taken by position: the
 n-th answer of a connection belongs to its n-th request. A broker that reorders answers gets the same sum of latencies,
@@ -27,6 +30,9 @@ from pathlib import Path
 _LENGTH = struct.Struct(">i")
 _CREATE_TOPIC = 17
 _SEND_MESSAGE_V2 = 310
+_PULL_MESSAGE = 11
+_PULL_BATCH = 32                # messages asked for by one pull, as RocketMQ's clients do
+_PULL_FLAGS = 0x2 | 0x4         # may be held, brings its subscription along
 _OPAQUE_BASE = 1_000_000        # all opaques of the load have seven digits, so that all its frames have one length
 _READ_SIZE = 1 << 18
 _SUCCESS = b'"code":0,'
@@ -51,15 +57,17 @@ class Load:
     seconds_max: float          # 0: no limit
     warm_up_seconds: float
     server_pid: int             # 0: not measured
+    backlog: int = 0            # messages that the topic holds, to be pulled; 0: send
 
 
 @dataclass(slots=True)
 class Lane:
-    """One connection: its ring of frames, twice in a row so that any `in_flight` of them are one slice."""
+    """One connection: its ring of frames, and the first `in_flight_max` again so that any of so many are one slice."""
 
     connection: socket.socket
     ring: memoryview
     frame_size: int
+    frame_count: int
     in_flight_max: int
     position: int = 0           # the ring's next frame
     in_flight: int = 0
@@ -93,6 +101,21 @@ def send_frames(load: Load, lane: int) -> Iterator[bytes]:
             "j": "0", "k": "false", "m": "false", "n": "broker-a"}, body)
 
 
+def pull_frames(load: Load) -> Iterator[bytes]:
+    """Pulls over the whole backlog, all queues in turn; the offsets begin with the first of the last one's length."""
+    per_queue = load.backlog // load.queues
+    first = 10 ** (len(str(per_queue - _PULL_BATCH)) - 1)
+    opaque = _OPAQUE_BASE
+    for queue_offset in range(first, per_queue - _PULL_BATCH + 1, _PULL_BATCH):
+        for queue in range(load.queues):
+            opaque += 1
+            yield frame(_PULL_MESSAGE, opaque, {
+                "consumerGroup": "bench_consumer", "topic": load.topic, "queueId": str(queue),
+                "queueOffset": str(queue_offset), "maxMsgNums": str(_PULL_BATCH), "sysFlag": str(_PULL_FLAGS),
+                "commitOffset": "0", "suspendTimeoutMillis": "15000", "subscription": "*", "subVersion": "0",
+                "expressionType": "TAG"})
+
+
 def create_topic(load: Load) -> None:
     with socket.create_connection((load.host, load.port), timeout=_WAIT_MAX_S) as connection:
         queues = str(load.queues)
@@ -118,11 +141,13 @@ def open_lane(load: Load, number: int) -> Lane:
     connection = socket.create_connection((load.host, load.port), timeout=_WAIT_MAX_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setblocking(False)
-    frames = list(send_frames(load, number))
+    frames = list(pull_frames(load) if load.backlog else send_frames(load, number))
     sizes = {len(each) for each in frames}
     assert len(sizes) == 1, "all frames of a lane have one length"
-    return Lane(connection=connection, ring=memoryview(b"".join(frames) * 2), frame_size=sizes.pop(),
-                in_flight_max=load.in_flight)
+    # Lanes begin at different places, so that no two pull the same messages at the same time.
+    return Lane(connection=connection, ring=memoryview(b"".join(frames + frames[:load.in_flight])),
+                frame_size=sizes.pop(), frame_count=len(frames), in_flight_max=load.in_flight,
+                position=len(frames) * number // load.connections)
 
 
 def top_up(lane: Lane, now: float, allowed: int) -> int:
@@ -133,7 +158,7 @@ def top_up(lane: Lane, now: float, allowed: int) -> int:
         return 0
     start = lane.position * lane.frame_size
     lane.unsent = lane.ring[start:start + room * lane.frame_size]
-    lane.position = (lane.position + room) % lane.in_flight_max
+    lane.position = (lane.position + room) % lane.frame_count
     lane.in_flight += room
     lane.sent.append((now, room))
     flush(lane)
@@ -261,7 +286,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def run(load: Load) -> dict[str, float | int | str]:
-    create_topic(load)
+    if not load.backlog:
+        create_topic(load)
     lanes = [open_lane(load, number) for number in range(load.connections)]
     if load.warm_up_seconds:
         drive(lanes, 0, load.warm_up_seconds)
@@ -270,15 +296,16 @@ def run(load: Load) -> dict[str, float | int | str]:
     server_cpu, own_cpu = cpu_seconds(load.server_pid) - server_before, time.process_time() - own_before
     for lane in lanes:
         lane.connection.close()
+    messages = tally.answers * (_PULL_BATCH if load.backlog else 1)
     return {
         "topic": load.topic, "body_size": load.body_size, "connections": load.connections, "in_flight": load.in_flight,
-        "messages": tally.answers, "refused": tally.refused, "seconds": round(elapsed, 3),
-        "messages_per_second": round(tally.answers / elapsed),
+        "messages": messages, "refused": tally.refused, "seconds": round(elapsed, 3),
+        "messages_per_second": round(messages / elapsed),
         "latency_p50_ms": round(percentile(tally.latencies, 0.5), 3),
         "latency_p99_ms": round(percentile(tally.latencies, 0.99), 3),
         "latency_max_ms": round(percentile(tally.latencies, 1.0), 3),
-        "server_cpu_seconds_per_million": round(server_cpu / tally.answers * 1e6, 2) if load.server_pid else "no pid",
-        "generator_cpu_seconds_per_million": round(own_cpu / tally.answers * 1e6, 2),
+        "server_cpu_seconds_per_million": round(server_cpu / messages * 1e6, 2) if load.server_pid else "no pid",
+        "generator_cpu_seconds_per_million": round(own_cpu / messages * 1e6, 2),
     }
 
 
@@ -294,15 +321,18 @@ def parse_arguments(arguments: list[str]) -> Load:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 10 when no limit is given")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of load before measuring")
     parser.add_argument("--server-pid", type=int, default=0, help="process whose CPU time is measured")
+    parser.add_argument("--backlog", type=int, default=0, help="pull this many messages, which the topic holds")
     options = parser.parse_args(arguments)
     host, _, port = options.address.rpartition(":")
     for name in ("queues", "connections", "in_flight", "body_size"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be 1 or more")
+    if options.backlog and options.backlog < options.queues * _PULL_BATCH:
+        parser.error(f"--backlog must be {_PULL_BATCH} or more for each queue")
     return Load(host=host, port=int(port), topic=options.topic, queues=options.queues, body_size=options.body_size,
                 connections=options.connections, in_flight=options.in_flight, count_max=options.count,
                 seconds_max=options.seconds if options.seconds or options.count else 10.0,
-                warm_up_seconds=options.warm_up, server_pid=options.server_pid)
+                warm_up_seconds=options.warm_up, server_pid=options.server_pid, backlog=options.backlog)
 
 
 def main() -> None:

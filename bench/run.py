@@ -5,9 +5,10 @@
     make bench BENCH=--write                the same, and docs/benchmarks.md gets the new tables
 
 Ours and the real broker take turns, round by round, so that both meet the same moods of the machine; a figure is the
-median of its rounds, and the ratio is that of the medians. Parts: `load` sends neutral frames (load_generator.py),
-`java` is RocketMQ's own benchmark producer and consumer, `spark` reads our log beside Parquet, `live` a running broker,
-`stream` in micro-batches; `archive` and `sink` write (spark_scan.py, spark_live.py, ...).
+median of its rounds, and the ratio is that of the medians. Whoever waits for its turn is stopped: housekeeping takes
+time, too. Parts: `load` sends neutral frames and `pull` pulls with them (load_generator.py), `java` is RocketMQ's own
+benchmark producer and `consume` its consumer, `spark` reads our log beside Parquet, `live` a running broker, `stream`
+in micro-batches; `archive` and `sink` write (spark_scan.py, spark_live.py, ...).
 """
 
 import argparse
@@ -16,6 +17,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from typing import TypeVar
 
 import java_benchmark
 from java_broker import VERSION, Broker, make_brokers
+from load_generator import cpu_seconds
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
@@ -38,10 +41,9 @@ DOCUMENT = PROJECT / "docs" / "benchmarks.md"
 SPARK_SCRIPTS = {"spark": ("spark_scan.py", "--messages", "4000000"),
                  "live": ("spark_live.py", "--spark", "--messages", "4000000"), "stream": ("spark_stream.py",),
                  "archive": ("spark_archive.py", "--messages", "4000000"), "sink": ("spark_sink.py",)}
-PARTS = ("load", "java", *SPARK_SCRIPTS)
+PARTS = ("load", "pull", "java", "consume", *SPARK_SCRIPTS)
 WARM_UP_SECONDS = 12
-BACKLOG = 4_000_000     # messages that the benchmark consumer finds, in each round anew
-CONSUME_SECONDS = 16
+BACKLOG = 4_000_000     # messages that are there to be pulled, in each round anew
 SPARK_TIMEOUT_S = 1800
 
 
@@ -57,6 +59,12 @@ LOAD_CASES = [LoadCase(flush, size, connections, in_flight)
               for flush in ("async", "sync")
               for connections, in_flight in ((1, 64), (2, 512))
               for size in (128, 1024)]
+PULL_CASES = [LoadCase("async", size, connections, in_flight)
+              for size in (128, 1024)
+              for connections, in_flight in ((1, 4), (1, 16), (2, 64))]
+CONSUMER_THREADS = (1, 20, 64)
+LOAD_HEAD = ["body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms", "broker CPU s per million",
+             "ours / Java"]
 JAVA_CASES = [(threads, size) for threads in (1, 16, 64) for size in (128, 1024)]
 
 Result = TypeVar("Result")
@@ -100,8 +108,18 @@ def in_turns(brokers: tuple[Broker, Broker], rounds: int,
     for number in range(rounds):
         order = (0, 1) if number % 2 == 0 else (1, 0)
         for which in order:
-            results[which].append(measure(brokers[which]))
+            with stopped(brokers[1 - which]):
+                results[which].append(measure(brokers[which]))
     return results
+
+
+@contextmanager
+def stopped(broker: Broker) -> Iterator[None]:
+    os.kill(broker.broker_pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.broker_pid, signal.SIGCONT)
 
 
 def median(numbers: Sequence[float]) -> float:
@@ -115,17 +133,25 @@ def thousands(number: float) -> str:
 # --- part: neutral load ---
 
 
-def run_load(broker: Broker, case: LoadCase, seconds: float) -> dict[str, float]:
-    command = [*LOAD_GENERATOR, "--address", broker.broker_address, "--body-size", str(case.size),
-               "--connections", str(case.connections), "--in-flight", str(case.in_flight),
+def run_load(broker: Broker, case: LoadCase, seconds: float, topic: str = "BenchLoad",
+             backlog: int = 0) -> dict[str, float]:
+    command = [*LOAD_GENERATOR, "--address", broker.broker_address, "--topic", topic, "--backlog", str(backlog),
+               "--body-size", str(case.size), "--connections", str(case.connections),
+               "--in-flight", str(case.in_flight),
                "--seconds", str(seconds), "--warm-up", "2", "--server-pid", str(broker.broker_pid)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120)
     if result.returncode != 0:
         raise SystemExit(f"{broker.name}: {' '.join(command)}\n{result.stderr}")
     figures: dict[str, float] = json.loads(result.stdout)
     if figures["refused"]:
-        raise SystemExit(f"{broker.name} refused {figures['refused']} messages: {result.stderr}")
+        raise SystemExit(f"{broker.name} refused {figures['refused']} requests: {result.stderr}")
     return figures
+
+
+def send_backlog(brokers: tuple[Broker, Broker], topic: str, size: int) -> None:
+    for broker in brokers:
+        subprocess.run([*LOAD_GENERATOR, "--address", broker.broker_address, "--topic", topic, "--body-size", str(size),
+                        "--count", str(BACKLOG), "--warm-up", "0"], check=True, capture_output=True, timeout=300)
 
 
 def warm(brokers: tuple[Broker, Broker]) -> None:
@@ -134,13 +160,14 @@ def warm(brokers: tuple[Broker, Broker]) -> None:
         run_load(broker, LoadCase("", 1024, 2, 512), WARM_UP_SECONDS)
 
 
-def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int, seconds: float) -> list[Row]:
-    results = in_turns(brokers, rounds, lambda broker: run_load(broker, case, seconds))
+def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int,
+              measure: Callable[[Broker], dict[str, float]]) -> list[Row]:
+    results = in_turns(brokers, rounds, measure)
     rates = [median([figures["messages_per_second"] for figures in each]) for each in results]
     rows = []
     for broker, each, rate in zip(brokers, results, rates, strict=True):
         rows.append([
-            case.flush, f"{case.size} B", f"{case.connections} x {case.in_flight}", title_of(broker), thousands(rate),
+            f"{case.size} B", f"{case.connections} x {case.in_flight}", title_of(broker), thousands(rate),
             *(f"{median([figures[name] for figures in each]):.2f}"
               for name in ("latency_p50_ms", "latency_p99_ms", "latency_max_ms", "server_cpu_seconds_per_million")),
             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
@@ -153,11 +180,25 @@ def load_section(directory: Path, rounds: int, seconds: float) -> Section:
         with both_brokers(directory / "load", flush) as brokers:
             warm(brokers)
             for case in (case for case in LOAD_CASES if case.flush == flush):
-                rows += load_rows(brokers, case, rounds, seconds)
+                rows += [[flush, *row] for row in load_rows(
+                    brokers, case, rounds, lambda broker, case=case: run_load(broker, case, seconds))]
                 report(rows[-2:])
     return table("load", f"Sends, neutral load generator, {rounds} rounds of {seconds:g} s each, medians.",
-                 ["flush", "body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms",
-                  "broker CPU s per million", "ours / Java"], rows)
+                 ["flush", *LOAD_HEAD], rows)
+
+
+def pull_section(directory: Path, rounds: int, seconds: float) -> Section:
+    rows: list[Row] = []
+    for size in sorted({case.size for case in PULL_CASES}):
+        with both_brokers(directory / "pull", "async") as brokers:
+            topic = f"Backlog{size}"
+            send_backlog(brokers, topic, size)
+            for case in (case for case in PULL_CASES if case.size == size):
+                rows += load_rows(brokers, case, rounds, lambda broker, case=case, topic=topic: run_load(
+                    broker, case, seconds, topic, BACKLOG))
+                report(rows[-2:])
+    return table("pull", f"Pulls of 32 messages, neutral load generator, {rounds} rounds of {seconds:g} s each, "
+                 "medians.", LOAD_HEAD, rows)
 
 
 # --- part: RocketMQ's own benchmark ---
@@ -173,30 +214,44 @@ def java_section(directory: Path, rounds: int, seconds: int) -> Section:
                                java_benchmark.produce(broker.name_server_address, topic, threads, size, seconds))
             rates = [median([each.messages_per_second for each in one]) for one in results]
             for broker, one, rate in zip(brokers, results, rates, strict=True):
-                rows.append(["Producer", f"{size} B", str(threads), title_of(broker), thousands(rate),
+                rows.append([f"{size} B", str(threads), title_of(broker), thousands(rate),
                              f"{median([each.average_ms for each in one]):.3f}",
                              f"{max(each.max_ms for each in one):.0f}",
                              f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
             report(rows[-2:])
-        rows += consume_rows(brokers, rounds)
-        report(rows[-2:])
-    return table("java", f"RocketMQ's own benchmark programs (client 5.3.3), async flush, {rounds} rounds of "
+    return table("java", f"RocketMQ's own benchmark producer (client 5.3.3), async flush, {rounds} rounds of "
                  f"{seconds} s each after the JVM's warm-up, medians.",
-                 ["program", "body", "threads", "broker", "messages/s", "average ms", "max ms", "ours / Java"], rows)
+                 ["body", "threads", "broker", "messages/s", "average ms", "max ms", "ours / Java"], rows)
 
 
-def consume_rows(brokers: tuple[Broker, Broker], rounds: int) -> list[Row]:
+def consume_section(directory: Path, rounds: int) -> Section:
     """A backlog is sent to each; then the benchmark's consumer takes it, each time in a new group."""
-    for broker in brokers:
-        subprocess.run([*LOAD_GENERATOR, "--address", broker.broker_address, "--topic", "Backlog",
-                        "--body-size", "128", "--count", str(BACKLOG), "--warm-up", "0"],
-                       check=True, capture_output=True, timeout=300)
+    rows: list[Row] = []
     groups = count()
-    rates = [median(one) for one in in_turns(brokers, rounds, lambda broker: java_benchmark.consume(
-        broker.name_server_address, "Backlog", f"BacklogGroup{next(groups)}", 20, CONSUME_SECONDS, BACKLOG))]
-    return [["Consumer", "128 B", "20", title_of(broker), thousands(rate), "", "",
-             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""]
-            for broker, rate in zip(brokers, rates, strict=True)]
+
+    def consume(broker: Broker, threads: int) -> tuple[java_benchmark.Consumed, float]:
+        before = cpu_seconds(broker.broker_pid)
+        consumed = java_benchmark.consume(broker.name_server_address, "Backlog", f"BacklogGroup{next(groups)}",
+                                          threads, BACKLOG)
+        return consumed, cpu_seconds(broker.broker_pid) - before
+
+    with both_brokers(directory / "consume", "async") as brokers:
+        send_backlog(brokers, "Backlog", 128)
+        for threads in CONSUMER_THREADS:
+            results = in_turns(brokers, rounds, lambda broker, threads=threads: consume(broker, threads))
+            rates = [median([consumed.messages_per_second for consumed, _ in one]) for one in results]
+            for broker, one, rate in zip(brokers, results, rates, strict=True):
+                each = [consumed.messages_per_second for consumed, _ in one]
+                rows.append(["128 B", str(threads), title_of(broker), thousands(rate),
+                             f"{thousands(min(each))} to {thousands(max(each))}",
+                             f"{median([consumed.client_cpu_seconds for consumed, _ in one]) / BACKLOG * 1e6:.2f}",
+                             f"{median([cpu for _, cpu in one]) / BACKLOG * 1e6:.2f}",
+                             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
+            report(rows[-2:])
+    return table("consume", f"RocketMQ's own benchmark consumer (client 5.3.3) on a backlog of {BACKLOG:,} messages, "
+                 f"{rounds} rounds, medians.",
+                 ["body", "threads", "broker", "messages/s", "of all rounds", "client CPU s per million",
+                  "broker CPU s per million", "ours / Java"], rows)
 
 
 # --- part: Spark ---
@@ -270,8 +325,12 @@ def main() -> None:
     sections = []
     if "load" in parts:
         sections.append(load_section(options.directory, options.rounds, options.seconds))
+    if "pull" in parts:
+        sections.append(pull_section(options.directory, options.rounds, options.seconds))
     if "java" in parts:
         sections.append(java_section(options.directory, options.rounds, options.seconds))
+    if "consume" in parts:
+        sections.append(consume_section(options.directory, options.rounds))
     sections += [spark_section(name) for name in SPARK_SCRIPTS if name in parts]
     for section in sections:
         print(f"\n{section.text}")

@@ -18,8 +18,9 @@ class ChildProcess:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
+            # In a session of its own, as services are: the system shares processors out fairly between sessions.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
-                                             stderr=subprocess.STDOUT, env=env, cwd=cwd)
+                                             stderr=subprocess.STDOUT, env=env, cwd=cwd, start_new_session=True)
 
     @property
     def pid(self) -> int:

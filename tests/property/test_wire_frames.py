@@ -234,6 +234,19 @@ def test_a_header_read_from_its_bytes_is_the_header_read_from_its_map(kind: Any,
         assert outcome(header, scanned) == outcome(header, loaded)
 
 
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_a_pull_read_from_its_binary_map_is_the_pull_read_from_its_map(data: st.DataObject) -> None:
+    ext = dict.fromkeys(PULL_NAMES[:8], "1") if data.draw(st.booleans()) else {}
+    values = ODD_VALUES.filter(lambda value: isinstance(value, str)) | TEXT
+    ext |= data.draw(st.dictionaries(st.sampled_from([*PULL_NAMES, ""]), values, max_size=6))
+    reader = FrameReader()
+    reader.feed(RemotingCommand.request(11, ext, serialize_type=ROCKETMQ).encode())
+    # An empty name or value counts as absent.
+    held = {name: value for name, value in ext.items() if name and value}
+    assert outcome(PullMessageRequest, reader.frames()[0]) == outcome(PullMessageRequest, RemotingCommand(11, held))
+
+
 def outcome(header: Any, command: RemotingCommand) -> object:
     try:
         return header.decode(command).ext()

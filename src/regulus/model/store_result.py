@@ -54,13 +54,13 @@ def appended_one(start: int, end: int, queue_offset: int) -> Appended:
 
 
 class GetResult(NamedTuple):
-    """`buffers` are slices of the log, whole records each, `size` bytes and `message_count` messages in all."""
+    """`buffers` have whole records each, as slices of the log or copied, `size` bytes and `message_count` messages."""
 
     status: GetStatus
     next_begin_offset: int
     min_offset: int
     max_offset: int
-    buffers: list[memoryview]
+    buffers: list[bytes | memoryview]
     message_count: int
     size: int
 

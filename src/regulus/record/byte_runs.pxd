@@ -42,6 +42,9 @@ cdef inline unsigned int half_word(const unsigned char* place) noexcept:
     memcpy(&bytes4, place, 4)
     return bytes4
 
+cdef inline bytes bytes_of_run(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
+    return (<const char*> &data[start])[:end - start]
+
 cdef inline void copy_run(const unsigned char[::1] source, Py_ssize_t start, unsigned char[::1] target, Py_ssize_t at,
                           Py_ssize_t size) noexcept:
     memcpy(&target[at], &source[start], size)

@@ -24,6 +24,10 @@ def is_same_run(data: Buffer, left: int, right: int, size: int) -> bool:
     return data[left:left + size] == data[right:right + size]
 
 
+def bytes_of_run(data: Buffer, start: int, end: int) -> bytes:
+    return bytes(data[start:end])
+
+
 def copy_run(source: Buffer, start: int, target: memoryview, at: int, size: int) -> None:
     target[at:at + size] = source[start:start + size]
 

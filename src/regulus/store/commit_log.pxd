@@ -2,15 +2,21 @@ cimport cython
 
 from regulus.model.message cimport MessageExt
 from regulus.model.store_result cimport Appended, appended_one
-from regulus.record cimport big_endian
+from regulus.record cimport big_endian, byte_runs
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
 from regulus.record.message_record cimport encode_view, record_size
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
+from regulus.store.mapped_file_queue cimport MappedFileQueue
 
 cdef Py_ssize_t _BLANK_SIZE_MIN
 cdef Py_ssize_t _RECENT_MAX
+cdef Py_ssize_t _GATHERED_RUN_MAX
+cdef Py_ssize_t _GATHERED_MAX
 cdef Py_ssize_t _UNIT
+cdef Py_ssize_t _AHEAD
+cdef Py_ssize_t _LINE_SIZE
+cdef bint _COMPILED
 cdef long long _FILLER_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
@@ -19,7 +25,7 @@ cdef object _PUT_OK
 
 
 cdef class CommitLog:
-    cdef public object files
+    cdef public MappedFileQueue files
     cdef public ConsumeQueues queues
     cdef public MappedFile tail
     cdef public long long end
@@ -31,6 +37,7 @@ cdef class CommitLog:
     cdef str _flush_fault
     cdef MappedFile _next
     cdef long long _window
+    cdef unsigned char[::1] _gathered
 
     @cython.locals(queue=ConsumeQueue, transaction=int, has_offset=bint, size=Py_ssize_t)
     cpdef Appended append(self, MessageExt message, long long now_ms)
@@ -55,8 +62,16 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", slices=list,
-                   count="long long", size_sum="long long", file=MappedFile, run_file=MappedFile, start="long long",
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list,
+                   count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
                      object tags_codes, long long scan_max)
+
+    @cython.locals(is_short=bint)
+    cdef Py_ssize_t _take_run(self, MappedFile file, Py_ssize_t position, Py_ssize_t size, Py_ssize_t gathered,
+                              list buffers) except -1
+
+
+@cython.locals(place="long long", end="long long")
+cdef int _fetch_ahead(MappedFile file, long long physical_offset, long long size) except -1

@@ -2,6 +2,7 @@ cimport cython
 
 from regulus.record.consume_queue_unit cimport encode_into
 from regulus.store.mapped_file cimport MappedFile, MappedFilePool
+from regulus.store.mapped_file_queue cimport MappedFileQueue
 
 cdef long long _UNIT
 cdef Py_ssize_t _SCAN
@@ -11,7 +12,7 @@ cdef long long _FILLER_SIZE
 cdef class ConsumeQueue:
     cdef public str topic
     cdef public int queue_id
-    cdef public object files
+    cdef public MappedFileQueue files
     cdef public MappedFile tail
     cdef public long long start
     cdef public long long end
@@ -23,6 +24,7 @@ cdef class ConsumeQueue:
     @cython.locals(file=MappedFile, position="long long")
     cpdef bint put(self, long long physical_offset, long long size, long long tags_code, long long queue_offset) except -1
 
+    @cython.locals(file=MappedFile, upto="long long")
     cpdef readable(self, long long position, long long size_max)
 
 

@@ -32,11 +32,12 @@ class MappedFileQueue:
     def load(self) -> None:
         """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
         found = [name for name in disk.names(self.directory) if len(name) == NAME_SIZE and name.isdigit()]
+        newest = max(found, default="")
         self.files = []
         for name in found:
             path = self.directory / name
             size = disk.file_size(path)
-            if size == 0 and name == found[-1]:
+            if size == 0 and name == newest:
                 # A crash between creating the newest file and giving it its size leaves this.
                 disk.remove_file(path)
                 continue
@@ -45,14 +46,16 @@ class MappedFileQueue:
                     f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to "
                     "the value the store was written with, or bring this file back from a backup or replica")
             start = int(name)
-            if self.files and start < self.files[-1].start + self.file_size:
-                raise StoreDamaged(f"{path} overlaps the file before it, {file_name(self.files[-1].start)}: "
+            before = self.last
+            if before is not None and start < before.start + self.file_size:
+                raise StoreDamaged(f"{path} overlaps the file before it, {file_name(before.start)}: "
                                    "one of the two belongs to another store; move it away")
             self.files.append(self._mapped_file(path, start, self.file_size))
 
     @property
     def last(self) -> MappedFile | None:
-        return self.files[-1] if self.files else None
+        # Counted from the front, which is the only way in the compiled form.
+        return self.files[len(self.files) - 1] if self.files else None
 
     @property
     def start(self) -> int:
@@ -61,20 +64,23 @@ class MappedFileQueue:
     @property
     def end(self) -> int:
         """Behind the last written byte."""
-        return self.files[-1].start + self.files[-1].wrote_position if self.files else 0
+        last = self.last
+        return last.start + last.wrote_position if last is not None else 0
 
     def find(self, offset: int) -> MappedFile | None:
         """The file in which the byte at `offset` lies or will lie."""
         files = self.files
-        if not files or offset < files[0].start:
+        first = files[0] if files else None
+        if first is None or offset < first.start:
             return None
-        index = (offset - files[0].start) // self.file_size
-        if index >= len(files) or files[index].start > offset or offset >= files[index].start + self.file_size:
+        index = (offset - first.start) // self.file_size
+        file = files[min(index, len(files) - 1)]
+        if not file.start <= offset < file.start + self.file_size:
             # Only where files are missing in between.
-            index = bisect_right(files, offset, key=_start) - 1
-            if offset >= files[index].start + self.file_size:
+            file = files[bisect_right(files, offset, key=_start) - 1]
+            if offset >= file.start + self.file_size:
                 return None
-        return files[index]
+        return file
 
     def make(self, start: int) -> MappedFile:
         """A new, empty file on disk that is not yet one of `files`. Raises StoreNotWritable."""
@@ -105,16 +111,17 @@ class MappedFileQueue:
         Returns how many stale bytes were zeroed, and the names of the files removed. Raises StoreNotWritable.
         """
         removed = []
-        while self.files and self.files[-1].start >= offset:
-            if self.files[-1].start == offset and len(self.files) == 1:
+        last = self.last
+        while last is not None and last.start >= offset:
+            if last.start == offset and len(self.files) == 1:
                 break
-            file = self.files.pop()
-            file.unmap()
-            disk.remove_file(Path(file.path))
-            removed.append(Path(file.path).name)
-        if not self.files:
+            self.files.pop()
+            last.unmap()
+            disk.remove_file(Path(last.path))
+            removed.append(Path(last.path).name)
+            last = self.last
+        if last is None:
             return 0, removed
-        last = self.files[-1]
         last.wrote_position = min(offset - last.start, last.size)
         last.flushed_position = last.wrote_position
         last.reserved_position = disk.page_floor(last.wrote_position)

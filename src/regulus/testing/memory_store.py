@@ -129,7 +129,7 @@ class MemoryStore:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, high, [], 0, 0)
         if queue_offset > high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, 0, high, [], 0, 0)
-        buffers: list[memoryview] = []
+        buffers: list[bytes | memoryview] = []
         size = 0
         next_offset = queue_offset
         for unit in units[queue_offset:]:

@@ -1,7 +1,7 @@
 """What both header forms carry, before anyone knows which form it was.
 
 `_ext_json` is the extFields object as it came, still JSON, for those who parse straight from it; `_ext` is the parsed
-map; `_ext_binary` is the map of a send as it came in the binary form. At most one of the three is set by a decoder.
+map; `_ext_binary` is the map in the binary form. At most one of the three is set.
 
 Source: RemotingCommand.
 """

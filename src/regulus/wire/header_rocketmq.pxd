@@ -7,6 +7,7 @@ from regulus.wire.header_json cimport cut
 cdef int _SIZE_MIN
 cdef int _NAME_SIZE_MAX
 cdef int _SEND_MESSAGE_V2
+cdef int _PULL_MESSAGE
 
 
 @cython.locals(text="const unsigned char*", position=Py_ssize_t, remark_size=Py_ssize_t, ext_size=Py_ssize_t)
@@ -25,7 +26,7 @@ cdef bint _is_ascii(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
 cdef str _text(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
-@cython.locals(code=cython.int, version=cython.int)
+@cython.locals(code=cython.int, version=cython.int, remark=bytes, entries=bytes)
 cpdef bytes encode(CommandHeader header, dict ext)
 
 @cython.locals(parts=list)

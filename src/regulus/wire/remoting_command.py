@@ -171,7 +171,7 @@ class RemotingCommand(CommandHeader):
 
     def _encode_header(self) -> bytes:
         if self.serialize_type == _ROCKETMQ:
-            return header_rocketmq.encode(self, self.ext)
+            return header_rocketmq.encode(self, self.ext if self._ext_binary is None else None)
         return header_json.encode(self)
 
     def _front(self, header: bytes, body_size: int) -> bytes:

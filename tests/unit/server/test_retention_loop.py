@@ -193,8 +193,9 @@ async def test_until_one_file_is_left(rig: Rig, ratio: dict[str, float]) -> None
 async def test_what_is_read_stays_for_two_minutes(rig: Rig, ratio: dict[str, float],
                                                   caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    held = rig.store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers
-    content = b"".join(held)
+    held = rig.store.record_bytes(0)
+    assert held is not None
+    content = bytes(held)
     ratio["used"] = 0.80
     assert await rig.passes(5, NOON) == 0
     first = rig.store.config.commit_log_directory / f"{0:020d}"
@@ -205,13 +206,14 @@ async def test_what_is_read_stays_for_two_minutes(rig: Rig, ratio: dict[str, flo
     assert await rig.passes(1, NOON + 119_999) == 0
     assert await rig.passes(1, NOON + 120_000) == 11
     assert not first.exists()
-    assert b"".join(held) == content
+    assert held == content
     assert rig.broker.retention_report["hangingCommitLogFile"] == ""
 
 
 async def test_a_hanging_file_is_tried_again_outside_of_passes(rig: Rig) -> None:
     """Where nothing else is due, after redeleteHangedFileInterval."""
-    held = rig.store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers
+    held = rig.store.record_bytes(0)
+    assert held is not None
     rig.set(delete_file_batch_max=1, destroy_maped_file_interval_forcibly=600_000, redelete_hanged_file_interval=60_000)
     rig.broker.is_retention_wanted = True
     rig.loop.take_orders()

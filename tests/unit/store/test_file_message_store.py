@@ -8,6 +8,7 @@ from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
+from regulus.store.commit_log import GATHERED_MAX, GATHERED_RUN_MAX
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, dispatch, fill, open_files, open_store, small_config
 
@@ -58,11 +59,35 @@ def read(store: FileMessageStore, offset: int, count_max: int = 32, bytes_max: i
 
 def test_neighbours_in_the_log_are_one_slice(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    fill(store, 5)
+    fill(store, 5, size=GATHERED_RUN_MAX // 2)
     result = store.get_message("TopicA", 0, 1, 3, 1 << 20, None)
     assert len(result.buffers) == 1
     assert (result.min_offset, result.max_offset, result.message_count) == (0, 5, 3)
+    assert isinstance(result.buffers[0], memoryview)
     assert result.buffers[0].readonly
+
+
+def test_short_runs_are_copied_together_and_long_ones_are_slices(tmp_path: Path) -> None:
+    """Of three queues in turn, one message of each: what is short on both sides of a long one stays in order."""
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    sizes = [100, 200, GATHERED_RUN_MAX, 100, 100, 100]
+    for number, size in enumerate(sizes):
+        fill(store, 3, queues=3, size=size, first=3 * number)
+    result = store.get_message("TopicA", 1, 0, 32, 1 << 20, None)
+    found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
+    assert [len(body) for body in found] == sizes
+    assert [int(body[:8]) for body in found] == [1, 4, 7, 10, 13, 16]
+    assert [type(buffer) for buffer in result.buffers] == [bytes, memoryview, bytes]
+
+
+def test_what_is_copied_together_is_bounded(tmp_path: Path) -> None:
+    store = open_store(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000)
+    fill(store, 1300, queues=2, size=500)
+    result = store.get_message("TopicA", 0, 0, 650, 1 << 20, None)
+    assert [type(buffer) for buffer in result.buffers] == [bytes, bytes]
+    assert len(result.buffers[0]) <= GATHERED_MAX < result.size
+    found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
+    assert [int(body[:8]) for body in found] == list(range(0, 1300, 2))
 
 
 def test_interleaved_queues_are_read_in_pieces(tmp_path: Path) -> None:

@@ -149,8 +149,9 @@ def test_the_last_file_never_goes(tmp_path: Path) -> None:
 
 def test_a_file_that_is_read_hangs_until_it_is_not(store: FileMessageStore) -> None:
     """Only the first file; the others wait behind it."""
-    held = store.get_message("TopicA", 0, 0, 5, 1 << 20, None).buffers
-    content = b"".join(held)
+    held = store.record_bytes(0)
+    assert held is not None
+    content = bytes(held)
     old_files = store.old_files
     assert old_files.take_log_file(0, NOW)
     assert not old_files.delete_hanging(NOW, FORCIBLY)
@@ -159,7 +160,7 @@ def test_a_file_that_is_read_hangs_until_it_is_not(store: FileMessageStore) -> N
     assert log_names(store)[0] == f"{0:020d}"
     assert not old_files.take_log_file(FILE, NOW)
     assert not old_files.delete_hanging(NOW + FORCIBLY - 1, FORCIBLY)
-    assert b"".join(held) == content
+    assert held == content
     del held
     assert old_files.delete_hanging(NOW + FORCIBLY - 1, FORCIBLY)
     assert log_names(store)[0] == f"{FILE:020d}"
@@ -167,16 +168,17 @@ def test_a_file_that_is_read_hangs_until_it_is_not(store: FileMessageStore) -> N
 
 
 def test_a_file_that_is_read_for_too_long_goes_and_its_readers_keep_their_slices(store: FileMessageStore) -> None:
-    held = store.get_message("TopicA", 0, 0, 5, 1 << 20, None).buffers
-    content = b"".join(held)
+    held = store.record_bytes(0)
+    assert held is not None
+    content = bytes(held)
     old_files = store.old_files
     assert old_files.take_log_file(0, NOW)
     assert not old_files.delete_hanging(NOW, FORCIBLY)
     assert old_files.delete_hanging(NOW + FORCIBLY, FORCIBLY)
     assert log_names(store)[0] == f"{FILE:020d}"
-    assert b"".join(held) == content
+    assert held == content
     delete_log_files(store, 3)
-    assert b"".join(held) == content
+    assert held == content
 
 
 def test_a_slice_of_an_earlier_mapping_counts(store: FileMessageStore) -> None:

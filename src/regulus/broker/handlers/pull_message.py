@@ -35,16 +35,27 @@ OFFSET_RESET = "OFFSET_RESET"
 MASTER_ID = 0
 """We suggest no slave to read from."""
 
+# Under private names these may be typed constants in the compiled form.
+_SUCCESS = int(ResponseCode.SUCCESS)
+_NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
+_COMMIT_OFFSET = sys_flag.PULL_COMMIT_OFFSET
+_SUSPEND = sys_flag.PULL_SUSPEND
+_SUBSCRIPTION = sys_flag.PULL_SUBSCRIPTION
+_LITE = sys_flag.PULL_LITE
+
 _CODES = {
-    GetStatus.FOUND: ResponseCode.SUCCESS,
-    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.FOUND: _SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    GetStatus.MESSAGE_WAS_REMOVING: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    GetStatus.OFFSET_FOUND_NULL: _NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: int(ResponseCode.PULL_OFFSET_MOVED),
+    GetStatus.OFFSET_OVERFLOW_ONE: _NOT_FOUND,
+    GetStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
 }
 """The two statuses of an empty queue are not here: their code depends on the offset that was asked for."""
+
+# A member's name is a Python call away.
+_REMARKS = {status: status.name for status in GetStatus}
 
 
 def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -52,11 +63,11 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     checked = _check(request, header, broker, now_ms)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
-    if header.sys_flag & sys_flag.PULL_COMMIT_OFFSET:
+    if header.sys_flag & _COMMIT_OFFSET:
         broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset,
                                        now_ms)
     response = _read(request, header, checked, broker)
-    if response.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & sys_flag.PULL_SUSPEND:
+    if response.code != _NOT_FOUND or not header.sys_flag & _SUSPEND:
         return Reply(response)
     if broker.held_requests.is_full:
         return Reply(request.response(ResponseCode.SYSTEM_BUSY,
@@ -96,7 +107,7 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
     if not permission.is_readable(config.broker_permission):
         return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] pulling "
                                                   "message is forbidden")
-    if header.sys_flag & sys_flag.PULL_LITE and not config.lite_pull_message_enable:
+    if header.sys_flag & _LITE and not config.lite_pull_message_enable:
         return _forbid(request, BROKER_FORBIDDEN, f"the broker[{config.broker_ip1 or config.broker_name}] for lite "
                                                   "pull consumer is forbidden")
     group = broker.subscription_groups.find(header.consumer_group, now_ms)
@@ -116,7 +127,7 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
         return request.response(ResponseCode.INVALID_PARAMETER,
                                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
-    if header.sys_flag & sys_flag.PULL_SUBSCRIPTION:
+    if header.sys_flag & _SUBSCRIPTION:
         return _check_expression(request, header, group, topic)
     return _check_subscription(request, header, broker, group, topic)
 
@@ -169,19 +180,25 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
                                       config.max_transfer_bytes_on_message_in_memory, checked.tags_codes)
-    code = _CODES.get(result.status)
-    if code is None:
-        code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
-    if code == ResponseCode.SUCCESS:
+    code = _code(result.status, header.queue_offset)
+    if code == _SUCCESS:
         broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)
     else:
         broker.statistics.note_miss()
     broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
+    remark = _REMARKS[result.status]
     if checked.topic.topic_sys_flag or checked.group.group_sys_flag:
         ext = _ext(checked, result.next_begin_offset, result.min_offset, result.max_offset)
-        return request.response(code, result.status.name, ext, result.buffers)
-    return pull_message_response(request, code, result.status.name, result.next_begin_offset, result.min_offset,
-                                 result.max_offset, MASTER_ID, result.buffers)
+        return request.response(code, remark, ext, result.buffers)
+    return pull_message_response(request, code, remark, result.next_begin_offset, result.min_offset, result.max_offset,
+                                 MASTER_ID, result.buffers)
+
+
+def _code(status: GetStatus, queue_offset: int) -> int:
+    code = _CODES.get(status)
+    if code is not None:
+        return code
+    return int(ResponseCode.PULL_OFFSET_MOVED) if queue_offset else _NOT_FOUND
 
 
 def _ext(checked: _Checked, next_begin_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:

@@ -1,12 +1,20 @@
 cimport cython
 
+from regulus.wire cimport big_endian
 from regulus.wire.header_json cimport ExtScanner, integer, integer_end, matches, scanner_of, utf8
+from regulus.wire.octets cimport put, put_number
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef long long _INT_MAX
 cdef int _WHOLE
 cdef int _UNUSUAL
 cdef str _TAG
+cdef int _ROCKETMQ
+cdef bytes _SUGGEST_WHICH_BROKER_ID
+cdef bytes _NEXT_BEGIN_OFFSET
+cdef bytes _MAX_OFFSET
+cdef bytes _MIN_OFFSET
+cdef Py_ssize_t _BINARY_EXT_SIZE_MAX
 
 
 @cython.no_gc
@@ -31,15 +39,26 @@ cdef class PullMessageRequest:
 @cython.locals(request=PullMessageRequest)
 cpdef PullMessageRequest decode_pull_message_request(RemotingCommand command)
 
+@cython.locals(request=PullMessageRequest)
+cdef PullMessageRequest _without_options()
+
 @cython.locals(request=PullMessageRequest, scanner=ExtScanner, found=cython.int, bit=cython.int)
 cdef PullMessageRequest _from_json(bytes ext_json)
 
-@cython.locals(text="const unsigned char*", key=Py_ssize_t, key_end=Py_ssize_t, value=cython.longlong)
-cdef int _take_number(PullMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+@cython.locals(text="const unsigned char*", upto=Py_ssize_t, request=PullMessageRequest, found=cython.int,
+               bit=cython.int, key=Py_ssize_t, key_end=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
+cdef PullMessageRequest _from_binary(bytes ext_binary)
 
-@cython.locals(text="const unsigned char*", key=Py_ssize_t, key_end=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
-               position=Py_ssize_t)
-cdef int _take_text(PullMessageRequest request, ExtScanner scanner, bytes ext_json) except -2
+cdef int _take(PullMessageRequest request, bytes ext, Py_ssize_t key, Py_ssize_t key_end, Py_ssize_t start,
+               Py_ssize_t end, bint is_text) except -2
+
+@cython.locals(text="const unsigned char*", value=cython.longlong)
+cdef int _take_number(PullMessageRequest request, bytes ext, Py_ssize_t key, Py_ssize_t key_end, Py_ssize_t start,
+                      Py_ssize_t end, bint is_text) except -2
+
+@cython.locals(text="const unsigned char*", position=Py_ssize_t)
+cdef int _take_text(PullMessageRequest request, bytes ext, Py_ssize_t key, Py_ssize_t key_end, Py_ssize_t start,
+                    Py_ssize_t end) except -2
 
 cdef bint _is_of_a_hook(const unsigned char* text, Py_ssize_t key, Py_ssize_t key_end) noexcept
 
@@ -67,3 +86,10 @@ cdef object _number(dict ext, str name, limit)
 cpdef RemotingCommand pull_message_response(RemotingCommand request, int code, str remark, long long next_begin_offset,
                                             long long min_offset, long long max_offset,
                                             long long suggest_which_broker_id=*, object body=*)
+
+@cython.locals(out=bytearray, end=Py_ssize_t)
+cdef bytes _binary_ext(long long next_begin_offset, long long min_offset, long long max_offset,
+                       long long suggest_which_broker_id)
+
+@cython.locals(start=Py_ssize_t, end=Py_ssize_t)
+cdef Py_ssize_t _put_entry(bytearray out, Py_ssize_t position, bytes name, long long value) except -1

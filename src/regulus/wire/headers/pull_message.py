@@ -6,9 +6,11 @@ Source: PullMessageRequestHeader, PullMessageResponseHeader.
 from collections.abc import Sequence
 
 from regulus.errors import HeaderError
+from regulus.wire import big_endian
 from regulus.wire.ext_fields import INT_MAX, LONG_MAX, whole_number
-from regulus.wire.header_json import ExtScanner, integer, integer_end, matches, scanner_of, utf8
-from regulus.wire.remoting_command import Buffer, RemotingCommand
+from regulus.wire.header_json import integer, integer_end, matches, scanner_of, utf8
+from regulus.wire.octets import put, put_number
+from regulus.wire.remoting_command import ROCKETMQ, Buffer, RemotingCommand
 
 # Under a private name it may be a typed constant in the compiled form.
 _INT_MAX = INT_MAX
@@ -16,6 +18,13 @@ _INT_MAX = INT_MAX
 _WHOLE = 0xFF
 _UNUSUAL = -1
 _TAG = "TAG"
+_ROCKETMQ = ROCKETMQ
+# The names in a binary map, each behind its size, in the order of the JSON object.
+_SUGGEST_WHICH_BROKER_ID = b"\0\x14suggestWhichBrokerId"
+_NEXT_BEGIN_OFFSET = b"\0\x0fnextBeginOffset"
+_MAX_OFFSET = b"\0\tmaxOffset"
+_MIN_OFFSET = b"\0\tminOffset"
+_BINARY_EXT_SIZE_MAX = 64 + 4 * (4 + 20)
 
 
 class PullMessageRequest:
@@ -67,15 +76,15 @@ class PullMessageRequest:
 
 def decode_pull_message_request(command: RemotingCommand) -> PullMessageRequest:
     """The same as PullMessageRequest.decode; compiled callers reach a function faster than a class method."""
+    request = None
     if command._ext_json is not None:
         request = _from_json(command._ext_json)
-        if request is not None:
-            return request
-    return _from_ext(command.ext)
+    elif command._ext_binary is not None:
+        request = _from_binary(command._ext_binary)
+    return request if request is not None else _from_ext(command.ext)
 
 
-def _from_json(ext_json: bytes) -> PullMessageRequest | None:
-    """The request of an extFields object; None where the long way round has to judge."""
+def _without_options() -> PullMessageRequest:
     request = PullMessageRequest.__new__(PullMessageRequest)
     request.subscription = None
     request.sub_version = 0
@@ -84,26 +93,58 @@ def _from_json(ext_json: bytes) -> PullMessageRequest | None:
     request.request_source = None
     request.proxy_froward_client_id = None
     request.broker_name = None
+    return request
+
+
+def _from_json(ext_json: bytes) -> PullMessageRequest | None:
+    """The request of an extFields object; None where the long way round has to judge."""
+    request = _without_options()
     scanner = scanner_of(ext_json)
     found = 0
     while scanner.next():
         scanner.find_end()
-        if integer_end(ext_json, scanner.start, scanner.end) == scanner.end:
-            bit = _take_number(request, scanner, ext_json)
-        else:
-            bit = _take_text(request, scanner, ext_json)
+        bit = _take(request, ext_json, scanner.key_start, scanner.key_end, scanner.start, scanner.end,
+                    scanner.is_text)
         if bit == _UNUSUAL:
             return None
         found |= bit
     return request if found == _WHOLE else None
 
 
-def _take_number(request: PullMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
+def _from_binary(ext_binary: bytes) -> PullMessageRequest | None:
+    """The same of a binary map, whose form `header_rocketmq.is_whole_ascii` has checked."""
+    text = ext_binary
+    upto = len(ext_binary)
+    request = _without_options()
+    found = 0
+    end = 0
+    while end < upto:
+        key = end + 2
+        key_end = key + (text[end] << 8 | text[end + 1])
+        start = key_end + 4
+        end = start + big_endian.uint4(text, key_end)
+        # An empty name or value counts as absent.
+        if key == key_end or start == end:
+            continue
+        bit = _take(request, ext_binary, key, key_end, start, end, True)
+        if bit == _UNUSUAL:
+            return None
+        found |= bit
+    return request if found == _WHOLE else None
+
+
+def _take(request: PullMessageRequest, ext: bytes, key: int, key_end: int, start: int, end: int,
+          is_text: bool) -> int:
     """Put one field into its place; says its bit, 0 for an optional or unknown one, or _UNUSUAL."""
-    text = ext_json
-    key = scanner.key_start
-    key_end = scanner.key_end
-    value = integer(text, scanner.start, scanner.end)
+    if integer_end(ext, start, end) == end:
+        return _take_number(request, ext, key, key_end, start, end, is_text)
+    return _take_text(request, ext, key, key_end, start, end) if is_text else _UNUSUAL
+
+
+def _take_number(request: PullMessageRequest, ext: bytes, key: int, key_end: int, start: int, end: int,
+                 is_text: bool) -> int:
+    text = ext
+    value = integer(text, start, end)
     if matches(text, key, key_end, b"queueOffset", 11):
         request.queue_offset = value
         return 1
@@ -134,20 +175,14 @@ def _take_number(request: PullMessageRequest, scanner: ExtScanner, ext_json: byt
         request.request_source = value
         return 0
     # A topic or group may look like a number too.
-    return _take_text(request, scanner, ext_json)
+    return _take_text(request, ext, key, key_end, start, end) if is_text else _UNUSUAL
 
 
-def _take_text(request: PullMessageRequest, scanner: ExtScanner, ext_json: bytes) -> int:
-    text = ext_json
-    key = scanner.key_start
-    key_end = scanner.key_end
-    start = scanner.start
-    end = scanner.end
+def _take_text(request: PullMessageRequest, ext: bytes, key: int, key_end: int, start: int, end: int) -> int:
+    text = ext
     for position in range(start, end):
         if text[position] == ord("\\"):
             return _UNUSUAL
-    if not scanner.is_text:
-        return _UNUSUAL
     if matches(text, key, key_end, b"consumerGroup", 13):
         request.consumer_group = utf8(text, start, end)
         return 64
@@ -247,7 +282,27 @@ def pull_message_response(request: RemotingCommand, code: int, remark: str | Non
                           body: bytes | Sequence[Buffer] = b"") -> RemotingCommand:
     """The answer to a pull; its extFields are written once, as text."""
     response = request.response(code, remark, None, body)
+    if request.serialize_type == _ROCKETMQ:
+        response._ext_binary = _binary_ext(next_begin_offset, min_offset, max_offset, suggest_which_broker_id)
+        return response
     response._ext_json = (
         f'{{"suggestWhichBrokerId":"{suggest_which_broker_id}","nextBeginOffset":"{next_begin_offset}",'
         f'"maxOffset":"{max_offset}","minOffset":"{min_offset}"}}').encode()
     return response
+
+
+def _binary_ext(next_begin_offset: int, min_offset: int, max_offset: int, suggest_which_broker_id: int) -> bytes:
+    out = bytearray(_BINARY_EXT_SIZE_MAX)
+    end = _put_entry(out, 0, _SUGGEST_WHICH_BROKER_ID, suggest_which_broker_id)
+    end = _put_entry(out, end, _NEXT_BEGIN_OFFSET, next_begin_offset)
+    end = _put_entry(out, end, _MAX_OFFSET, max_offset)
+    end = _put_entry(out, end, _MIN_OFFSET, min_offset)
+    return bytes(out[:end])
+
+
+def _put_entry(out: bytearray, position: int, name: bytes, value: int) -> int:
+    """Write one entry of a binary map; the position behind it."""
+    start = put(out, position, name, 0, len(name)) + 4
+    end = put_number(out, start, value)
+    out[start - 1] = end - start
+    return end

@@ -1,0 +1,46 @@
+cimport cython
+
+from regulus.broker.outcome cimport Reply
+from regulus.wire.headers.pull_message cimport (
+    PullMessageRequest, PullMessageResponse, decode_pull_message_request, pull_message_response,
+)
+from regulus.wire.remoting_command cimport RemotingCommand
+
+cdef int _SUCCESS
+cdef int _NOT_FOUND
+cdef int _COMMIT_OFFSET
+cdef int _SUSPEND
+cdef int _SUBSCRIPTION
+cdef int _LITE
+cdef dict _CODES
+cdef dict _REMARKS
+
+
+@cython.locals(header=PullMessageRequest, response=RemotingCommand)
+cpdef handle_pull_message(RemotingCommand request, object peer, object broker, object now_ms)
+
+
+@cython.no_gc
+cdef class _Checked:
+    cdef readonly object group
+    cdef readonly object topic
+    cdef readonly object tags_codes
+
+
+cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms)
+
+cdef _check_expression(RemotingCommand request, PullMessageRequest header, object group, object topic)
+
+cdef _check_subscription(RemotingCommand request, PullMessageRequest header, object broker, object group,
+                         object topic)
+
+@cython.locals(code=cython.int)
+cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _Checked checked, object broker)
+
+cdef int _code(object status, long long queue_offset) except -2
+
+cdef dict _ext(_Checked checked, long long next_begin_offset, long long min_offset, long long max_offset)
+
+cdef RemotingCommand _forbid(RemotingCommand request, int forbidden_type, str remark)
+
+cdef RemotingCommand _refuse_filter(RemotingCommand request, str expression_type)
