@@ -31,8 +31,8 @@ RECENT_MAX = 4096
 """Records remembered for dispatch at a time; beyond that it reads them from the log again."""
 KEEP_MAPPED = 32 << 20
 """Bytes behind the writer that stay in the process's memory; older ones are mapped again when they are read."""
-GATHERED_RUN_MAX = 1024
-"""Runs of records up to this size are copied together, which takes less time than the system's for one more slice."""
+GATHERED_RUN_MAX = 4096
+"""Runs of records up to this size are copied together, which takes less time than one more slice on its way out."""
 GATHERED_MAX = 256 << 10
 """Bytes copied together at most; the next ones begin another buffer."""
 

@@ -58,7 +58,7 @@ def read(store: FileMessageStore, offset: int, count_max: int = 32, bytes_max: i
 
 
 def test_neighbours_in_the_log_are_one_slice(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
     fill(store, 5, size=GATHERED_RUN_MAX // 2)
     result = store.get_message("TopicA", 0, 1, 3, 1 << 20, None)
     assert len(result.buffers) == 1
@@ -242,9 +242,10 @@ def test_no_descriptor_stays_when_a_store_is_no_more(tmp_path: Path, end: str) -
 
 
 def test_slices_stay_valid_when_the_store_is_closed(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    fill(store, 3)
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    fill(store, 3, size=GATHERED_RUN_MAX)
     buffer = store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers[0]
+    assert isinstance(buffer, memoryview)
     before = bytes(buffer)
     store.close()
     assert bytes(buffer) == before
