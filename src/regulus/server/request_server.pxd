@@ -3,6 +3,11 @@ cimport cython
 from regulus.broker.outcome cimport Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
 from regulus.wire.remoting_command cimport RemotingCommand
 
+cdef Py_ssize_t _JOINED_PART_MAX
+
+
+@cython.locals(size=Py_ssize_t)
+cpdef send_parts(object connection, list parts)
 
 @cython.locals(request=RemotingCommand, response=RemotingCommand, encoded=ReplyFrame, reply=Reply,
                waiting=ReplyFrameWhenDurable, durable=ReplyWhenDurable, end="long long")

@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
             self._check_write_buffer()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write the bytes of whole frames."""
         if self.is_open:
             self.active_time = self._loop.time()
