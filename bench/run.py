@@ -65,6 +65,7 @@ PULL_CASES = [LoadCase("async", size, connections, in_flight)
 CONSUMER_THREADS = (1, 20, 64)
 LOAD_HEAD = ["body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms", "broker CPU s per million",
              "ours / Java"]
+_SCRATCH = bytearray(1 << 20)
 JAVA_CASES = [(threads, size) for threads in (1, 16, 64) for size in (128, 1024)]
 
 Result = TypeVar("Result")
@@ -154,6 +155,17 @@ def send_backlog(brokers: tuple[Broker, Broker], topic: str, size: int) -> None:
                         "--count", str(BACKLOG), "--warm-up", "0"], check=True, capture_output=True, timeout=300)
 
 
+def have_in_memory(broker: Broker) -> None:
+    """Read the broker's store through, so that pulls measure the broker and not the disk: a machine may have let go of
+    what nobody read for a minute."""
+    for directory in ("commitlog", "consumequeue"):
+        for path in (broker.store / directory).rglob("*"):
+            if path.is_file():
+                with path.open("rb", buffering=0) as file:
+                    while file.readinto(_SCRATCH):
+                        pass
+
+
 def warm(brokers: tuple[Broker, Broker]) -> None:
     """Load that does not count, until a JVM has compiled what it will run."""
     for broker in brokers:
@@ -189,13 +201,18 @@ def load_section(directory: Path, rounds: int, seconds: float) -> Section:
 
 def pull_section(directory: Path, rounds: int, seconds: float) -> Section:
     rows: list[Row] = []
+
+    def pull(broker: Broker, case: LoadCase, topic: str) -> dict[str, float]:
+        have_in_memory(broker)
+        return run_load(broker, case, seconds, topic, BACKLOG)
+
     for size in sorted({case.size for case in PULL_CASES}):
         with both_brokers(directory / "pull", "async") as brokers:
             topic = f"Backlog{size}"
             send_backlog(brokers, topic, size)
             for case in (case for case in PULL_CASES if case.size == size):
-                rows += load_rows(brokers, case, rounds, lambda broker, case=case, topic=topic: run_load(
-                    broker, case, seconds, topic, BACKLOG))
+                rows += load_rows(brokers, case, rounds, lambda broker, case=case, topic=topic: pull(
+                    broker, case, topic))
                 report(rows[-2:])
     return table("pull", f"Pulls of 32 messages, neutral load generator, {rounds} rounds of {seconds:g} s each, "
                  "medians.", LOAD_HEAD, rows)
@@ -230,6 +247,7 @@ def consume_section(directory: Path, rounds: int) -> Section:
     groups = count()
 
     def consume(broker: Broker, threads: int) -> tuple[java_benchmark.Consumed, float]:
+        have_in_memory(broker)
         before = cpu_seconds(broker.broker_pid)
         consumed = java_benchmark.consume(broker.name_server_address, "Backlog", f"BacklogGroup{next(groups)}",
                                           threads, BACKLOG)
