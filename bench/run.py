@@ -172,6 +172,11 @@ def warm(brokers: tuple[Broker, Broker]) -> None:
         run_load(broker, LoadCase("", 1024, 2, 512), WARM_UP_SECONDS)
 
 
+def warm_pulls(brokers: tuple[Broker, Broker], topic: str) -> None:
+    for broker in brokers:
+        run_load(broker, LoadCase("", 128, 2, 64), WARM_UP_SECONDS, topic, BACKLOG)
+
+
 def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int,
               measure: Callable[[Broker], dict[str, float]]) -> list[Row]:
     results = in_turns(brokers, rounds, measure)
@@ -210,6 +215,7 @@ def pull_section(directory: Path, rounds: int, seconds: float) -> Section:
         with both_brokers(directory / "pull", "async") as brokers:
             topic = f"Backlog{size}"
             send_backlog(brokers, topic, size)
+            warm_pulls(brokers, topic)
             for case in (case for case in PULL_CASES if case.size == size):
                 rows += load_rows(brokers, case, rounds, lambda broker, case=case, topic=topic: pull(
                     broker, case, topic))
@@ -255,6 +261,7 @@ def consume_section(directory: Path, rounds: int) -> Section:
 
     with both_brokers(directory / "consume", "async") as brokers:
         send_backlog(brokers, "Backlog", 128)
+        warm_pulls(brokers, "Backlog")
         for threads in CONSUMER_THREADS:
             results = in_turns(brokers, rounds, lambda broker, threads=threads: consume(broker, threads))
             rates = [median([consumed.messages_per_second for consumed, _ in one]) for one in results]
