@@ -65,8 +65,8 @@ PULL_CASES = [LoadCase("async", size, connections, in_flight)
 CONSUMER_THREADS = (1, 20, 64)
 LOAD_HEAD = ["body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms", "broker CPU s per million",
              "ours / Java"]
-_SCRATCH = bytearray(1 << 20)
 JAVA_CASES = [(threads, size) for threads in (1, 16, 64) for size in (128, 1024)]
+_SCRATCH = bytearray(1 << 20)
 
 Result = TypeVar("Result")
 Row = list[str]

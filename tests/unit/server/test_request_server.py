@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from regulus.broker.outcome import (
     ReplyWhenDurable,
 )
 from regulus.model.peer import Peer
-from regulus.server.request_server import RequestServer
+from regulus.server.request_server import JOINED_PART_MAX, RequestServer, send_parts
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
@@ -105,6 +106,31 @@ async def test_slices_are_sent_between_other_answers(listener: Listener) -> None
     answers = await asyncio.gather(*[ask(connection, code, body=b"x") for code in (ECHO, SLICES, ECHO, SLICES)])
     assert [answer.body for answer in answers] == [b"x", b"abcd", b"x", b"abcd"]
     connection.close()
+
+
+class Written:
+    """A connection's two ways to write, and what was written so: as one piece or in parts."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes | memoryview] = []
+        self.parts: list[bytes | memoryview] = []
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.pieces.append(data)
+
+    def send_many(self, parts: list[bytes | memoryview]) -> None:
+        self.parts += parts
+
+
+def test_short_parts_leave_as_one_piece_and_long_ones_as_they_are() -> None:
+    front = b"f"
+    for parts, is_long in (([front], False), ([front, memoryview(bytes(JOINED_PART_MAX))], False),
+                           ([front, memoryview(bytes(2 * JOINED_PART_MAX))], True),
+                           ([bytes(JOINED_PART_MAX + 1)], True)):
+        written = Written()
+        send_parts(cast(Connection, written), parts)
+        assert b"".join(written.parts if is_long else written.pieces) == b"".join(parts)
+        assert (len(written.pieces), len(written.parts)) == ((0, len(parts)) if is_long else (1, 0))
 
 
 async def test_a_broken_handler_is_logged_once_and_answered(
