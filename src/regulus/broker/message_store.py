@@ -40,10 +40,14 @@ class MessageStore(Protocol):
         """All (topic, queue id) that have a consume queue."""
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
-        """The message whose record starts at `physical_offset`; None when there is no whole record."""
+        """The message whose record starts at `physical_offset`, an offset that may come from anybody.
+
+        None when the log has no record of its own there: bytes in a message's body that look like one are none. Nor is
+        one found whose queue is gone (its topic was deleted), for its queue is what vouches for a record.
+        """
 
     def record_bytes(self, physical_offset: int) -> memoryview | None:
-        """The same, undecoded."""
+        """The same undecoded, to be shown and not acted on: also of a queue that is gone, which nothing vouches for."""
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
         """Messages behind `physical_offset` whose records hold `text` anywhere, in the log's order, without bodies."""

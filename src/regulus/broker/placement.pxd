@@ -4,6 +4,8 @@ from regulus.model.message cimport MessageExt
 
 cpdef int delay_level(dict properties) except -1
 
+cpdef long long real_queue_id(dict properties) except -2
+
 cpdef place(MessageExt message, int delay_level_max)
 
 cdef str _HALF_TOPIC

@@ -31,6 +31,13 @@ def delay_level(properties: dict[str, str]) -> int:
     return int(text) if text is not None and len(text) < 10 and text.isascii() and text.isdigit() else 0
 
 
+def real_queue_id(properties: dict[str, str]) -> int:
+    """The queue id of the message's home; -1 when the property is none."""
+    text = properties.get(names.REAL_QUEUE_ID, "")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1
+    return number if number <= topics.QUEUE_ID_MAX else -1
+
+
 def place(message: MessageExt, delay_level_max: int) -> None:
     """Give a message that waits its place in the schedule topic; others, and halves, stay where they are."""
     if names.DELAY_TIME_LEVEL not in message.properties or message.topic == _HALF_TOPIC:
@@ -66,9 +73,8 @@ def place_half(message: MessageExt) -> None:
 def committed(half: MessageExt) -> MessageExt:
     """The copy that consumers see when a transaction is committed; it still has to be placed."""
     properties = half.properties
-    queue_id = properties.get(names.REAL_QUEUE_ID, "")
-    message = _copy(half, properties.get(names.REAL_TOPIC, ""), int(queue_id) if queue_id.isdigit() else 0,
-                    dict(properties), half.reconsume_times, half.store_host)
+    message = _copy(half, properties.get(names.REAL_TOPIC, ""), max(0, real_queue_id(properties)), dict(properties),
+                    half.reconsume_times, half.store_host)
     message.sys_flag = half.sys_flag & ~sys_flag.TRANSACTION_MASK | sys_flag.TRANSACTION_COMMIT
     message.prepared_transaction_offset = half.physical_offset
     return message
@@ -107,10 +113,10 @@ def when_due(parked: MessageExt) -> MessageExt | None:
     """The copy to append when a message's wait is over; None when its home is gone or not for it."""
     properties = parked.properties
     topic = properties.get(names.REAL_TOPIC, "")
-    queue_id = properties.get(names.REAL_QUEUE_ID, "")
-    if not topic or topic in _HALF_TOPICS or not queue_id.isdigit():
+    queue_id = real_queue_id(properties)
+    if topic in _HALF_TOPICS or not topics.is_storable(topic, queue_id):
         return None
-    return _copy(parked, topic, int(queue_id), dict(properties), parked.reconsume_times, parked.store_host)
+    return _copy(parked, topic, queue_id, dict(properties), parked.reconsume_times, parked.store_host)
 
 
 def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:

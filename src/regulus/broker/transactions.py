@@ -299,7 +299,7 @@ class Transactions:
             transaction_id=key, offset_msg_id=offset_message_id(copy.store_host, copy.physical_offset),
             topic=TRANS_HALF_TOPIC, broker_name=self.config.broker_name).ext()
         copy.topic = copy.properties.get(names.REAL_TOPIC, "")
-        copy.queue_id = _number(copy.properties.get(names.REAL_QUEUE_ID, ""))
+        copy.queue_id = max(0, placement.real_queue_id(copy.properties))
         request = RemotingCommand.request(int(RequestCode.CHECK_TRANSACTION_STATE), ext, message_record.encode(copy),
                                           oneway=True)
         self._notices.append(Notice(producer.channel, request))

@@ -7,12 +7,13 @@ import click
 
 from regulus.broker.config import BrokerConfig
 from regulus.cli.serve import (
-    bind_option,
     config_option,
     flush_option,
     flush_values,
+    listen_option,
     load_configs,
     log_level_option,
+    open_warning,
     run_server,
     store_option,
 )
@@ -28,7 +29,7 @@ from regulus.transport.config import TransportConfig
 @click.option("--port", type=int, help="Port to listen at; 0 takes a free one [10911].")
 @store_option
 @flush_option
-@bind_option
+@listen_option
 @log_level_option
 def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
            flush: str | None, bind_address: str | None, log_level: str) -> None:
@@ -40,4 +41,5 @@ def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None,
     broker_config, store_config, transport_config = loaded.configs
     run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),
                lambda server: f"regulus broker is ready: {transport_config.bind_address}:{server.port}, "
-                              f"store {store_config.root.resolve()}", log_level, loaded.warning)
+                              f"store {store_config.root.resolve()}", log_level, loaded.warning,
+               open_warning(transport_config.bind_address))

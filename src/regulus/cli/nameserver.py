@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.serve import bind_option, config_option, load_configs, log_level_option, run_server
+from regulus.cli.serve import config_option, listen_option, load_configs, log_level_option, open_warning, run_server
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import NameServer
 
@@ -14,7 +14,7 @@ from regulus.server.assembly import NameServer
 @click.option("--port", type=int, help="Port to listen at; 0 takes a free one [9876].")
 @click.option("--kv-config", "kv_config_path", metavar="FILE", help="Where the key-value configuration is kept "
               "[~/namesrv/kvConfig.json].")
-@bind_option
+@listen_option
 @log_level_option
 def nameserver(config_path: Path | None, port: int | None, kv_config_path: str | None, bind_address: str | None,
                log_level: str) -> None:
@@ -24,4 +24,4 @@ def nameserver(config_path: Path | None, port: int | None, kv_config_path: str |
     }, NamesrvConfig(kv_config_path="~/namesrv/kvConfig.json"))
     config = loaded.configs[0]
     run_server(lambda: NameServer(config), lambda server: f"regulus name server is ready: "
-               f"{config.bind_address}:{server.port}", log_level, loaded.warning)
+               f"{config.bind_address}:{server.port}", log_level, loaded.warning, open_warning(config.bind_address))

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,7 +40,8 @@ config_option = click.option("-c", "--config", "config_path", type=click.Path(pa
 store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
 flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
                             help="sync: a send is answered when it is on disk; async: at once [async].")
-bind_option = click.option("--bind", "bind_address", metavar="HOST", help="Address to listen at [0.0.0.0].")
+listen_option = click.option("--listen", "bind_address", metavar="HOST",
+                             help="Address to listen at; 0.0.0.0 is all of this machine's.")
 log_level_option = click.option("--log-level", default="info", show_default=True,
                                 type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
 
@@ -59,11 +61,27 @@ def flush_values(flush: str | None) -> str | None:
     return None if flush is None else f"{flush.upper()}_FLUSH"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def open_warning(host: str) -> str | None:
+    """What an operator is told of a server that listens there; None when only this machine reaches it."""
+    if is_loopback(host):
+        return None
+    return (f"whoever reaches {host} may read, send, delete and administrate, for nothing guards this server: keep it "
+            "behind a firewall, or use --listen 127.0.0.1")
+
+
 def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
-               warning: str | None) -> None:
+               *warnings: str | None) -> None:
     """Start, print the ready line, serve until SIGTERM or SIGINT, stop. Refusals of the machine end in one line."""
     logging_setup.set_up(log_level)
-    if warning is not None:
+    for warning in filter(None, warnings):
         _log.warning("%s", warning)
     event_loop.run(_serve(make_server, ready_line))
 

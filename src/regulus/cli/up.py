@@ -6,10 +6,11 @@ import click
 
 from regulus.broker.config import BrokerConfig
 from regulus.cli.serve import (
-    bind_option,
     config_option,
     flush_option,
     flush_values,
+    is_loopback,
+    listen_option,
     load_configs,
     log_level_option,
     run_server,
@@ -20,6 +21,8 @@ from regulus.server.assembly import Regulus
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 
+LOOPBACK = "127.0.0.1"
+
 
 @click.command()
 @config_option
@@ -27,15 +30,18 @@ from regulus.transport.config import TransportConfig
 @click.option("--namesrv-port", type=int, default=9876, show_default=True, help="Port of the name server.")
 @store_option
 @flush_option
-@bind_option
+@listen_option
 @log_level_option
 def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path: str | None, flush: str | None,
        bind_address: str | None, log_level: str) -> None:
-    """Run a broker and a name server in one process, until SIGTERM or Ctrl-C."""
+    """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
+
+    Only this machine reaches them, unless --listen says otherwise.
+    """
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
         "flushDiskType": flush_values(flush), "bindAddress": bind_address,
-    }, BrokerConfig(), MessageStoreConfig(), TransportConfig())
+    }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK))
     broker_config, store_config, transport_config = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"))
@@ -45,5 +51,7 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path
 
 
 def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig) -> str:
+    reach = ("only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
+             if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
     return (f"regulus is ready: broker {host}:{server.broker_server.port}, "
-            f"name server {host}:{server.name_server.port}, store {store_config.root.resolve()}")
+            f"name server {host}:{server.name_server.port}, store {store_config.root.resolve()}\n{reach}")

@@ -28,9 +28,18 @@ GROUP_SIZE_MAX = 120
 
 NOT_SENDABLE_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC,
                                  SELF_TEST_TOPIC, OFFSET_MOVED_EVENT})
+NEVER_CONSUMED_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
+"""What is in them waits: for its time, or for its producer's word."""
 SYSTEM_TOPICS = NOT_SENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC, TIMER_TOPIC}
 SYSTEM_GROUPS = ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
                  "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS")
+
+NAME_SIZE_MAX = 255
+"""Of any topic; each one's own limit is stricter or the same."""
+QUEUE_NUMS_MAX = 65_536
+"""Of one topic. Each queue takes files of its own, so that a slip of the hand must not make a million of them."""
+QUEUE_ID_MAX = 0x7FFFFFFF
+"""Of a record, whose queue id is a number of four bytes; a topic that has so many queues is not made."""
 
 _NAME_CHARACTERS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
@@ -64,6 +73,11 @@ def name_fault(name: str, noun: str = "topic") -> str | None:
     if not _NAME_CHARACTERS.issuperset(name):
         return f"The specified {noun}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return None
+
+
+def is_storable(topic: str, queue_id: int) -> bool:
+    """Whether a topic and queue id may become a place in a store: a folder is named after each of them."""
+    return 0 < len(topic) <= NAME_SIZE_MAX and _NAME_CHARACTERS.issuperset(topic) and 0 <= queue_id <= QUEUE_ID_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

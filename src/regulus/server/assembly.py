@@ -178,7 +178,8 @@ class BrokerServer:
         bound = bind(self._transport_config.bind_address, self._config.listen_port)
         try:
             report = self.store.open(time.monotonic)
-            _log.info("store %s: %s", self._store_config.root, report)
+            _log.log(logging.WARNING if report.unplaced_records else logging.INFO, "store %s: %s",
+                     self._store_config.root, report)
             self._make_parts(bound)
             self._load_documents()
         except StoreError:

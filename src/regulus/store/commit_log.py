@@ -78,12 +78,12 @@ class CommitLog:
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, message: MessageExt, now_ms: int) -> Appended:
-        queue = self.queues.have(message.topic, message.queue_id)
         transaction = message.sys_flag & _TRANSACTION_MASK
         has_offset = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
-        message.queue_offset = queue.next_offset if has_offset else 0
         message.store_timestamp = now_ms
         try:
+            queue = self.queues.have(message.topic, message.queue_id)
+            message.queue_offset = queue.next_offset if has_offset else 0
             size = self._write(message)
         except MessageIllegal as error:
             return _illegal(str(error))
@@ -131,8 +131,9 @@ class CommitLog:
             size += record_size(message)
         if size == 0:
             raise MessageIllegal("the batch is empty")
+        queue = self.queues.have(topic, queue_id)
         self._have_room(size)
-        return self.queues.have(topic, queue_id)
+        return queue
 
     def _write(self, message: MessageExt) -> int:
         """Write the record at the end of the log; its size. Raises MessageIllegal, StoreNotWritable."""

@@ -10,8 +10,9 @@ Source: ConsumeQueue.
 
 from pathlib import Path
 
-from regulus.errors import StoreDamaged
+from regulus.errors import MessageIllegal, StoreDamaged
 from regulus.model.store_result import QueueUnit
+from regulus.model.topics import NAME_SIZE_MAX, is_storable
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, encode_into, unpack_all
 from regulus.record.consume_queue_unit import decode as decode_unit
 from regulus.record.consume_queue_unit import encode as encode_unit
@@ -20,6 +21,8 @@ from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 
 RESERVE_MAX = 256 << 10
+NAME_SHOWN_MAX = 80
+"""Characters of a refused name that an error text repeats."""
 RECOVERED_FILES = 3
 """How many files at the end recovery reads; the ones before were full when the next was begun."""
 
@@ -276,15 +279,21 @@ class ConsumeQueues:
         return queues.get(queue_id) if queues is not None else None
 
     def have(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Raises MessageIllegal for a topic or queue id after which no folder may be named."""
         queues = self.table.get(topic)
-        if queues is None:
-            queues = self.table[topic] = {}
-        queue = queues.get(queue_id)
-        if queue is None:
-            files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
-                                    "mappedFileSizeConsumeQueue")
-            queue = queues[queue_id] = ConsumeQueue(topic, queue_id, files)
-            queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
+        queue = queues.get(queue_id) if queues is not None else None
+        return queue if queue is not None else self._make(topic, queue_id)
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The only place where a name from outside becomes a path."""
+        if not is_storable(topic, queue_id):
+            raise MessageIllegal(f"no message is stored under topic {topic[:NAME_SHOWN_MAX]!r}, queue {queue_id}: a "
+                                 f"topic's name has 1 to {NAME_SIZE_MAX} of the characters %|a-zA-Z0-9_-")
+        files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
+                                "mappedFileSizeConsumeQueue")
+        queue = ConsumeQueue(topic, queue_id, files)
+        queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
+        self.table.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def all(self) -> list[ConsumeQueue]:
@@ -294,7 +303,7 @@ class ConsumeQueues:
         """Find and recover the queues on disk. Raises StoreDamaged, StoreNotWritable."""
         for topic in disk.names(self.directory, directories=True):
             for name in disk.names(self.directory / topic, directories=True):
-                if name.isdigit():
+                if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
                     self.have(topic, int(name)).recover()
 
     @property

@@ -29,6 +29,8 @@ cdef class Dispatcher:
     cdef public object dirty
     cdef public long long record_count
     cdef public long long dispatched_count
+    cdef public long long unplaced_count
+    cdef public str unplaced_reason
     cdef tuple _delays_ms
 
     @cython.locals(request=DispatchRequest, is_visible=bint, is_any_wanted=bint, arrivals=list)
@@ -39,6 +41,8 @@ cdef class Dispatcher:
 
     @cython.locals(file=MappedFile, request=DispatchRequest)
     cdef DispatchRequest _read(self)
+
+    cdef ConsumeQueue _queue_of(self, DispatchRequest request)
 
     @cython.locals(transaction=int, is_visible=bint, queue=ConsumeQueue)
     cpdef bint dispatch(self, DispatchRequest request) except -1

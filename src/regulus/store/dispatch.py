@@ -9,7 +9,7 @@ Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsume
 from collections import deque
 from collections.abc import Container
 
-from regulus.errors import CorruptRecord, RecordError, StoreDamaged, StoreNotWritable, TruncatedRecord
+from regulus.errors import CorruptRecord, MessageIllegal, RecordError, StoreDamaged, StoreNotWritable, TruncatedRecord
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
 from regulus.model.store_result import Arrival
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
@@ -50,6 +50,10 @@ class Dispatcher:
         """Records seen by `scan`."""
         self.dispatched_count = 0
         """Records whose unit was not there yet."""
+        self.unplaced_count = 0
+        """Records that can have no queue, and so are not served."""
+        self.unplaced_reason = ""
+        """Why the last one of them cannot."""
         self._delays_ms = delays_ms
 
     def run(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
@@ -133,7 +137,9 @@ class Dispatcher:
         if is_visible:
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
-            queue = self.queues.have(request.topic, request.queue_id)
+            queue = self._queue_of(request)
+            if queue is None:
+                return False
             if queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
                 self.dispatched_count += 1
                 if not queue.is_dirty:
@@ -143,6 +149,15 @@ class Dispatcher:
             self.index.put(request)
         self.last_store_timestamp = request.store_timestamp
         return is_visible
+
+    def _queue_of(self, request: DispatchRequest) -> ConsumeQueue | None:
+        """None for a record whose topic is no name: no append makes one, but a log may come from elsewhere."""
+        try:
+            return self.queues.have(request.topic, request.queue_id)
+        except MessageIllegal as error:
+            self.unplaced_count += 1
+            self.unplaced_reason = f"{error} (record at {request.physical_offset})"
+            return None
 
     def _deliver_time(self, request: DispatchRequest) -> int:
         if not self._delays_ms:

@@ -72,6 +72,8 @@ QUERY_ROUNDS_MAX = 3
 """An index query whose hits are all gone asks again for older ones, this often in all."""
 DISPATCH_MAX = 1 << 20
 """Records dispatched in one step while closing."""
+UNDISPATCHED_WALK_MAX = 4096
+"""Records looked at for one that is not dispatched yet; one further away than that is found once it is."""
 SYNCED_DIRECTORIES_MAX = 64
 """Folders of new queues that are synced one by one; for more it is quicker to sync the whole file system."""
 OTHER_OPEN_FILES = 4096
@@ -255,9 +257,45 @@ class FileMessageStore:
         return sorted((queue.topic, queue.queue_id) for queue in self._queues.all() if queue.tail is not None)
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
-        return self._decode(physical_offset, True)
+        message = self._decode(physical_offset, True)
+        return message if message is not None and self._is_own_record(message) else None
 
     def record_bytes(self, physical_offset: int) -> memoryview | None:
+        message = self._decode(physical_offset, False)
+        if message is None:
+            return None
+        is_queue_gone = self._queues.find(message.topic, message.queue_id) is None
+        return self._bytes_at(physical_offset) if is_queue_gone or self._is_own_record(message) else None
+
+    def _is_own_record(self, message: MessageExt) -> bool:
+        """Whether the log itself begins a record there. Bytes that look like one may stand in a message's body, where
+        a client put them to name their place later; but no unit points at them, and no walk comes by."""
+        queue = self._queues.find(message.topic, message.queue_id)
+        unit = queue.unit(message.queue_offset) if queue is not None else None
+        if unit is not None and unit.physical_offset == message.physical_offset:
+            return True
+        return self._is_passed_undispatched(message.physical_offset)
+
+    def _is_passed_undispatched(self, physical_offset: int) -> bool:
+        """Whether the walk over what is not dispatched yet comes by; it looks at UNDISPATCHED_WALK_MAX records."""
+        position = self._dispatcher.position
+        for _ in range(UNDISPATCHED_WALK_MAX):
+            if position >= physical_offset:
+                return position == physical_offset
+            position = self._behind_record(position)
+        return False
+
+    def _behind_record(self, position: int) -> int:
+        """Where the record behind the one at `position` begins. The rest of a file may be a blank; the next file
+        begins with a record."""
+        data = self._bytes_at(position)
+        if data:
+            return position + len(data)
+        file_size = self.config.mapped_file_size_commit_log
+        return position + file_size - position % file_size
+
+    def _bytes_at(self, physical_offset: int) -> memoryview | None:
+        """What is a record if one begins there."""
         head = self._log.slice(physical_offset, 8)
         if head is None or int.from_bytes(head[4:], "big") not in _MAGICS:
             return None
@@ -278,7 +316,7 @@ class FileMessageStore:
         return LogRead(data[position:end], file.start + (file.size if is_blank else end))
 
     def _decode(self, physical_offset: int, read_body: bool) -> MessageExt | None:
-        data = self.record_bytes(physical_offset)
+        data = self._bytes_at(physical_offset)
         if data is None:
             return None
         try:
@@ -291,17 +329,12 @@ class FileMessageStore:
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
         position = max(physical_offset, self._log.start)
         while position < self._log.end:
-            data = self.record_bytes(position)
-            if not data:
-                # The rest of the file is a blank; the next one begins with a record.
-                file_size = self.config.mapped_file_size_commit_log
-                position += file_size - position % file_size
-                continue
-            if text in bytes(data):
+            data = self._bytes_at(position)
+            if data and text in bytes(data):
                 message = self._decode(position, False)
                 if message is not None:
                     yield message
-            position += len(data)
+            position = self._behind_record(position)
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         buffers: list[memoryview] = []
@@ -312,7 +345,7 @@ class FileMessageStore:
             offsets = sorted(self._index.query(topic, key, count_max, begin, end))
             if not offsets:
                 break
-            buffers = [data for data in map(self.record_bytes, offsets) if data is not None]
+            buffers = [data for data in map(self._bytes_at, offsets) if data is not None]
             oldest = self._decode(offsets[0], False)
             if buffers or oldest is None or end < begin:
                 break

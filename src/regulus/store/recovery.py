@@ -49,6 +49,9 @@ class RecoveryReport:
     stop_reason: str
     """Why the walk ended before the end of the last file; empty when only zeros follow."""
     duration_ms: int
+    unplaced_records: int = 0
+    """Records whose topic is no name, so that no queue has them."""
+    unplaced_reason: str = ""
 
     def __str__(self) -> str:
         text = (f"{'clean stop' if self.is_clean_stop else 'crash'}: log {self.start} to {self.kept_to}, "
@@ -58,6 +61,8 @@ class RecoveryReport:
             text += f"; cut at {self.kept_to}: {self.stop_reason}, {self.dropped_bytes} bytes dropped"
         if self.dropped_files:
             text += f"; removed {', '.join(self.dropped_files)}"
+        if self.unplaced_records:
+            text += f"; {self.unplaced_records} records are in no queue, the last for this: {self.unplaced_reason}"
         return text
 
 
@@ -93,7 +98,8 @@ class Recovery:
             is_clean_stop=self._is_clean_stop, start=self._log.files.start, kept_to=end, scanned_from=scanned_from,
             records=self._dispatcher.record_count, redispatched=self._dispatcher.dispatched_count,
             queues=len(queues.all()), dropped_bytes=dropped_bytes, dropped_files=tuple(dropped_files),
-            stop_reason=self._stop_reason if dropped_bytes else "", duration_ms=0)
+            stop_reason=self._stop_reason if dropped_bytes else "", duration_ms=0,
+            unplaced_records=self._dispatcher.unplaced_count, unplaced_reason=self._dispatcher.unplaced_reason)
 
     # --- where to begin ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from regulus.model.store_result import (
 )
 from regulus.model.store_rules import StoreRules
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT, TRANSACTION_ROLLBACK
-from regulus.model.topics import SCHEDULE_TOPIC
+from regulus.model.topics import SCHEDULE_TOPIC, is_storable
 from regulus.record import message_record
 from regulus.record.dispatch_request import DispatchRequest, request_at
 
@@ -65,6 +65,8 @@ class MemoryStore:
         try:
             for message in messages:
                 message_record.record_size(message)
+                if not is_storable(message.topic, message.queue_id):
+                    return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"{message.topic!r} is no topic's name")
         except MessageIllegal as error:
             return Appended(PutStatus.MESSAGE_ILLEGAL, remark=str(error))
         starts: list[int] = []
@@ -175,6 +177,10 @@ class MemoryStore:
         return sorted(self._queues)
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
+        message = self._decode(physical_offset)
+        return message if message is not None and self._is_own_record(message) else None
+
+    def _decode(self, physical_offset: int) -> MessageExt | None:
         if not 0 <= physical_offset < len(self._log):
             return None
         try:
@@ -183,8 +189,20 @@ class MemoryStore:
             return None
         return message if message.physical_offset == physical_offset else None
 
+    def _is_own_record(self, message: MessageExt) -> bool:
+        units = self._queues.get((message.topic, message.queue_id), ())
+        if message.queue_offset < len(units) and \
+                units[message.queue_offset].physical_offset == message.physical_offset:
+            return True
+        position = self._dispatched
+        while position < message.physical_offset:
+            position += request_at(self._log, position, len(self._log), False).size
+        return position == message.physical_offset
+
     def record_bytes(self, physical_offset: int) -> memoryview | None:
-        message = self.look_message(physical_offset)
+        message = self._decode(physical_offset)
+        if message is not None and (message.topic, message.queue_id) in self._queues:
+            message = self.look_message(physical_offset)
         return self._slice(physical_offset, message.store_size) if message is not None else None
 
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
@@ -223,7 +241,7 @@ class MemoryStore:
     def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
         end = physical_offset
         while end < len(self._log):
-            message = self.look_message(end)
+            message = self._decode(end)
             if message is None:
                 return None
             if end > physical_offset and end + message.store_size > physical_offset + size_max:
@@ -232,5 +250,5 @@ class MemoryStore:
         return LogRead(self._slice(physical_offset, end - physical_offset), end)
 
     def earliest_store_timestamp(self) -> int:
-        message = self.look_message(0)
+        message = self._decode(0)
         return message.store_timestamp if message is not None else -1

@@ -160,7 +160,7 @@ class ServerProcess:
         if not self.port:
             self.port, self.name_server_port = free_ports(2)
         begin = time.monotonic()
-        command = [sys.executable, "-m", "regulus", "up", "--bind", HOST, "--port", str(self.port),
+        command = [sys.executable, "-m", "regulus", "up", "--listen", HOST, "--port", str(self.port),
                    "--namesrv-port", str(self.name_server_port), "--store", str(self.store_path), *self._options]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ)

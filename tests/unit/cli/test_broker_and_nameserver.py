@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 @contextmanager
 def running(*arguments: str, **environment: str) -> Iterator[int]:
     """The port that the ready line names; the process is stopped at the end and must end well."""
-    command = [sys.executable, "-m", "regulus", *arguments, "--bind", HOST, "--port", "0"]
+    command = [sys.executable, "-m", "regulus", *arguments, "--listen", HOST, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stdout is not None
     match = re.search(r"is ready: \S+:(\d+)", process.stdout.readline())

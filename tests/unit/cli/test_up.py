@@ -112,7 +112,7 @@ def test_a_store_in_use_is_one_line(broker_process: ServerProcess) -> None:
 
 
 def test_a_taken_port_is_one_line(broker_process: ServerProcess, tmp_path: Path) -> None:
-    result = run("up", "--port", str(broker_process.port), "--namesrv-port", "0", "--bind", HOST, "--store",
+    result = run("up", "--port", str(broker_process.port), "--namesrv-port", "0", "--listen", HOST, "--store",
                  str(tmp_path / "other"))
     assert result.returncode == 1
     assert str(broker_process.port) in result.stderr.splitlines()[-1]

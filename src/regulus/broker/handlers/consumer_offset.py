@@ -5,6 +5,7 @@ from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
+from regulus.model.topics import QUEUE_NUMS_MAX
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import QueryConsumerOffsetRequest, QueryConsumerOffsetResponse, UpdateConsumerOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -40,6 +41,9 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
                       f"Group {header.consumer_group} not exist!")
     if header.topic not in broker.topics:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+    if not 0 <= header.queue_id < QUEUE_NUMS_MAX:
+        return refuse(request, ResponseCode.INVALID_PARAMETER,
+                      f"queueId {header.queue_id} is illegal: it must lie between 0 and {QUEUE_NUMS_MAX - 1}")
     if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
         return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
     broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)

@@ -15,7 +15,7 @@ from regulus.model.delay_level import FIRST_RETRY_LEVEL
 from regulus.model.message import MessageExt
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
-from regulus.model.topics import SubscriptionGroupConfig, dlq_topic, retry_topic
+from regulus.model.topics import NEVER_CONSUMED_TOPICS, SubscriptionGroupConfig, dlq_topic, retry_topic
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -43,6 +43,9 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     failed = broker.store.look_message(header.offset)
     if failed is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+    if failed.topic in NEVER_CONSUMED_TOPICS:
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the message at {header.offset} is of {failed.topic}, which no group consumes")
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
     appended = broker.store.append(message, now_ms)
     if appended.status != PutStatus.PUT_OK:

@@ -4,10 +4,12 @@ GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET, QUERY_CORRECTION_OFFSET, CLONE_GR
 """
 
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
+from regulus.model.topics import name_fault
 from regulus.wire.bodies import QueryCorrectionOffsetBody
+from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import CloneGroupOffsetRequest, QueryCorrectionOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -44,6 +46,9 @@ def handle_query_correction_offset(request: RemotingCommand, peer: Peer, broker:
 def handle_clone_group_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Topics without configuration are passed over, and those that a live source group does not subscribe to."""
     header = CloneGroupOffsetRequest.decode(request)
+    fault = name_fault(header.dest_group, "group")
+    if fault is not None:
+        return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
     consumers = broker.clients.consumer_group(header.src_group)
     subscribed = None if header.offline or consumers is None or not consumers.subscriptions else consumers.subscriptions
     for topic in [header.topic] if header.topic else broker.consumer_offsets.topics_of(header.src_group):

@@ -102,7 +102,7 @@ def handle_consume_message_directly(request: RemotingCommand, peer: Peer, broker
         except ValueError as error:
             return refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
         record = broker.store.record_bytes(physical_offset)
-        if record is None:
+        if record is None or broker.store.look_message(physical_offset) is None:
             return refuse(request, ResponseCode.SYSTEM_ERROR, f"no message under the id {header.msg_id}")
         body = bytes(record)
     return _pass_on(request, RequestCode.CONSUME_MESSAGE_DIRECTLY, client, header.consumer_group, body,

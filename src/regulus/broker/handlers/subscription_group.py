@@ -68,6 +68,9 @@ def handle_update_and_get_group_forbidden(request: RemotingCommand, peer: Peer, 
     header = UpdateAndGetGroupForbiddenRequest.decode(request)
     groups = broker.subscription_groups
     if header.readable is not None:
+        fault = name_fault(header.group, "group") or name_fault(header.topic)
+        if fault is not None:
+            return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
         groups.set_readable(header.group, header.topic, header.readable, now_ms)
     body = GroupForbidden(group=header.group, topic=header.topic,
                           readable=groups.is_readable(header.group, header.topic))

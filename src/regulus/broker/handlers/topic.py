@@ -11,7 +11,7 @@ from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.model.topics import RETRY_PREFIX, TopicConfig, name_fault
+from regulus.model.topics import QUEUE_NUMS_MAX, RETRY_PREFIX, TopicConfig, name_fault
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
@@ -22,8 +22,6 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-QUEUE_NUMS_MAX = 65_536
-"""Of one topic. Each queue takes files of its own, so that a slip of the hand must not make a million of them."""
 
 
 def handle_update_and_create_topic(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
