@@ -16,7 +16,7 @@ from load_generator import Load, send_frames
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply, ReplyFrame
+from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -47,10 +47,8 @@ def reads(body_size: int, count: int) -> Iterator[bytes]:
 
 def frame_of(outcome: Outcome) -> bytes:
     """A plain send has its answer encoded when it was handled."""
-    if isinstance(outcome, ReplyFrame):
-        return outcome.frame
     assert isinstance(outcome, Reply)
-    return outcome.response.encode()
+    return b"".join(outcome.answer.encode_parts())
 
 
 def measure(store: FileMessageStore, body_size: int, count: int) -> dict[str, float]:

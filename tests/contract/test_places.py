@@ -12,7 +12,7 @@ from tests.stores import HOST, NOW, a_message, bodies, dispatch, small_config
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome
+from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.errors import StoreError
 from regulus.model.message import MessageExt
@@ -27,6 +27,7 @@ from regulus.record import message_record
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.bodies import ConsumerData, HeartbeatData
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.frame_reader import FrameReader
 from regulus.wire.headers import EndTransactionRequest, SendMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -62,9 +63,10 @@ class Attacked:
     def ask(self, code: RequestCode, body: bytes = b"", **fields: object) -> int:
         """The code of the answer."""
         outcome = self.handle(code, body, **fields)
-        if hasattr(outcome, "frame"):
-            return int(ResponseCode.SUCCESS)
-        return int(outcome.response.code)       # type: ignore[union-attr]
+        assert isinstance(outcome, Reply)
+        reader = FrameReader()
+        reader.feed(b"".join(outcome.answer.encode_parts()))
+        return reader.frames()[0].code
 
     def send(self, topic: str, body: bytes = b"x", queue_id: int = 0, sys_flag: int = 0, **properties: str) -> int:
         header = SendMessageRequest(producer_group="PG", topic=topic, default_topic="TBW102",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Hold, NoReply, Outcome, Relay, ReplyFrame
+from regulus.broker.outcome import Hold, NoReply, Outcome, Relay
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes, offset_message_id, parse_offset_message_id
 from regulus.model.peer import Peer
@@ -177,6 +177,4 @@ def _settled(outcome: Outcome, recorded: RemotingCommand | None) -> RemotingComm
         if not isinstance(step, Relay):
             return step
         outcome = step
-    if isinstance(outcome, ReplyFrame):
-        return _read(outcome.frame)
-    return None if isinstance(outcome, Hold | NoReply) else outcome.response
+    return None if isinstance(outcome, Hold | NoReply) else _read(b"".join(outcome.answer.encode_parts()))

@@ -39,7 +39,7 @@ def exchanges():
 def test_what_was_copied_is_told_again(request_, recorded):
     broker = BrokerState(BrokerConfig(broker_cluster_name="DefaultCluster"), MemoryStore())
     broker.load_documents({DOCUMENTS[request_.code]: recorded.body.decode()})
-    ours = request_table.handle(request_, Peer(1, HOST, HOST), broker, 0).response
+    ours = request_table.handle(request_, Peer(1, HOST, HOST), broker, 0).answer
     assert ours.code == recorded.code
     assert includes(fastjson.loads(ours.body), fastjson.loads(recorded.body))
 

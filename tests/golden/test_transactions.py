@@ -64,7 +64,7 @@ def test_what_rocketmq_left_open_is_asked_for_once_and_ended(tmp_path: Path, wit
 def ask(broker: BrokerState, code: int, ext: dict[str, str], now_ms: int, body: bytes = b"") -> RemotingCommand:
     outcome = handle(RemotingCommand.request(int(code), ext, body), PEER, broker, now_ms)
     broker.store.dispatch(1000)
-    return outcome.response
+    return outcome.answer
 
 
 def halves(store: FileMessageStore) -> list:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -81,9 +81,9 @@ def request(common: dict[str, str], body: bytes) -> RemotingCommand:
     return reader.frames()[0]
 
 
-def shown(outcome: Outcome) -> tuple[str, bytes]:
-    assert isinstance(outcome, Reply | ReplyWhenDurable)
-    return type(outcome).__name__, outcome.response.encode()
+def shown(outcome: Outcome) -> tuple[int, bytes]:
+    assert isinstance(outcome, Reply)
+    return outcome.durable_at, b"".join(outcome.answer.encode_parts())
 
 
 @given(st.lists(BATCHES, max_size=6), st.booleans())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
+from regulus.broker.outcome import Frame, Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -62,17 +62,11 @@ def request(fields: dict[str, str], body: bytes, flag: int, *, as_scanned: bool,
     return command
 
 
-def frame(outcome: Outcome) -> bytes:
-    match outcome:
-        case ReplyFrame(frame=data):
-            return data
-        case Reply(response=response):
-            return response.encode()
-        case ReplyFrameWhenDurable(frame=data, end=end):
-            return b"until %d: %s" % (end, data)
-        case ReplyWhenDurable(response=response, end=end):
-            return b"until %d: %s" % (end, response.encode())
-    return type(outcome).__name__.encode()
+def told(outcome: Outcome) -> tuple[int, bytes]:
+    """Until when the answer waits, and its frame."""
+    if isinstance(outcome, Reply):
+        return outcome.durable_at, b"".join(outcome.answer.encode_parts())
+    return -1, type(outcome).__name__.encode()
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS), USUAL | PROPERTIES, st.binary(max_size=40), st.booleans(),
@@ -88,7 +82,7 @@ def test_both_ways_store_and_answer_the_same(changes, properties, body, sync, fl
     # A usual one first and last: what the one leaves behind must not show in the next.
     first, last = "UNIQ_KEY\x01K\x02TAGS\x01T\x02KEYS\x01k l\x02", "UNIQ_KEY\x01L"
     for sent in (usual | {"i": first}, fields, usual | {"i": last}):
-        answers = [frame(request_table.handle(request(sent, body, flag, as_scanned=way, kind=kind), PEER, each, NOW))
+        answers = [told(request_table.handle(request(sent, body, flag, as_scanned=way, kind=kind), PEER, each, NOW))
                    for each, way in zip(brokers, (False, True), strict=True)]
         assert answers[0] == answers[1]
         assert brokers[0].store._log == brokers[1].store._log
@@ -96,10 +90,12 @@ def test_both_ways_store_and_answer_the_same(changes, properties, body, sync, fl
     assert (facts[0].put_nums, facts[0].put_size) == (facts[1].put_nums, facts[1].put_size)
 
 
-@pytest.mark.parametrize(("sync", "waits", "expected"), [
-    (False, "true", ReplyFrame), (True, "true", ReplyFrameWhenDurable), (True, "false", ReplyFrame)])
+@pytest.mark.parametrize(("sync", "waits", "is_awaited"), [
+    (False, "true", False), (True, "true", True), (True, "false", False)])
 @pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
-def test_a_usual_send_goes_the_straight_way(kind, sync, waits, expected):
+def test_a_usual_send_goes_the_straight_way(kind, sync, waits, is_awaited):
     sent = USUAL_FIELDS | {"i": "UNIQ_KEY\x01K\x02WAIT\x01" + waits + "\x02own\x01x\x02TAGS\x01T\x02KEYS\x01k"}
-    outcome = request_table.handle(request(sent, b"body", 0, as_scanned=True, kind=kind), PEER, broker(sync), NOW)
-    assert type(outcome) is expected
+    made = broker(sync)
+    outcome = request_table.handle(request(sent, b"body", 0, as_scanned=True, kind=kind), PEER, made, NOW)
+    assert type(outcome.answer) is Frame
+    assert outcome.durable_at == (made.store.commit_log_max_offset() if is_awaited else 0)

@@ -1,26 +1,23 @@
 cimport cython
 
 
+@cython.no_gc
+@cython.freelist(64)
+cdef class Frame:
+    cdef public bytes octets
+
+    cpdef list encode_parts(self)
+
+
+@cython.no_gc
+@cython.freelist(64)
 cdef class Reply:
-    cdef public object response
+    cdef public object answer
+    cdef public long long durable_at
 
 
-@cython.no_gc
-@cython.freelist(16)
-cdef class ReplyFrame:
-    cdef public bytes frame
-
-
-@cython.no_gc
-@cython.freelist(16)
-cdef class ReplyFrameWhenDurable:
-    cdef public bytes frame
-    cdef public long long end
-
-
-cdef class ReplyWhenDurable:
-    cdef public object response
-    cdef public long long end
+@cython.locals(frame=Frame, reply=Reply)
+cpdef Reply reply_frame(bytes octets, long long durable_at)
 
 
 cdef class Hold:

@@ -2,47 +2,51 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.remoting_command import Buffer, RemotingCommand
+
+
+class Answer(Protocol):
+    """What a RemotingCommand and a Frame have in common."""
+
+    def encode_parts(self) -> list[Buffer]:
+        """The whole frame as buffers to write one after the other."""
+
+
+class Frame:
+    """A whole answer that is encoded already."""
+
+    __slots__ = ("octets",)
+
+    def __init__(self, octets: bytes) -> None:
+        self.octets = octets
+
+    def encode_parts(self) -> list[Buffer]:
+        return [self.octets]
 
 
 class Reply:
-    """Send `response` now."""
+    """Send `answer` once the log is durable up to `durable_at`, a physical offset; 0: now.
 
-    __slots__ = ("response",)
+    When the disk takes too long, the same answer leaves with FLUSH_DISK_TIMEOUT.
+    """
 
-    def __init__(self, response: RemotingCommand) -> None:
-        self.response = response
+    __slots__ = ("answer", "durable_at")
 
-
-class ReplyFrame:
-    """Send `frame` now, a whole answer that is encoded already."""
-
-    __slots__ = ("frame",)
-
-    def __init__(self, frame: bytes) -> None:
-        self.frame = frame
+    def __init__(self, answer: Answer, durable_at: int = 0) -> None:
+        self.answer = answer
+        self.durable_at = durable_at
 
 
-class ReplyFrameWhenDurable:
-    """Send `frame`, a whole answer, once the log is on disk up to `end`; after the deadline the same answer, but with
-    FLUSH_DISK_TIMEOUT."""
-
-    __slots__ = ("end", "frame")
-
-    def __init__(self, frame: bytes, end: int) -> None:
-        self.frame = frame
-        self.end = end
-
-
-class ReplyWhenDurable:
-    """The same of an answer that is not encoded yet."""
-
-    __slots__ = ("end", "response")
-
-    def __init__(self, response: RemotingCommand, end: int) -> None:
-        self.response = response
-        self.end = end
+def reply_frame(octets: bytes, durable_at: int) -> Reply:
+    """Reply(Frame(octets), durable_at): past the constructors, whose calls cost more than both objects."""
+    frame = Frame.__new__(Frame)
+    frame.octets = octets
+    reply = Reply.__new__(Reply)
+    reply.answer = frame
+    reply.durable_at = durable_at
+    return reply
 
 
 class Hold:
@@ -70,7 +74,7 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | ReplyFrame | ReplyFrameWhenDurable | ReplyWhenDurable | Hold | NoReply | Relay
+Outcome = Reply | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker.outcome cimport Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
+from regulus.broker.outcome cimport Frame, Reply
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef Py_ssize_t _JOINED_PART_MAX
@@ -9,7 +9,6 @@ cdef Py_ssize_t _JOINED_PART_MAX
 @cython.locals(size=Py_ssize_t)
 cpdef send_parts(object connection, list parts)
 
-@cython.locals(request=RemotingCommand, response=RemotingCommand, encoded=ReplyFrame, reply=Reply,
-               waiting=ReplyFrameWhenDurable, durable=ReplyWhenDurable, end="long long")
+@cython.locals(request=RemotingCommand, reply=Reply, frame=Frame, taker=list, end="long long")
 cpdef long long decide(list requests, object handle, object peer, object state, object now_ms, list parts, list held,
                        list others) except -1

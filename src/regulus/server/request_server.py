@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply
 from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.model.peer import Peer
 from regulus.server.clock import Clock
@@ -119,32 +119,27 @@ def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
 
 def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
            parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome]) -> int:
-    """Decide one request after the other; `parts` takes the frames of plain replies, `held` those that wait until the
-    log is on disk up to the position returned, `others` all other outcomes."""
+    """Decide one request after the other; `parts` takes the frames that leave now, `held` those that wait until the log
+    is durable up to the position returned, `others` all outcomes that are no replies."""
     end = 0
     for request in requests:
         try:
             outcome = handle(request, peer, state, now_ms)
         except Exception:   # one broken handler must not end the connection, let alone the server
             outcome = _unexpected(request, peer)
-        if type(outcome) is ReplyFrame:
-            encoded = outcome
-            parts.append(encoded.frame)
-        elif type(outcome) is Reply:
-            reply = outcome
-            response = reply.response
-            parts += response.encode_parts()
-        elif type(outcome) is ReplyFrameWhenDurable:
-            waiting = outcome
-            held.append(waiting.frame)
-            end = max(end, waiting.end)
-        elif type(outcome) is ReplyWhenDurable:
-            durable = outcome
-            response = durable.response
-            held += response.encode_parts()
-            end = max(end, durable.end)
-        else:
+        if type(outcome) is not Reply:
             others.append(outcome)
+            continue
+        reply = outcome
+        taker = parts
+        if reply.durable_at:
+            end = max(end, reply.durable_at)
+            taker = held
+        if type(reply.answer) is Frame:
+            frame = reply.answer
+            taker.append(frame.octets)
+        else:
+            taker += reply.answer.encode_parts()
     return end
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
@@ -59,9 +59,9 @@ class Rig:
             peer: Peer | None = None) -> RemotingCommand:
         """The answer as a client sees it: written and read again."""
         outcome = self.handle(code, ext, body, version=version, peer=peer)
-        assert isinstance(outcome, Reply | ReplyWhenDurable)
-        assert outcome.response.opaque == 7
-        return outcome.response
+        assert isinstance(outcome, Reply)
+        assert outcome.answer.opaque == 7
+        return outcome.answer
 
     def send(self, topic: str = "TopicA", body: bytes = b"hello", *, queue_id: int = 0, version: int = 479,
              peer: Peer | None = None, code: int = RequestCode.SEND_MESSAGE_V2,
@@ -98,7 +98,7 @@ class Rig:
              **fields: object) -> RemotingCommand:
         outcome = self.pull_outcome(topic, queue_id, queue_offset, **fields)
         assert isinstance(outcome, Reply)
-        return outcome.response
+        return outcome.answer
 
     def send_back(self, offset: int, *, group: str = "CG", delay_level: int = 0, max_reconsume_times: int | None = None,
                   ) -> RemotingCommand:

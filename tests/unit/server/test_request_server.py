@@ -12,9 +12,7 @@ from regulus.broker.outcome import (
     Outcome,
     Relay,
     Reply,
-    ReplyFrame,
-    ReplyFrameWhenDurable,
-    ReplyWhenDurable,
+    reply_frame,
 )
 from regulus.model.peer import Peer
 from regulus.server.request_server import JOINED_PART_MAX, RequestServer, send_parts
@@ -48,7 +46,7 @@ class Desk:
             case 1:
                 return Reply(request.response(0, str(now_ms), body=request.body))
             case 2:
-                return ReplyWhenDurable(request.response(0), 77)
+                return Reply(request.response(0), 77)
             case 3:
                 return HOLD
             case 4:
@@ -60,9 +58,9 @@ class Desk:
                              timeout_ms=int(request.ext.get("timeout", "5000")), answer=lambda answer: request.response(
                                  207 if answer is None else 0, body=b"" if answer is None else answer.body))
             case 7:
-                return ReplyFrame(request.response(0, "encoded").encode())
+                return reply_frame(request.response(0, "encoded").encode(), 0)
             case 8:
-                return ReplyFrameWhenDurable(request.response(0, "encoded").encode(), 66)
+                return reply_frame(request.response(0, "encoded").encode(), 66)
             case _:
                 return NO_REPLY
 

@@ -7,7 +7,7 @@ Source: AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
 from regulus.broker import statistics
-from regulus.broker.outcome import Outcome, Reply, ReplyWhenDurable, refuse
+from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.placement import dead_letter_copy, place, retry_copy
 from regulus.broker.state import BrokerState
 from regulus.model import permission
@@ -52,8 +52,7 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
     original_topic = header.origin_topic or failed.topic
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
-    response = request.response(ResponseCode.SUCCESS)
-    return ReplyWhenDurable(response, appended.end) if broker.send_facts.sync_flush else Reply(response)
+    return Reply(request.response(ResponseCode.SUCCESS), appended.end if broker.send_facts.sync_flush else 0)
 
 
 def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig, failed: MessageExt,

@@ -5,7 +5,7 @@ Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 """
 
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.outcome import Outcome, ReplyWhenDurable, refuse
+from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.transactions import TransactionOutcome
 from regulus.model import message_properties as names
@@ -60,9 +60,8 @@ def _commit(request: RemotingCommand, half: MessageExt, broker: BrokerState, now
     appended = broker.transactions.commit(half, now_ms)
     if appended.status != PutStatus.PUT_OK:
         return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
-    if broker.send_facts.sync_flush:
-        return ReplyWhenDurable(request.response(ResponseCode.SUCCESS), broker.store.commit_log_max_offset())
-    return succeed(request)
+    durable_at = broker.store.commit_log_max_offset() if broker.send_facts.sync_flush else 0
+    return Reply(request.response(ResponseCode.SUCCESS), durable_at)
 
 
 def _roll_back(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:

@@ -5,7 +5,7 @@ What is unusual leaves this way before anything was done, and a run that is not 
 """
 
 from regulus.broker.handlers.send_refusals import refuse_put
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of
 from regulus.broker.state import BrokerState
@@ -55,7 +55,7 @@ def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, st
     ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, int(ResponseCode.SUCCESS), ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
-    return ReplyWhenDurable(response, appended.end) if facts.sync_flush and waits else Reply(response)
+    return Reply(response, appended.end if facts.sync_flush and waits else 0)
 
 
 def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appended, facts: SendFacts) -> Outcome:
@@ -66,7 +66,7 @@ def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appende
     message_id = facts.offset_message_id(first.store_host, appended.start)
     response = send_message_response(request, int(ResponseCode.SUCCESS), message_id, first.queue_id,
                                      appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
-    return ReplyWhenDurable(response, appended.end) if facts.sync_flush and first.waits else Reply(response)
+    return Reply(response, appended.end if facts.sync_flush and first.waits else 0)
 
 
 def _next_run(properties: dict[str, str], broker: BrokerState) -> tuple[str, Sequence] | None:

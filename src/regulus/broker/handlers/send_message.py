@@ -11,7 +11,7 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.sink_sends import send_marked, send_marked_batch, send_run
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyFrame, ReplyFrameWhenDurable, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame
 from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
@@ -96,9 +96,7 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
     else:
         answers = facts.answers(message.store_host)
         frame = answers.frame(message, request.opaque, appended.start, appended.queue_offset)
-    if facts.sync_flush and message.waits:
-        return ReplyFrameWhenDurable(frame, appended.end)
-    return ReplyFrame(frame)
+    return reply_frame(frame, appended.end if facts.sync_flush and message.waits else 0)
 
 
 def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts, facts: SendFacts,
@@ -134,9 +132,8 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),
                                      queue_id, appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
-    if facts.sync_flush and (is_dead_letter or properties.get(_WAIT) != "false"):
-        return ReplyWhenDurable(response, appended.end)
-    return Reply(response)
+    waits = is_dead_letter or properties.get(_WAIT) != "false"
+    return Reply(response, appended.end if facts.sync_flush and waits else 0)
 
 
 def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,

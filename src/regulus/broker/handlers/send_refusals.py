@@ -1,6 +1,6 @@
 """How sends are refused."""
 
-from regulus.broker.outcome import Reply, refuse
+from regulus.broker.outcome import Reply
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
@@ -19,6 +19,10 @@ _CODES = {
 
 
 def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> Reply:
+    return Reply(send_refusal(request, facts, code, remark))
+
+
+def send_refusal(request: RemotingCommand, facts: SendFacts, code: int, remark: str) -> RemotingCommand:
     """Answers to sends carry region and trace switch in any case: the Java client reads them unasked.
 
     When the message is a writer's, no later one of that writer is taken before it was.
@@ -26,7 +30,7 @@ def refuse_send(request: RemotingCommand, facts: SendFacts, code: int, remark: s
     for properties in _sent_properties(request):
         facts.sink_marks.refused(properties)
     ext = {names.MSG_REGION: facts.stamp[names.MSG_REGION], names.TRACE_ON: facts.stamp[names.TRACE_ON]}
-    return refuse(request, code, remark, ext)
+    return request.response(int(code), remark, ext)
 
 
 def _sent_properties(request: RemotingCommand) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ request named. Whoever replies hears whether it got there.
 Source: ReplyMessageProcessor.
 """
 
-from regulus.broker.handlers.send_refusals import refuse_send, refuse_size
+from regulus.broker.handlers.send_refusals import refuse_send, refuse_size, send_refusal
 from regulus.broker.outcome import NO_REPLY, Notice, Outcome, Relay
 from regulus.broker.state import BrokerState
 from regulus.model import message_properties as names
@@ -55,8 +55,8 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
 
     def answer(pushed: RemotingCommand | None) -> RemotingCommand:
         if pushed is None or pushed.code != ResponseCode.SUCCESS:
-            return refuse_send(request, facts, ResponseCode.SYSTEM_ERROR,
-                               f"push reply message to {client_id}fail.").response
+            return send_refusal(request, facts, ResponseCode.SYSTEM_ERROR,
+                                f"push reply message to {client_id}fail.")
         message_id = offset_message_id(message.store_host, appended.start) if is_stored else NOT_STORED_ID
         return send_message_response(request, ResponseCode.SUCCESS, message_id, message.queue_id,
                                      appended.queue_offset, None, facts.region_id, facts.trace_on)

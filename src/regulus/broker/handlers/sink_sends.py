@@ -4,7 +4,7 @@ They come as single messages, as batches of marked messages, and as runs: batche
 """
 
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.placement import place
 from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.sink_marks import COPY_PROPERTIES, Sequence, SinkMark, sequence_of, sequences_of_batch
@@ -122,10 +122,8 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
         marks.run_stored(sink, messages[known:] if known else messages)
         facts.topics[header.topic].count(len(messages) - known, appended)
         mark = None
-    outcome = _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts)
-    if mark is not None and isinstance(outcome, Reply | ReplyWhenDurable):
-        outcome.response.ext = {**outcome.response.ext, MARK: str(mark.sequence)}
-    return outcome
+    return _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts,
+                          is_run=True)
 
 
 def _is_repetition(sink: str, mark: SinkMark, first: Sequence, rows: list[MessageExt], broker: BrokerState) -> bool:
@@ -139,8 +137,9 @@ def _is_repetition(sink: str, mark: SinkMark, first: Sequence, rows: list[Messag
 
 
 def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
-                   facts: SendFacts) -> Outcome:
-    """Answer with the places of the messages; `seen` has the marks of those that were stored before."""
+                   facts: SendFacts, *, is_run: bool = False) -> Outcome:
+    """Answer with the places of the messages; `seen` has the marks of those that were stored before. A run that was
+    stored before hears its writer's mark, too."""
     if request.is_oneway:
         return NO_REPLY
     ids = [facts.offset_message_id(message.store_host, (mark or message).physical_offset)
@@ -152,8 +151,7 @@ def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: l
     response = send_message_response(request, int(ResponseCode.SUCCESS), ",".join(ids),
                                      queue_id if places else first.queue_id, first.queue_offset, unique_key,
                                      facts.region_id, facts.trace_on)
-    if not places:
-        response.ext = {**response.ext, DUPLICATE: "true"}
-    if facts.sync_flush and messages[0].properties.get(names.WAIT_STORE_MSG_OK) != "false":
-        return ReplyWhenDurable(response, facts.store.commit_log_max_offset())
-    return Reply(response)
+    if isinstance(first, SinkMark):
+        response.ext = {**response.ext, DUPLICATE: "true", **({MARK: str(first.sequence)} if is_run else {})}
+    waits = messages[0].properties.get(names.WAIT_STORE_MSG_OK) != "false"
+    return Reply(response, facts.store.commit_log_max_offset() if facts.sync_flush and waits else 0)

@@ -16,10 +16,10 @@ def test_each_code_is_answered():
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_no_request_without_fields_breaks_a_handler(rig, code):
-    assert rig.handle(code).response.is_response
+    assert rig.handle(code).answer.is_response
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"groupName":5}', b'{"topicConfigList":[{}]}'])
 def test_no_body_breaks_a_handler(rig, code, body):
-    assert rig.handle(code, body=body).response.is_response
+    assert rig.handle(code, body=body).answer.is_response

@@ -2,7 +2,6 @@
 
 import pytest
 
-from regulus.broker.outcome import ReplyWhenDurable
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
@@ -116,8 +115,7 @@ def test_copies_are_as_durable_as_sends(make_rig, delay_level):
     rig.send(queue_id=1)
     header = ConsumerSendMsgBackRequest(offset=first(rig).physical_offset, group="CG", delay_level=delay_level)
     outcome = rig.handle(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
-    assert isinstance(outcome, ReplyWhenDurable)
-    assert outcome.end == rig.store.commit_log_max_offset()
+    assert outcome.durable_at == rig.store.commit_log_max_offset()
 
 
 def test_two_topics_share_the_retry_topic_of_a_group(rig):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.outcome import NO_REPLY, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY
 from regulus.model.message_id import parse_offset_message_id
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import EndTransactionRequest, SendMessageResponse
@@ -24,8 +24,7 @@ def test_the_one_way_form_of_java_is_not_answered(rig):
 def test_a_commit_is_answered_when_it_is_durable(make_rig):
     rig = make_rig(flush_disk_type="SYNC_FLUSH")
     outcome = rig.handle(RequestCode.END_TRANSACTION, half_of(rig).ext())
-    assert isinstance(outcome, ReplyWhenDurable)
-    assert outcome.end == rig.store.commit_log_max_offset()
+    assert outcome.durable_at == rig.store.commit_log_max_offset()
 
 
 @pytest.mark.parametrize("code", [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE])

@@ -172,12 +172,12 @@ def test_one_consumer_is_asked_by_its_id(rig):
 
 
 def test_nobody_to_ask(rig):
-    assert status(rig).response.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert status(rig).answer.code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
 def test_a_consumer_that_is_too_old_is_not_asked(rig):
     join(rig, "c1", 1, version=27)
-    assert status(rig).response.code == ResponseCode.SYSTEM_ERROR
+    assert status(rig).answer.code == ResponseCode.SYSTEM_ERROR
 
 
 # --- passing on -------------------------------------------------------------------------------------------------------
@@ -200,14 +200,14 @@ def test_a_consumers_own_answer_is_passed_back(rig):
 
 
 def test_a_consumer_that_is_away(rig):
-    assert running_info(rig).response.remark == "The Consumer <CG> <c1> not online"
+    assert running_info(rig).answer.remark == "The Consumer <CG> <c1> not online"
     join(rig, "other", 1)
-    assert running_info(rig).response.code == ResponseCode.SYSTEM_ERROR
+    assert running_info(rig).answer.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_consumer_that_is_too_old(rig):
     join(rig, "c1", 1, version=61)
-    assert "too low" in running_info(rig).response.remark
+    assert "too low" in running_info(rig).answer.remark
 
 
 def consume(rig, **ext):
@@ -238,4 +238,4 @@ def test_any_consumer_will_do(rig):
                                         "0A00000100002A9F00000000FFFFFFFF"])
 def test_a_message_that_is_not_there(rig, message_id):
     join(rig, "c1", 4)
-    assert consume(rig, msgId=message_id).response.code == ResponseCode.SYSTEM_ERROR
+    assert consume(rig, msgId=message_id).answer.code == ResponseCode.SYSTEM_ERROR

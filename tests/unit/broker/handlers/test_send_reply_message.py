@@ -65,7 +65,7 @@ def test_a_reply_that_could_not_be_stored_is_pushed_all_the_same(rig):
 
 def test_an_asker_that_is_gone(rig):
     rig.broker.channel_closed(9, rig.now_ms)
-    response = reply(rig).response
+    response = reply(rig).answer
     assert (response.code, response.remark) == (
         ResponseCode.SYSTEM_ERROR, "push reply message fail, channel of <asker> not found.")
 
@@ -77,13 +77,13 @@ def test_a_one_way_reply_is_pushed_without_waiting(rig):
 
 
 def test_replies_that_are_refused(rig):
-    assert reply(rig, topic="Nothing").response.code == ResponseCode.TOPIC_NOT_EXIST
-    assert reply(rig, topic="SELF_TEST_TOPIC").response.code == ResponseCode.NO_PERMISSION
-    assert reply(rig, queue_id=5).response.code == ResponseCode.INVALID_PARAMETER
+    assert reply(rig, topic="Nothing").answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert reply(rig, topic="SELF_TEST_TOPIC").answer.code == ResponseCode.NO_PERMISSION
+    assert reply(rig, queue_id=5).answer.code == ResponseCode.INVALID_PARAMETER
 
 
 def test_a_reply_over_the_limit_is_refused(make_rig):
     rig = make_rig(max_message_size=3)
     outcome = reply(rig)
-    assert outcome.response.code == ResponseCode.MESSAGE_ILLEGAL
+    assert outcome.answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert rig.stored(TOPIC) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.outcome import NO_REPLY, ReplyWhenDurable
+from regulus.broker.outcome import NO_REPLY
 from regulus.model.message import Message
 from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -207,8 +207,7 @@ def test_the_answer_to_a_repeated_row_waits_for_the_disk_too(make_rig):
     for _ in range(2):
         header = SendMessageRequest("PG", "TopicA", queue_id=0, properties=row("1/0"))
         outcome = rig.handle(RequestCode.SEND_MESSAGE_V2, header.ext_for(RequestCode.SEND_MESSAGE_V2), b"x")
-        assert isinstance(outcome, ReplyWhenDurable)
-        assert outcome.end == rig.store.commit_log_max_offset()
+        assert outcome.durable_at == rig.store.commit_log_max_offset()
 
 
 def test_of_a_batch_only_what_is_new_is_stored(rig):
@@ -252,12 +251,11 @@ def test_a_run_is_answered_with_the_place_of_its_first_row(make_rig, flush, goes
     header = SendMessageRequest("PG", "TopicA", queue_id=0, properties={"SINK": "S/0", "SEQ": "7/2"}, batch=True)
     body = message_batch.encode([Message("TopicA", each, properties=ROW_PROPERTIES) for each in (b"c", b"d")])
     outcome = rig.handle(RequestCode.SEND_BATCH_MESSAGE, header.ext(), body)
-    answer = SendMessageResponse.decode(outcome.response)
+    answer = SendMessageResponse.decode(outcome.answer)
     assert (answer.queue_offset, answer.msg_id[-16:]) == (2, f"{rig.stored('TopicA')[2].physical_offset:016X}")
     assert answer.transaction_id == ("K" if goes_straight else rig.stored("TopicA")[2].message_id)
     if flush == "SYNC_FLUSH":
-        assert isinstance(outcome, ReplyWhenDurable)
-        assert outcome.end == rig.store.commit_log_max_offset()
+        assert outcome.durable_at == rig.store.commit_log_max_offset()
 
 
 def test_a_one_way_run_is_stored_unanswered(rig):
