@@ -81,9 +81,16 @@ def _reading(path: Path | str) -> Iterator[None]:
 # --- directories and whole files -------------------------------------------------------------------------------------
 
 
-def make_directory(path: Path) -> None:
+def make_directory(path: Path, *, is_durable: bool = True) -> None:
+    """Have the directory, and its name on disk, too, with those of its parents that had to be made; unless
+    `is_durable` is false, for whoever syncs them later."""
     with _writing(path):
-        path.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            return
+        make_directory(path.parent, is_durable=is_durable)
+        path.mkdir(exist_ok=True)
+        if is_durable:
+            sync_directory(path.parent)
 
 
 def names(directory: Path, *, directories: bool = False) -> list[str]:
@@ -233,6 +240,24 @@ def sync_data(path: Path | str) -> None:
             return
         try:
             os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_again(path: Path | str, begin: int, end: int) -> None:
+    """Have the next sync bring these bytes to disk, which nobody changes meanwhile, although the system may take them
+    for written: after a sync that failed it does."""
+    with _writing(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            while begin < end:
+                data = os.pread(descriptor, min(len(_ZEROS), end - begin), begin)
+                if not data:
+                    break
+                begin += os.pwrite(descriptor, data, begin)
         finally:
             os.close(descriptor)
 

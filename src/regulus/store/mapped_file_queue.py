@@ -32,15 +32,13 @@ class MappedFileQueue:
     def load(self) -> None:
         """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
         found = [name for name in disk.names(self.directory) if len(name) == NAME_SIZE and name.isdigit()]
-        newest = max(found, default="")
+        while found and disk.file_size(self.directory / found[-1]) == 0:
+            # A crash between making the newest files and bringing their sizes to disk leaves these.
+            disk.remove_file(self.directory / found.pop())
         self.files = []
         for name in found:
             path = self.directory / name
             size = disk.file_size(path)
-            if size == 0 and name == newest:
-                # A crash between creating the newest file and giving it its size leaves this.
-                disk.remove_file(path)
-                continue
             if size != self.file_size:
                 raise StoreDamaged(
                     f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to "
@@ -85,7 +83,7 @@ class MappedFileQueue:
     def make(self, start: int) -> MappedFile:
         """A new, empty file on disk that is not yet one of `files`. Raises StoreNotWritable."""
         if not self._is_directory_made:
-            disk.make_directory(self.directory)
+            disk.make_directory(self.directory, is_durable=False)
             self._is_directory_made = True
         path = self.directory / file_name(start)
         disk.create_sized(path, self.file_size)
