@@ -34,11 +34,6 @@ class StoreCheckpoint(NamedTuple):
         """Messages stored up to here have their consume queue units on disk."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MARGIN_MS)
 
-    @property
-    def min_timestamp_index(self) -> int:
-        """Messages stored up to here have their index entries on disk too."""
-        return min(self.min_timestamp, self.index_msg_timestamp)
-
 
 def encode(checkpoint: StoreCheckpoint) -> bytes:
     """The whole file, zeros behind the fields."""

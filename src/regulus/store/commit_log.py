@@ -250,8 +250,11 @@ class CommitLog:
             made = self.files.make(start)
             made.map_ahead()
             self._reserve_window(made, 0)
-            disk.sync_directory(self.files.directory)
-            made.is_new = False
+            # Names are synced all at once. One before this whose length is not on disk yet would be found as an empty
+            # file in the midst of the log; then it is left to the flush.
+            if tail is None or not tail.is_new:
+                disk.sync_data(made.path)
+                self._sync_names([made])
             self._next = made
 
     def _reserve_window(self, file: MappedFile, wrote: int) -> None:
@@ -307,11 +310,18 @@ class CommitLog:
         return self.flushed_offset
 
     def _flush_files(self) -> None:
-        for file in self._files_from(self.flushed_offset):
+        files = self._files_from(self.flushed_offset)
+        for file in files:
             file.flush_appended()
-            if file.is_new:
-                file.is_new = False
-                disk.sync_directory(self.files.directory)
+        self._sync_names(files)
+
+    def _sync_names(self, files: list[MappedFile]) -> None:
+        """Once their lengths are on disk: of a name alone a power cut leaves an empty file."""
+        new = [file for file in files if file.is_new]
+        if new:
+            disk.sync_directory(self.files.directory)
+        for file in new:
+            file.is_new = False
 
     def _files_from(self, offset: int) -> list[MappedFile]:
         """From the file that holds `offset` on; few, so looked for from the end."""

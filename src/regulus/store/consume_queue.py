@@ -249,19 +249,15 @@ class ConsumeQueue:
             if file.wrote_position > file.flushed_position:
                 disk.start_sync(file.path)
 
-    def flush(self) -> bool:
-        """Bring all units to disk; whether names of new files are still to be made durable.
+    def flush(self) -> list[MappedFile]:
+        """Bring all units to disk; the new files whose names are still to be made durable.
 
         Safe beside a thread that puts more. Raises StoreNotWritable.
         """
-        has_new = False
-        for file in tuple(self.files.files):
-            if file.wrote_position > file.flushed_position:
-                file.flush()
-            if file.is_new:
-                file.is_new = False
-                has_new = True
-        return has_new
+        files = tuple(self.files.files)
+        for file in files:
+            file.flush()
+        return [file for file in files if file.is_new]
 
 
 class ConsumeQueues:

@@ -159,6 +159,13 @@ class Dispatcher:
             self.unplaced_reason = f"{error} (record at {request.physical_offset})"
             return None
 
+    def mark_dirty(self, queues: list[ConsumeQueue]) -> None:
+        """Have them flushed next time; they were taken, and the flush failed. Safe beside a thread that dispatches."""
+        for queue in queues:
+            if not queue.is_dirty:
+                queue.is_dirty = True
+                self.dirty.append(queue)
+
     def _deliver_time(self, request: DispatchRequest) -> int:
         if not self._delays_ms:
             return request.store_timestamp + UNKNOWN_LEVEL_DELAY_MS

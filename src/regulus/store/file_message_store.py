@@ -63,7 +63,7 @@ from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
 from regulus.store.log_walk import whole_records
-from regulus.store.mapped_file import MappedFilePool
+from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.old_files import OldFiles
 from regulus.store.recovery import Recovery, RecoveryReport
@@ -133,6 +133,7 @@ class FileMessageStore:
         self._checkpoint.load()
         checkpoint = self._checkpoint.checkpoint
         # From here on files change. Whoever comes after a crash in the midst of it must not trust them.
+        disk.make_directory(self.config.commit_log_directory)
         disk.touch_file(abort, f"{disk.process_id()}\n{disk.boot_id()}\n".encode())
         self._queues.load()
         if self._index is not None:
@@ -141,8 +142,20 @@ class FileMessageStore:
             self._index.load(None if is_whole else checkpoint.index_msg_timestamp)
         recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
                             check_crc=self.config.check_crc_on_recover)
-        is_index_safe = self.config.message_index_safe and self._index is not None
-        return recovery.run(checkpoint.min_timestamp_index if is_index_safe else checkpoint.min_timestamp)
+        complete_to = checkpoint.min_timestamp
+        if self.config.message_index_safe and self._index is not None:
+            # Records of the same millisecond as the last one that is indexed may not be.
+            complete_to = min(complete_to, self._index.last_update[0] - 1)
+        report = recovery.run(complete_to)
+        if not is_clean_stop:
+            self._sync_what_was_kept()
+        return report
+
+    def _sync_what_was_kept(self) -> None:
+        """A killed process leaves all that it wrote, and nobody knows what of it is on disk: log, queues, index and
+        names. Raises StoreNotWritable."""
+        for directory in (self.config.root, self.config.commit_log_directory):
+            disk.sync_filesystem(directory)
 
     def close(self) -> None:
         """Dispatch and flush everything, and leave the store as after a clean stop. Raises StoreNotWritable.
@@ -389,21 +402,33 @@ class FileMessageStore:
         self._log.release_cold()
         store_timestamp = self._dispatcher.last_store_timestamp
         queues = self._take_dirty_queues(least_pages)
+        try:
+            self._flush_queues(queues)
+        except StoreNotWritable:
+            self._dispatcher.mark_dirty(queues)
+            raise
+        if not least_pages:
+            self._checkpoint.queues_flushed(store_timestamp)
+        if self._index is not None:
+            self._checkpoint.index_flushed(self._index.flush_full())
+
+    def _flush_queues(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
             queue.start_flush()
         directories: set[Path] = set()
+        new: list[MappedFile] = []
         for queue in queues:
-            if queue.flush():
-                directories.update((queue.files.directory, queue.files.directory.parent))
+            if files := queue.flush():
+                new += files
+                # Of the file, of the queue, of the topic and of all queues: each may have been made for this one.
+                directories.update((queue.files.directory, *queue.files.directory.parents[:3]))
         if len(directories) > SYNCED_DIRECTORIES_MAX:
             disk.sync_filesystem(self.config.consume_queue_directory)
         else:
             for directory in directories:
                 disk.sync_directory(directory)
-        if not least_pages:
-            self._checkpoint.queues_flushed(store_timestamp)
-        if self._index is not None:
-            self._checkpoint.index_flushed(self._index.flush_full())
+        for file in new:
+            file.is_new = False
 
     def _take_dirty_queues(self, least_pages: int) -> list[ConsumeQueue]:
         taken = []

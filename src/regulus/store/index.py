@@ -221,10 +221,13 @@ class Index:
     def load(self, drop_later_than: int | None) -> list[str]:
         """Take up the files on disk. Raises StoreDamaged.
 
-        After a crash those that may not be wholly on disk, whose end time is later than `drop_later_than`, are removed;
-        the log holds what is needed to build them anew. Returns their names.
+        After a crash those that may not be wholly on disk are removed: all behind the one that ends at
+        `drop_later_than`, the end time of the last that was flushed. The log holds what is needed to build them anew.
+        Returns their names.
         """
         dropped = []
+        flushed_to = -1
+        is_beyond = False
         self.files = []
         for name in disk.names(self._directory):
             if len(name) != index_entry.NAME_SIZE or not name.isdigit():
@@ -237,10 +240,14 @@ class Index:
                     f"make {self._file_size}: set both to the values the store was written with, or move the index "
                     "folder away")
             header = index_entry.decode_header(disk.read_at(path, 0, HEADER_SIZE)) if size else IndexHeader()
-            if not size or (drop_later_than is not None and header.end_timestamp > drop_later_than):
+            if drop_later_than is not None:
+                is_beyond = (is_beyond or flushed_to == drop_later_than
+                             or not 0 < header.end_timestamp <= drop_later_than)
+            if not size or is_beyond:
                 disk.remove_file(path)
                 dropped.append(name)
                 continue
+            flushed_to = header.end_timestamp
             file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
             self.files.append(IndexFile(file, self._slot_num, self._index_num, header))
         self.tail = self.files[len(self.files) - 1] if self.files else None
@@ -263,7 +270,7 @@ class Index:
             self._flush_file(self.tail)
 
     def _flush_file(self, index_file: IndexFile) -> None:
-        index_file.file.flush()
+        index_file.file.flush_whole()
         if index_file.file.is_new:
-            index_file.file.is_new = False
             disk.sync_directory(self._directory)
+            index_file.file.is_new = False

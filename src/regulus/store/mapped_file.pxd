@@ -13,6 +13,7 @@ cdef class MappedFile:
     cdef public long long flushed_position
     cdef public long long reserved_position
     cdef public long long released_position
+    cdef public bint is_doubtful
     cdef public bint is_new
     cdef public object mapping
     cdef unsigned char[::1] cells

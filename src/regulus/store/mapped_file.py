@@ -70,6 +70,8 @@ class MappedFile:
         self.flushed_position = wrote_position
         self.reserved_position = wrote_position & -4096
         self.released_position = 0
+        self.is_doubtful = False
+        """Whether the last sync failed: the system takes what it should have written for written."""
         self.is_new = False
         """Whether the file's name may not be durable yet."""
         self.mapping: mmap | None = None
@@ -147,11 +149,26 @@ class MappedFile:
             self.reserved_position = max(end, self.reserved_position)
 
     def flush(self) -> None:
-        """Bring what is written now to disk. Safe beside a thread that writes on."""
+        """Bring what is written now to disk. Safe beside a thread that writes on behind it. Raises StoreNotWritable;
+        the next flush then brings all of it."""
         wrote = self.wrote_position
         if wrote > self.flushed_position:
-            disk.sync_data(self.path)
+            self._sync(self.flushed_position, wrote)
             self.flushed_position = wrote
+
+    def flush_whole(self) -> None:
+        """The same where bytes are written all over the file, and nobody writes any more."""
+        wrote = self.wrote_position
+        if wrote > self.flushed_position:
+            self._sync(0, self.size)
+            self.flushed_position = wrote
+
+    def _sync(self, begin: int, end: int) -> None:
+        if self.is_doubtful:
+            disk.write_again(self.path, begin, end)
+        self.is_doubtful = True
+        disk.sync_data(self.path)
+        self.is_doubtful = False
 
     def flush_appended(self) -> None:
         """The same where bytes are only ever appended: nothing before or behind is touched."""

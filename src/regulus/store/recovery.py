@@ -93,7 +93,7 @@ class Recovery:
                 queues.delete(topic, end, end)
         queues.truncate(end)
         queues.correct_starts(self._log.files.start)
-        self._settle(first, end)
+        self._settle(end)
         return RecoveryReport(
             is_clean_stop=self._is_clean_stop, start=self._log.files.start, kept_to=end, scanned_from=scanned_from,
             records=self._dispatcher.record_count, redispatched=self._dispatcher.dispatched_count,
@@ -174,8 +174,8 @@ class Recovery:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, first: int, end: int) -> None:
-        """Tell log and dispatcher where they stand; after a crash, nothing that was kept is surely on disk yet."""
+    def _settle(self, end: int) -> None:
+        """Tell log and dispatcher where they stand."""
         log = self._log
         files = log.files.files
         log.tail = files[-1] if files else None
@@ -183,11 +183,6 @@ class Recovery:
         log.flushed_offset = end
         log.last_store_timestamp = self._dispatcher.last_store_timestamp
         self._dispatcher.position = end
-        if not self._is_clean_stop and files:
-            for file in files[first:]:
-                file.flushed_position = 0
-            log.flushed_offset = files[min(first, len(files) - 1)].start
-            log.flush()
 
 
 def _first_store_timestamp(file: MappedFile) -> int:

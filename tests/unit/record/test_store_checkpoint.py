@@ -15,7 +15,6 @@ def test_a_checkpoint_is_a_page_long():
 
 def test_what_is_surely_on_disk():
     assert StoreCheckpoint(10_000, 9_000, 5_000).min_timestamp == 6_000
-    assert StoreCheckpoint(10_000, 9_000, 5_000).min_timestamp_index == 5_000
     assert StoreCheckpoint(1_000, 9_000, 5_000).min_timestamp == 0
 
 
