@@ -1,4 +1,4 @@
-"""RocketMQ's ladder of retries, step by step and to the millisecond, over each store and by a clock that the test moves.
+"""RocketMQ's ladder of retries, step by step and to the millisecond, over each store, by a clock that the test moves.
 
 What a consumer can see is looked at one millisecond before each step is due, and when it is. The times are RocketMQ's
 own, written out: nothing here is computed by the code that it judges.

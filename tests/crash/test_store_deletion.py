@@ -92,6 +92,7 @@ def check(root: Path) -> tuple[int, int]:
     assert sorted(kept) == list(range(min(kept), COUNT))
     read = store.read_log(start, 1)
     assert read is not None
+    assert read.next_offset > start
     oldest = store.look_message(start)
     assert oldest is not None
     assert int(oldest.body[:8]) == min(kept)

@@ -32,11 +32,15 @@ def test_offsets_can_be_taken_over_and_removed():
     offsets.clone("G", "Copy", "T")
     offsets.commit("G", "T", 0, 9)
     assert offsets.queues("Copy", "T") == {0: 5, 3: 7}
+    offsets.commit("AG", "T", 0, 8)
+    offsets.commit("G", "AT", 0, 6)
     offsets.remove_group("G")
     assert offsets.topics_of("G") == []
+    assert offsets.table == {"T@H": {0: 2}, "T@Copy": {0: 5, 3: 7}, "T@AG": {0: 8}}
+    offsets.commit("H", "TT", 0, 1)
     offsets.remove_topic("T")
     assert offsets.groups_of("T") == []
-    assert offsets.table == {}
+    assert offsets.table == {"TT@H": {0: 1}}
 
 
 def test_a_reset_is_pending_until_it_is_taken():
@@ -54,7 +58,7 @@ def test_offsets_are_saved_and_loaded():
     offsets = committed()
     again = ConsumerOffsets()
     again.load(offsets.document())
-    assert again.table == offsets.table
+    assert again.table == {"T@G": {0: 5, 3: 7}, "U@G": {0: 1}, "T@H": {0: 2}}
 
 
 def test_a_file_of_4_9_is_read():

@@ -1,5 +1,6 @@
 """The broker as a whole: what it saves, registers and does in time."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,17 @@ def test_only_what_changed_is_saved():
     state.topics.put(TopicConfig(topic_name="T"), 1)
     assert set(state.take_changed_documents(with_offsets=False)) == {"topics", "regulusTopicEpochs"}
     assert set(state.take_changed_documents()) == {"consumerOffset"}
+
+
+def test_a_delivery_after_its_delay_is_saved_with_the_offsets(rig):
+    rig.send(properties={"DELAY": "1", "UNIQ_KEY": "K"})
+    rig.broker.take_changed_documents()
+    rig.run(999)
+    assert "delayOffset" not in rig.broker.take_changed_documents()
+    rig.run(1)
+    assert rig.broker.take_changed_documents(with_offsets=False) == {}
+    assert json.loads(rig.broker.take_changed_documents()["delayOffset"])["offsetTable"] == {"1": 1}
+    assert "delayOffset" not in rig.broker.take_changed_documents()
 
 
 def test_a_broker_goes_on_where_an_earlier_one_stopped():

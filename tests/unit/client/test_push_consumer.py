@@ -1,12 +1,14 @@
 """The push consumer against a real server in this process, and against scripted brokers where a fault is needed."""
 
 import asyncio
+import itertools
 import threading
 from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
 
+from regulus.broker.config import BrokerConfig
 from regulus.client.admin import Admin
 from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
@@ -18,6 +20,10 @@ from regulus.model.message import Message
 from regulus.model.message_id import offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, dlq_topic, retry_topic
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server.assembly import Regulus
+from regulus.testing.running_server import HOST, small_store
+from regulus.transport.config import TransportConfig
 from tests.unit.client.ladder import server_with_ladder
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
@@ -162,13 +168,29 @@ async def test_a_plain_function_runs_in_threads_of_which_there_are_at_most_so_ma
     assert (await admin.progress("CG")).lag == 0
 
 
-async def test_messages_that_come_later_are_consumed_at_once(server, admin, producer):
-    await create_topic(admin, queues=1)
+async def test_messages_that_come_later_are_consumed_at_once(tmp_path):
+    """Each is sent while a pull waits for it at the broker, which would keep that longer than this test waits."""
+    server = Regulus(BrokerConfig(listen_port=0), small_store(tmp_path / "store"),
+                     NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    address = f"{HOST}:{server.name_server.port}"
     listener = Listener()
-    async with consuming(server, listener):
-        for number in range(5):
-            await producer.send(Message("T", b"%d" % number))
-            await listener.until(number + 1)
+    consumer = PushConsumer(address, "CG", listener, PushConsumerConfig(
+        broker_suspend_max_time=10 * TIME_LIMIT * 1000, consumer_timeout_when_suspend=20 * TIME_LIMIT * 1000))
+    consumer.subscribe("T")
+
+    async def both_pulls_wait():
+        return len(server.broker_server.broker.held_requests) == 2     # for T and for the group's retry topic
+
+    async with Admin(address) as admin, Producer(address, "PG") as producer:
+        await create_topic(admin, queues=1)
+        async with consumer:
+            for number in range(5):
+                await eventually(both_pulls_wait)
+                await producer.send(Message("T", b"%d" % number))
+                await listener.until(number + 1)
+    await server.stop()
+    assert listener.bodies == [b"0", b"1", b"2", b"3", b"4"]
 
 
 async def test_only_wanted_tags_reach_the_listener_and_the_offset_passes_the_others(server, admin, producer):
@@ -320,6 +342,10 @@ async def test_a_message_that_always_fails_becomes_a_dead_letter_after_its_retri
             return await admin.max_offset(queue) == 1
         await eventually(is_stored)
     assert [message.reconsume_times for message in listener.seen] == [0, 1, 2, 3]
+    # The third, fourth and fifth step of this ladder, and what the way takes beside.
+    stored = [message.store_timestamp for message in listener.seen]
+    waits = [later - before for before, later in itertools.pairwise(stored)]
+    assert all(wait >= step for wait, step in zip(waits, (20, 25, 30), strict=True)), waits
     dead = await admin.message_at(queue, 0)
     assert (dead.body, dead.message_id, dead.tags, dead.keys) == (b"poison", sent.message_id, "A", "k1")
     assert dead.properties["RETRY_TOPIC"] == "T"

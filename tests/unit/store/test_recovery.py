@@ -53,16 +53,30 @@ def test_a_crash_keeps_everything_that_was_written(tmp_path: Path) -> None:
     assert again.flushed_offset == report.kept_to
 
 
-def test_a_crash_begins_where_the_checkpoint_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("last", "first_file", "records"), [
+    (10_000, 6, 7), (3_054, 6, 7), (3_053, 5, 16), (3_045, 5, 16), (3_044, 4, 25), (3_008, 0, 61)])
+def test_a_crash_begins_at_the_last_file_that_began_three_seconds_before_the_checkpoint(
+        tmp_path: Path, last: int, first_file: int, records: int) -> None:
+    """A file of 4096 bytes holds nine of these records, and message n is stored n ms after the first: file k begins
+    at 9 k ms. The last message, stored at `last` ms, makes the time of the checkpoint."""
     store = open_store(tmp_path / "store")
     fill(store, 60, size=300)
-    fill(store, 1, first=10_000)
+    fill(store, 1, first=last)
     store.flush_commit_log()
     store.flush_consume_queues(0)
     store.flush_checkpoint()
     report = FileMessageStore(small_config(crashed_copy(tmp_path / "store", tmp_path / "copy"))).open()
-    assert 0 < report.scanned_from <= report.kept_to - 4096 + 4096
-    assert report.records < 20
+    assert (report.scanned_from, report.records) == (first_file * 4096, records)
+    assert report.kept_to == store.commit_log_max_offset()
+
+
+def test_a_crash_before_the_first_checkpoint_reads_everything(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 60, size=300)
+    store.flush_commit_log()
+    store.flush_consume_queues(0)
+    report = FileMessageStore(small_config(crashed_copy(tmp_path / "store", tmp_path / "copy"))).open()
+    assert (report.scanned_from, report.records) == (0, 60)
 
 
 @pytest.mark.parametrize("stop", ["clean", "crash"])

@@ -135,6 +135,14 @@ def test_whatever_the_facts(ages: list[float], ratio: float, queue_ratio: float,
     assert list(plan.files) == list(seen.files[:len(plan.files)])
     assert len(plan.files) <= 10
     used = max(ratio, queue_ratio)
+    first_kept = next(iter(seen.files[len(plan.files):10]), None)
+    if plan.is_due and first_kept is not None:
+        # Nothing stays without a reason.
+        is_young = now_ms - first_kept.modified_ms < 72 * HOUR and not (forcibly and used > 0.85)
+        is_gated = gate is ArchiveGate.on and first_kept.end > archived
+        is_kept_for_the_archive = is_gated and not (policy is ArchiveGatePolicy.drop_and_report and used > 0.85)
+        assert is_young or first_kept.end > settled or is_kept_for_the_archive
+    assert plan.is_due == (is_ordered or now_ms == FOUR or used > 0.75 or min(ratio, queue_ratio) < 0)
     for file in plan.files:
         assert now_ms - file.modified_ms >= 72 * HOUR or (forcibly and used > 0.85)
         assert file.end <= settled

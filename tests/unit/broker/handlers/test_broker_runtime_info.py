@@ -8,31 +8,55 @@ from regulus.broker.handlers.broker_runtime_info import runtime_text, size_text
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.wire.codes import RequestCode
 
-NUMBERS = (
-    "bootTimestamp", "brokerVersion", "putMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes",
-    "putMessageSizeTotal", "putMessageAverageSize", "dispatchMaxBuffer", "getMessageEntireTimeMax", "putLatency99",
-    "putLatency999", "commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset",
-    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning",
-    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "dispatchBehindBytes", "pageCacheLockTimeMills",
-    "earliestMessageTimeStamp", "startAcceptSendRequestTimeStamp", "timerReadBehind", "timerOffsetBehind",
-    "timerCongestNum", "timerEnqueueTps", "timerDequeueTps", "remainTransientStoreBufferNumbs",
-    "archiveBehindBytes", "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
+ZEROS = (
+    "putMessageEntireTimeMax", "putMessageFailedTimes", "dispatchMaxBuffer", "getMessageEntireTimeMax",
+    "commitLogMinOffset", "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning", "dispatchBehindBytes", "pageCacheLockTimeMills", "startAcceptSendRequestTimeStamp",
+    "timerReadBehind", "timerOffsetBehind", "timerCongestNum", "EndTransactionQueueSize",
     *(f"{pool}ThreadPoolQueue{what}" for pool in ("send", "pull", "query", "litePull", "ack")
-      for what in ("Size", "Capacity", "HeadWaitTimeMills")))
-RATES = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps")
+      for what in ("Size", "HeadWaitTimeMills")))
+
+TWO_RECORDS = 350       # with their bodies of 3 and 5 bytes
+
+NUMBERS = {
+    **dict.fromkeys(ZEROS, "0"),
+    "bootTimestamp": "1700000000000", "earliestMessageTimeStamp": "1700000000000", "brokerVersion": "479",
+    "putMessageTimesTotal": "2", "msgPutTotalTodayNow": "2", "msgGetTotalTodayNow": "2",
+    "putMessageSizeTotal": f"{TWO_RECORDS}", "commitLogMaxOffset": f"{TWO_RECORDS}", "putMessageAverageSize": "175.0",
+    "putLatency99": "0.00", "putLatency999": "0.00", "commitLogDiskRatio": "0.00", "consumeQueueDiskRatio": "0.00",
+    "timerEnqueueTps": "0.0", "timerDequeueTps": "0.0", "remainTransientStoreBufferNumbs": "2147483647",
+    "archiveBehindBytes": "-1", "archivedPhysicalOffset": "-1", "fileReservedTime": "72",
+    "EndTransactionThreadPoolQueueCapacity": "100000", "sendThreadPoolQueueCapacity": "10000",
+    "pullThreadPoolQueueCapacity": "100000", "queryThreadPoolQueueCapacity": "20000",
+    "litePullThreadPoolQueueCapacity": "100000", "ackThreadPoolQueueCapacity": "100000",
+}
+"""What the exporter and mqadmin read as numbers: of a broker that took two messages, and gave both, ten seconds ago."""
+
+RATES = {
+    "putTps": "0.2 0.2 0.2", "getFoundTps": "0.1 0.1 0.1", "getMissTps": "0.2 0.2 0.2", "getTotalTps": "0.3 0.3 0.3",
+    "getTransferredTps": "0.2 0.2 0.2", "getTransferedTps": "0.2 0.2 0.2",
+}
+"""Over ten seconds, a minute and ten minutes, of which only ten seconds have passed."""
 
 
 def table_of(rig):
     return json.loads(rig.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
 
 
-def test_what_is_read_as_a_number_is_one(rig):
+def test_what_is_read_as_a_number_is_the_right_one(rig):
+    rig.broker.tick(rig.now_ms)
+    for body in (b"one", b"three"):
+        rig.send(body=body)
+    rig.heartbeat("CG", "TopicA")
+    rig.pull()
+    for _ in range(2):
+        rig.pull(queue_offset=2, sys_flag=0)
+    rig.now_ms += 10_000
+    rig.broker.tick(rig.now_ms)
     table = table_of(rig)
-    for key in NUMBERS:
-        assert float(table[key]) is not None
-    for key in RATES:
-        assert len([float(word) for word in table[key].split(" ")]) == 3
-    assert all(isinstance(value, str) for value in table.values())
+    assert {key: table.get(key) for key in NUMBERS} == NUMBERS
+    assert {key: table.get(key) for key in RATES} == RATES
+    assert {key for key, value in table.items() if not isinstance(value, str)} == set()
 
 
 def test_counts_follow_the_messages(rig):
