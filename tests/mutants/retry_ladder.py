@@ -1,0 +1,49 @@
+"""Faults of the retry ladder: levels, limits, and the millisecond at which a message comes again."""
+
+from tests.mutants import Mutant
+
+_LADDER = ("tests/contract/test_retry_ladder.py",)
+_SEND_BACK = "regulus/broker/handlers/consumer_send_msg_back.py"
+_SCHEDULE = "regulus/broker/delay_schedule.py"
+
+MUTANTS = [
+    Mutant(name="the retry level is always 3", path=_SEND_BACK,
+           old="FIRST_RETRY_LEVEL + failed.reconsume_times", new="FIRST_RETRY_LEVEL", tests=_LADDER),
+    Mutant(name="the retry level is one too high", path=_SEND_BACK,
+           old="FIRST_RETRY_LEVEL + failed.reconsume_times", new="FIRST_RETRY_LEVEL + failed.reconsume_times + 1",
+           tests=_LADDER),
+    Mutant(name="retries begin at level 2", path="regulus/model/delay_level.py",
+           old="FIRST_RETRY_LEVEL = 3", new="FIRST_RETRY_LEVEL = 2", tests=_LADDER),
+    Mutant(name="a named level is passed by", path=_SEND_BACK,
+           old="header.delay_level or FIRST", new="FIRST", tests=_LADDER),
+    Mutant(name="a step of the ladder is missing", path="regulus/model/delay_level.py",
+           old="7m 8m 9m", new="7m 9m", tests=_LADDER),
+    Mutant(name="the ladder ends at one hour", path="regulus/model/delay_level.py",
+           old="1h 2h", new="1h", tests=_LADDER),
+    Mutant(name="the ladder begins at 5 s", path="regulus/model/delay_level.py",
+           old='"1s 5s', new='"5s', tests=_LADDER),
+    Mutant(name="fifteen tries", path=_SEND_BACK,
+           old="failed.reconsume_times >= limit", new="failed.reconsume_times + 1 >= limit", tests=_LADDER),
+    Mutant(name="seventeen tries", path=_SEND_BACK,
+           old="failed.reconsume_times >= limit", new="failed.reconsume_times > limit", tests=_LADDER),
+    Mutant(name="a group tries fifteen times by default", path="regulus/model/topics.py",
+           old="retry_max_times: int = 16", new="retry_max_times: int = 15", tests=_LADDER),
+    Mutant(name="the limit of the consumer is passed by", path=_SEND_BACK,
+           old="if header.max_reconsume_times is None else header.max_reconsume_times", new="", tests=_LADDER),
+    Mutant(name="a message comes a millisecond early", path=_SCHEDULE,
+           old="if wait_ms > 0:", new="if wait_ms > 1:", tests=_LADDER),
+    Mutant(name="a message comes a millisecond late", path=_SCHEDULE,
+           old="if wait_ms > 0:", new="if wait_ms >= 0:", tests=_LADDER),
+    Mutant(name="a try is not counted", path="regulus/broker/placement.py",
+           old="properties[names.DELAY_TIME_LEVEL] = str(level)\n    return _copy(failed, topics.retry_topic(group), "
+               "queue_id, properties, failed.reconsume_times + 1,",
+           new="properties[names.DELAY_TIME_LEVEL] = str(level)\n    return _copy(failed, topics.retry_topic(group), "
+               "queue_id, properties, failed.reconsume_times,",
+           tests=_LADDER),
+    Mutant(name="a message is parked one level lower", path="regulus/broker/placement.py",
+           old="message.queue_id = level - 1", new="message.queue_id = max(level - 2, 0)",
+           tests=("tests/contract/test_retry_ladder.py", "tests/unit/broker/test_placement.py")),
+    Mutant(name="levels above the last wait for ever", path="regulus/broker/placement.py",
+           old="min(delay_level(message.properties), delay_level_max)", new="delay_level(message.properties)",
+           tests=_LADDER),
+]

@@ -1,0 +1,111 @@
+"""Faults of the name server, the frame reader, the flush loop and the client's core."""
+
+from tests.mutants import Mutant
+
+_ROUTES = "regulus/nameserver/route_table.py"
+_FRAMES = "regulus/wire/frame_reader.py"
+_FLUSH = "regulus/server/flush_loop.py"
+_DOCUMENTS = "regulus/server/documents.py"
+_PROCESS_QUEUE = "regulus/client/core/process_queue.py"
+_OFFSET_TABLE = "regulus/client/core/offset_table.py"
+_REBALANCE = "regulus/client/core/rebalance.py"
+_RETRY = "regulus/client/core/send_back.py"
+_RESEND = "regulus/client/core/resend.py"
+
+_ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameserver/handlers")
+_FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
+_FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
+_DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
+_PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
+_OFFSET_TABLE_TESTS = ("tests/unit/client/core/test_offset_table.py", "tests/unit/client/test_offset_store.py")
+_REBALANCE_TESTS = ("tests/unit/client/core/test_rebalance.py",)
+_RETRY_TESTS = ("tests/unit/client/test_send_back.py", "tests/unit/client/core/test_send_back.py")
+_RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/test_producer.py")
+
+MUTANTS = [
+    # --- routes ------------------------------------------------------------------------------------------------------
+    Mutant(name="a registration never lapses", path=_ROUTES,
+           old="if live.last_update_timestamp + live.timeout_ms < now_ms]", new="if False]", tests=_ROUTE_TESTS),
+    Mutant(name="a heartbeat does not renew a registration", path=_ROUTES,
+           old="            live.last_update_timestamp = now_ms\n", new="            pass\n", tests=_ROUTE_TESTS),
+    Mutant(name="a deposed master takes its place again", path=_ROUTES,
+           old="if self._is_outdated(row, registration):", new="if False:", tests=_ROUTE_TESTS),
+    Mutant(name="an update without its base is taken", path=_ROUTES,
+           old="if len(registration.topics or ()) == 1 and", new="if False and", tests=_ROUTE_TESTS),
+    Mutant(name="a slave writes the topics", path=_ROUTES,
+           old="if registration.topics is None or not (is_master or is_prime_slave):",
+           new="if registration.topics is None:", tests=_ROUTE_TESTS),
+    Mutant(name="a broker that went stays in its topics", path=_ROUTES,
+           old="        self._drop_rows(broker_name, list(self.topics))\n", new="", tests=_ROUTE_TESTS),
+    Mutant(name="a closed connection leaves its broker", path=_ROUTES,
+           old="if live.channel == channel]", new="if False]", tests=_ROUTE_TESTS),
+    Mutant(name="a topic is deleted in all clusters", path=_ROUTES,
+           old="if cluster_name is None:\n            self.topics.pop", new="if True:\n            self.topics.pop",
+           tests=_ROUTE_TESTS),
+    Mutant(name="permission to write is taken from the wrong rows", path=_ROUTES,
+           old="perm & ~permission.WRITE)", new="perm & permission.WRITE)", tests=_ROUTE_TESTS),
+    # --- frames ------------------------------------------------------------------------------------------------------
+    Mutant(name="frames have no limit", path=_FRAMES,
+           old="if total < 4 or total > self.frame_size_max:", new="if total < 4:", tests=_FRAME_TESTS),
+    Mutant(name="a frame of three bytes is read", path=_FRAMES,
+           old="if total < 4 or total > self.frame_size_max:", new="if total > self.frame_size_max:",
+           tests=_FRAME_TESTS),
+    Mutant(name="headers have no limit", path=_FRAMES,
+           old="if header_size > _HEADER_SIZE_MAX:", new="if False:", tests=_FRAME_TESTS),
+    Mutant(name="a header may be longer than its frame", path=_FRAMES,
+           old="if header_end > end:", new="if False:", tests=_FRAME_TESTS),
+    Mutant(name="a bad stream is read on", path=_FRAMES,
+           old="            self._error = error\n", new="", tests=_FRAME_TESTS),
+    Mutant(name="memory is taken for what a length promises", path=_FRAMES,
+           old=" and self.buffered * _GROWTH_MAX >= self._wanted", new="", tests=_FRAME_TESTS),
+    Mutant(name="what was lent is kept", path=_FRAMES,
+           old="elif isinstance(self._data, bytearray):", new="elif False:", tests=_FRAME_TESTS),
+    # --- durable answers and documents -------------------------------------------------------------------------------
+    Mutant(name="an answer leaves before its message is on disk", path=_FLUSH,
+           old="if waiting.end > flushed:", new="if False:", tests=_FLUSH_TESTS),
+    Mutant(name="sends are taken after a failed flush", path=_FLUSH,
+           old="            self._store.stop_writes(str(error))\n", new="", tests=_FLUSH_TESTS),
+    Mutant(name="a failed flush answers with success", path=_FLUSH,
+           old='self._release(len(self._waiting), ResponseCode.SERVICE_NOT_AVAILABLE, f"flush failed: {error}")',
+           new="self._release(len(self._waiting))", tests=_FLUSH_TESTS),
+    Mutant(name="what waits behind a flush is not flushed", path=_FLUSH,
+           old="        if count < len(self._waiting):\n            self._begin()\n", new="", tests=_FLUSH_TESTS),
+    Mutant(name="offsets are saved before the log they speak of", path=_DOCUMENTS,
+           old="            self._store.flush_commit_log()\n", new="            pass\n", tests=_DOCUMENT_TESTS),
+    Mutant(name="a document that could not be saved is forgotten", path=_DOCUMENTS,
+           old="                unsaved[name] = text\n", new="", tests=_DOCUMENT_TESTS),
+    # --- the client's core -------------------------------------------------------------------------------------------
+    Mutant(name="an offset passes a message that is not done", path=_PROCESS_QUEUE,
+           old="        if order:\n            return order[0]\n", new="", tests=_PROCESS_QUEUE_TESTS),
+    Mutant(name="the last message is consumed again", path=_PROCESS_QUEUE,
+           old="return self.max_offset + 1 if", new="return self.max_offset if", tests=_PROCESS_QUEUE_TESTS),
+    Mutant(name="a cached message is consumed twice", path=_PROCESS_QUEUE,
+           old="            if offset in cached:\n                continue\n", new="", tests=_PROCESS_QUEUE_TESTS),
+    Mutant(name="the bytes in the cache only grow", path=_PROCESS_QUEUE,
+           old="self.size -= len(gone.body)", new="pass", tests=_PROCESS_QUEUE_TESTS),
+    Mutant(name="a late result moves an offset back", path=_OFFSET_TABLE,
+           old="if known is None or offset > known:", new="if True:", tests=_OFFSET_TABLE_TESTS),
+    Mutant(name="an offset that could not be stored is forgotten", path=_OFFSET_TABLE,
+           old="self._changed.update(queue for queue in queues if queue in self._offsets)", new="pass",
+           tests=_OFFSET_TABLE_TESTS),
+    Mutant(name="offsets are stored once only", path=_OFFSET_TABLE,
+           old="            self._offsets[queue] = offset\n            self._changed.add(queue)\n\n    def set",
+           new="            self._offsets[queue] = offset\n\n    def set", tests=_OFFSET_TABLE_TESTS),
+    Mutant(name="a queue belongs to nobody", path=_REBALANCE,
+           old="size + (index < remainder)", new="size", tests=_REBALANCE_TESTS),
+    Mutant(name="a queue belongs to two", path=_REBALANCE,
+           old="index * size + min(index, remainder)", new="index * size", tests=_REBALANCE_TESTS),
+    Mutant(name="two clients see two orders", path=_REBALANCE,
+           old='return text.encode("utf-16-be", "surrogatepass")', new='return text.lower().encode("utf-16-be")',
+           tests=_REBALANCE_TESTS),
+    Mutant(name="a retry that the client sends waits at level 3 always", path=_RETRY,
+           old="FIRST_RETRY_LEVEL + message.reconsume_times", new="FIRST_RETRY_LEVEL", tests=_RETRY_TESTS),
+    Mutant(name="a retry that the client sends counts for nothing", path=_RETRY,
+           old="str(message.reconsume_times + 1)", new="str(message.reconsume_times)", tests=_RETRY_TESTS),
+    Mutant(name="a dead letter that the client sends is tried again", path=_RETRY,
+           old="        max_reconsume_times = 0\n", new="", tests=_RETRY_TESTS),
+    Mutant(name="one attempt takes the time of all", path=_RESEND,
+           old="return max(1, left_ms // attempts_left)", new="return left_ms", tests=_RESEND_TESTS),
+    Mutant(name="a throttled broker is asked at once again", path=_RESEND,
+           old="return 0 if rest is None else max(0, rest.until_ms - now_ms)", new="return 0", tests=_RESEND_TESTS),
+]
