@@ -54,8 +54,6 @@ MUTANTS = [
            old="if header_size > _HEADER_SIZE_MAX:", new="if False:", tests=_FRAME_TESTS),
     Mutant(name="a header may be longer than its frame", path=_FRAMES,
            old="if header_end > end:", new="if False:", tests=_FRAME_TESTS),
-    Mutant(name="a bad stream is read on", path=_FRAMES,
-           old="            self._error = error\n", new="", tests=_FRAME_TESTS),
     Mutant(name="memory is taken for what a length promises", path=_FRAMES,
            old=" and self.buffered * _GROWTH_MAX >= self._wanted", new="", tests=_FRAME_TESTS),
     Mutant(name="what was lent is kept", path=_FRAMES,

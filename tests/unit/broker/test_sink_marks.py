@@ -58,6 +58,12 @@ def test_behind_a_refused_row_nothing_is_taken_until_it_came(marks: SinkMarks, s
     assert marks.missing([("S/0", Sequence(1, 6))]) == ""
 
 
+def test_a_row_before_a_refused_one_does_not_stand_for_it(marks: SinkMarks, store: MemoryStore) -> None:
+    marks.refused({"SINK": "S/0", "SEQ": "1/5"})
+    put(marks, store, "1/4")
+    assert "1/5 of S/0" in marks.missing([("S/0", Sequence(1, 6))])
+
+
 def test_a_refusal_of_what_was_stored_holds_nothing_up(marks: SinkMarks, store: MemoryStore) -> None:
     put(marks, store, "1/4")
     marks.refused({"SINK": "S/0", "SEQ": "1/4"})

@@ -170,8 +170,8 @@ async def test_a_plain_function_runs_in_threads_of_which_there_are_at_most_so_ma
 
 async def test_messages_that_come_later_are_consumed_at_once(tmp_path):
     """Each is sent while a pull waits for it at the broker, which would keep that longer than this test waits."""
-    server = Regulus(BrokerConfig(listen_port=0), small_store(tmp_path / "store"),
-                     NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=TransportConfig(bind_address=HOST))
+    server = Regulus(BrokerConfig(listen_port=0), small_store(tmp_path / "store"), NamesrvConfig(
+        listen_port=0, bind_address=HOST), transport_config=TransportConfig(bind_address=HOST))
     await server.start()
     address = f"{HOST}:{server.name_server.port}"
     listener = Listener()

@@ -119,6 +119,8 @@ def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path: Path, monkeyp
     assert fresh.append_batch([a_message()], NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert bodies(store) == [message.body for message in before]
     monkeypatch.setattr(os, "posix_fallocate", real)
+    assert fresh.is_writable
+    assert fresh.fault == ""
     assert fresh.append_batch([a_message()], NOW).queue_offset == 0
     assert fresh.fault == ""
     assert fresh.is_writable

@@ -8,6 +8,8 @@ from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
+from regulus.record.message_record import MAGIC_V1
+from regulus.store import disk
 from regulus.store.commit_log import GATHERED_MAX, GATHERED_RUN_MAX
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, dispatch, fill, open_files, open_store, small_config
@@ -191,6 +193,41 @@ def test_a_record_is_found_at_its_own_offset_only(tmp_path: Path) -> None:
     starts = {message.physical_offset for message in messages}
     for offset in range(-5, store.commit_log_max_offset() + 5):
         assert (store.look_message(offset) is None) == (offset not in starts)
+
+
+def test_a_record_in_the_body_of_another_is_none(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    inner = fill(store, 1)[0]
+    outer = a_message(body=message_record.encode(inner))
+    store.append(outer, NOW)
+    place = outer.physical_offset + message_record.BODY_START
+    assert message_record.decode(store.record_bytes(outer.physical_offset)).body == message_record.encode(inner)
+    assert store.look_message(place) is None
+
+
+def test_a_record_that_says_to_be_longer_than_the_log_is_none(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    lie = (1000).to_bytes(4, "big") + MAGIC_V1.to_bytes(4, "big", signed=True)
+    message = a_message(body=lie)
+    store.append(message, NOW)
+    place = message.physical_offset + message_record.BODY_START
+    assert store.record_bytes(place) is None
+    assert store.look_message(place) is None
+
+
+def test_each_written_queue_is_flushed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    fill(store, 6, queues=3)
+    synced: list[str] = []
+    monkeypatch.setattr(disk, "sync_data", lambda path: synced.append(str(path)))
+    store.flush_consume_queues(0)
+    assert sorted(synced) == [str(tmp_path / "consumequeue" / "TopicA" / str(number) / f"{0:020d}")
+                              for number in range(3)]
+    store.flush_consume_queues(0)
+    assert len(synced) == 3
+    fill(store, 1, first=10)
+    store.flush_consume_queues(0)
+    assert synced[3:] == [str(tmp_path / "consumequeue" / "TopicA" / "0" / f"{0:020d}")]
 
 
 def test_messages_are_found_by_key(tmp_path: Path) -> None:

@@ -58,6 +58,30 @@ def follow(store: FileMessageStore) -> int:
     return count + len(files)
 
 
+def test_only_the_first_file_of_the_log_is_taken(store: FileMessageStore) -> None:
+    names = log_names(store)
+    for start in (int(names[1]), int(names[-1]), 17, -1):
+        assert not store.old_files.take_log_file(start, NOW)
+    assert store.commit_log_min_offset() == 0
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.commit_log_min_offset() == int(names[1])
+
+
+def test_the_last_file_of_a_queue_stays_though_all_its_messages_are_gone(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 10, topic="Silent", size=1_000)         # exactly a file of ten units
+    fill(store, 30, topic="Busy", size=1_000, first=10)
+    store.flush_commit_log()
+    store.flush_consume_queues(0)
+    delete_log_files(store, 5)
+    follow(store)
+    assert disk.names(store.config.consume_queue_directory / "Silent" / "0") == [f"{0:020d}"]
+    assert (store.min_offset("Silent", 0), store.max_offset("Silent", 0)) == (10, 10)
+    assert fill(store, 1, topic="Silent")[0].queue_offset == 10
+    store.close()
+    assert open_store(tmp_path).max_offset("Silent", 0) == 11
+
+
 def test_what_is_seen(store: FileMessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     names = log_names(store)
     for number, name in enumerate(names):

@@ -43,6 +43,13 @@ def test_expired_files_go_at_the_hour_only() -> None:
     assert count(plan_of(facts(ages), delete_when="03;12", file_reserved_time=80)) == 2
 
 
+@pytest.mark.parametrize(("age_ms", "goes"), [(72 * HOUR - 1, False), (72 * HOUR, True), (72 * HOUR + 1, True)])
+def test_a_file_goes_at_its_very_age(age_ms: int, goes: bool) -> None:
+    seen = RetentionFacts(log_ratio=0.5, queue_ratio=0.5, files=[LogFile(0, SIZE, FOUR - age_ms)],
+                          settled_offset=SIZE)
+    assert count(plan_of(seen, now_ms=FOUR)) == goes
+
+
 def test_an_operator_is_obeyed_at_any_hour() -> None:
     assert count(plan_of(facts([100, 80, 1]), is_ordered=True)) == 2
     assert count(plan_of(facts([1, 1]), is_ordered=True)) == 0

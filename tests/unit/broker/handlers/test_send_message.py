@@ -7,6 +7,7 @@ from regulus.model.message import Message
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import SendMessageRequest, SendMessageResponse
 
@@ -321,6 +322,9 @@ def test_batches_that_are_refused(rig):
     for name in ("DELAY", "TRAN_MSG", "TIMER_DELAY_MS"):
         messages = [*batch("a"), Message("TopicA", b"x", properties={name: "1"})]
         assert rig.send_batch(messages).code == ResponseCode.MESSAGE_ILLEGAL
+        whole = SendMessageRequest("PG", "TopicA", queue_id=0, properties={name: "1"}, batch=True)
+        answer = rig.ask(RequestCode.SEND_BATCH_MESSAGE, whole.ext(), message_batch.encode(batch("a")))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert rig.store.commit_log_max_offset() == size
 
 
