@@ -405,12 +405,14 @@ def test_what_is_open_is_known_after_a_restart_with_and_without_saved_offsets(ma
     assert sorted(bodies(again)) == [b"U0", b"U2", b"U3", b"U4", b"U5"]
 
 
-def test_what_ended_behind_an_open_half_is_known_after_a_restart(rig, make_rig):
+def test_what_ended_behind_an_open_half_is_known_after_a_restart(make_rig):
     """The saved offset of the op messages stays where the first one lies whose half is not passed."""
+    settings = {"transaction_time_out": 3_600_000}
+    rig = make_rig(**settings)
     opened, ended = send_half(rig, "U0"), send_half(rig, "U1")
     end(rig, ended)
-    rig.run(60_000)         # a run, which the first half ends: its producer has not had its time
-    again = restarted(rig, make_rig)
+    rig.run(60_000)         # two runs, which the first half ends: its producer has not had its time
+    again = restarted(rig, make_rig, **settings)
     assert again.broker.transactions.open_count == 1
     end(again, ended)
     end(again, opened)
