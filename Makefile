@@ -11,17 +11,21 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 TEST_JAVA := $(CURDIR)/build/java
 # What is started there is not ours, and takes long: `make interop`.
 OUTSIDE := tests/interop tests/submission
+# A minute a kind; the seed is printed with each finding. `make attack ATTACK="--kind kill --seconds 600"`.
+ATTACK ?= --seconds 60
 SUITE := tests $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop clean
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack clean
 
 help:
 	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
 	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
 	@echo "make lint     ruff, mypy, import-linter"
+	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
+	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
 	@echo "make interop  official RocketMQ clients, brokers and tools, and Spark clusters (needs mvn, go, node)"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
 
@@ -66,6 +70,13 @@ lint: $(STAMP)
 
 interop: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE)
+
+# Interpreted, because a mutant is tried as soon as it is written.
+mutants: $(STAMP)
+	$(PY) -m tests.mutants.run $(MUTANTS)
+
+attack: compiled
+	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --frames tests/golden/frames $(ATTACK)
 
 bench: compiled
 	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)

@@ -1,6 +1,7 @@
 """SIGKILL under load, again and again: what was acknowledged is there once, at the place that the answer named."""
 
 import asyncio
+from contextlib import suppress
 
 from regulus.errors import RegulusError
 from regulus.testing.attack.field import Field, Sent, Talk
@@ -11,7 +12,9 @@ from regulus.wire.headers import QueryConsumerOffsetRequest
 KILLS = 3
 SENDERS = 6
 QUEUES = 4
-LOAD_S = (0.05, 0.8)
+KILLED_AFTER = (1, 300)
+"""Acknowledged messages, counted from each start."""
+KILLED_AFTER_S = 10.0
 TOPIC = "Killed"
 GROUP = "killers"
 
@@ -25,6 +28,8 @@ class Load:
         self.acknowledged: list[Sent] = []
         self.committed = 0
         self.committed_count = 0
+        self.kill_at = 0
+        self.is_enough = asyncio.Event()
 
     async def send(self, port: int) -> None:
         """Sends until the broker is gone. Nothing is sent twice, so nothing may be there twice."""
@@ -37,6 +42,8 @@ class Load:
                     sent = await talk.sent(TOPIC, body, chance.randrange(QUEUES), KEYS=f"k{self.count}")
                     if sent is not None:
                         self.acknowledged.append(sent)
+                    if len(self.acknowledged) >= self.kill_at:
+                        self.is_enough.set()
         except (RegulusError, OSError):
             return
 
@@ -59,9 +66,12 @@ async def kill(field: Field) -> None:
     server.start()
     load = Load(field)
     for _ in range(KILLS):
+        load.kill_at = len(load.acknowledged) + field.chance.randint(*KILLED_AFTER)
+        load.is_enough.clear()
         tasks = [asyncio.ensure_future(load.send(server.port)) for _ in range(SENDERS)]
         tasks.append(asyncio.ensure_future(load.commit(server.port)))
-        await asyncio.sleep(field.chance.uniform(*LOAD_S))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(load.is_enough.wait(), KILLED_AFTER_S)
         server.kill()
         await asyncio.wait(tasks)
         try:
