@@ -25,8 +25,6 @@ NOT_WITHSTOOD_YET = {
     "storm-groups": "a new group writes the document of all groups",
     "full-disk": "a topic whose document was not saved is answered with success",
     "frames-unfinished": "unfinished frames have no limit over all connections",
-    "ids-halves": "a half that was forged inside a body is ended",
-    "ids-places": "a record that was forged inside a body is shown, and sent back",
 }
 """Kinds that find something, and what."""
 

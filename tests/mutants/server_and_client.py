@@ -59,6 +59,9 @@ MUTANTS = [
     Mutant(name="what was lent is kept", path=_FRAMES,
            old="elif isinstance(self._data, bytearray):", new="elif False:", tests=_FRAME_TESTS),
     # --- durable answers and documents -------------------------------------------------------------------------------
+    Mutant(name="no answer waits for the disk", path="regulus/server/request_server.py",
+           old="if reply.durable_at:", new="if False:",
+           tests=("tests/unit/server/test_request_server.py", "tests/unit/server/test_assembly.py")),
     Mutant(name="an answer leaves before its message is on disk", path=_FLUSH,
            old="if waiting.end > flushed:", new="if False:", tests=_FLUSH_TESTS),
     Mutant(name="sends are taken after a failed flush", path=_FLUSH,

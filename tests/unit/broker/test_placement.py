@@ -66,3 +66,10 @@ def test_a_dead_letter_says_where_it_came_from():
     assert letter.properties == {
         "DELAY": "0", "RETRY_TOPIC": "T", "DLQ_ORIGIN_TOPIC": "T",
         "ORIGIN_MESSAGE_ID": offset_message_id(HERE, 77), "DLQ_ORIGIN_MESSAGE_ID": offset_message_id(HERE, 77)}
+
+
+@pytest.mark.parametrize(("text", "queue_id"), [
+    ("3", 3), ("2147483647", 2147483647), ("2147483648", 0), ("99999999999", 0), ("-1", 0), ("x", 0), ("٣", 0),
+    ("", 0)])
+def test_a_queue_that_no_record_can_name_is_the_first(text, queue_id):
+    assert placement.committed(message(REAL_TOPIC="T", REAL_QID=text)).queue_id == queue_id

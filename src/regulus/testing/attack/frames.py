@@ -29,7 +29,9 @@ FRAMES_OF_A_BATCH = 150
 RECORDED_FILES_READ = 40
 FRAME_SIZE_MAX = 200_000
 """Larger recorded frames are left out: they would be most of what is sent."""
-MEMORY_MORE_MAX = 300 << 20
+MEMORY_MORE_MAX = 150 << 20
+MEMORY_OF_A_FRAME_MAX = 8 << 10
+"""What may stay of a frame: a topic or a group that it made, with a name that chance gave it."""
 UNFINISHED = 24
 UNFINISHED_SIZE = 15 << 20
 UNFINISHED_MEMORY_MAX = 150 << 20
@@ -177,8 +179,9 @@ async def mutations(field: Field) -> None:
             return
     more = memory_bytes(server.pid) - before
     field.note = f"{thrown} frames, {more >> 20} MiB more"
-    if more > MEMORY_MORE_MAX:
-        field.find(f"{thrown} frames took {more >> 20} MiB; {MEMORY_MORE_MAX >> 20} are allowed")
+    allowed = MEMORY_MORE_MAX + thrown * MEMORY_OF_A_FRAME_MAX
+    if more > allowed:
+        field.find(f"{thrown} frames took {more >> 20} MiB; {allowed >> 20} are allowed")
     for end in _tracebacks(server):
         field.find(f"a request ended in a traceback: {end}")
 
