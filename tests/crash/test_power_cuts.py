@@ -63,63 +63,6 @@ def cut_and_check(run: Run, target: Path, *seeds: int) -> FileMessageStore:
     return store
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_promises_hold_whenever_the_power_is_cut(tmp_path: Path, power: ForgetfulDisk, seed: int) -> None:
-    """Twice: what was found after the first cut is there after another."""
-    run = Run(power.root, power, seed)
-    cuts = PowerCuts(run, tmp_path, (SURE_ONLY, EVERYTHING, 2 + seed), cut_chance=0.04, append_chance=0.3)
-    power.on_sync = cuts
-    for _ in range(DEEDS):
-        run.anything()
-    cuts.cut("end")
-    power.on_sync = None
-    for copy, promise in cuts.copies:
-        check_twice(copy, promise, seed)
-
-
-def check_twice(copy: Path, promise: Promise, seed: int) -> None:
-    with ForgetfulDisk(copy) as power:
-        store = check(copy, promise, **SETTINGS)
-        found = Promise({record.start: record for record in kept_records(store, promise)},
-                        store.commit_log_max_offset(), promise.documents)
-        check(power.crash(2 + seed, copy.with_name(f"{copy.name}-again")), found, **SETTINGS)
-        store.close()
-        check(power.crash(SURE_ONLY, copy.with_name(f"{copy.name}-closed")), found, **SETTINGS).close()
-
-
-def a_day(run: Run) -> None:
-    """Rolls, batches, delayed and transactional messages, several queues, documents, partial flushes, a clean stop."""
-    run.save_document()
-    for number in range(12):
-        run.append(1500)
-        run.append_batch()
-        run.append(80, sys_flag=(PREPARED, COMMITTED, ROLLED_BACK)[number % 3])
-        if number % 2:
-            run.dispatch()
-        if number % 3 == 0:
-            run.flush_log()
-        if number % 4 == 0:
-            run.allocate_ahead()
-            run.flush_queues(2)
-        if number % 5 == 0:
-            run.flush_queues(0)
-            run.flush_checkpoint()
-            run.save_document()
-    run.flush_log()
-
-
-def test_the_power_is_cut_in_the_midst_of_each_sync(tmp_path: Path, power: ForgetfulDisk) -> None:
-    run = Run(power.root, power, seed=7)
-    cuts = PowerCuts(run, tmp_path, (SURE_ONLY,))
-    power.on_sync = cuts
-    a_day(run)
-    run.close()
-    cuts.cut("end")
-    assert {"file", "range", "directory"} <= {copy.name.split("-")[2] for copy, _ in cuts.copies[:-1]}
-    for copy, promise in cuts.copies:
-        check(copy, promise, **SETTINGS).close()
-
-
 # --- one promise each ------------------------------------------------------------------------------------------------
 
 
@@ -129,8 +72,8 @@ def test_a_flush_does_not_vouch_for_what_is_appended_meanwhile(tmp_path: Path, p
 
     def append_meanwhile(point: SyncPoint) -> None:
         power.on_sync = None
-        run.append(5000)
-        run.append(5000)
+        for _ in range(9):
+            run.append(5000)
 
     power.on_sync = append_meanwhile
     run.flush_log()
@@ -150,6 +93,21 @@ def test_all_files_since_the_last_flush_are_synced(tmp_path: Path, power: Forget
     run.flush_log()
     assert len(list(run.store.config.commit_log_directory.iterdir())) > 3
     cut_and_check(run, tmp_path, SURE_ONLY, 2, 3, 4)
+
+
+def test_a_file_that_is_made_ahead_does_not_come_before_its_time(tmp_path: Path, power: ForgetfulDisk) -> None:
+    """Whichever was synced of it and of the one before, the log has no empty file in its midst."""
+    run = Run(power.root, power, seed=1)
+    run.append(100)
+    run.allocate_ahead()
+    cut_and_check(run, tmp_path)
+    for _ in range(2):
+        run.flush_log()
+        run.allocate_ahead()
+        for _ in range(4):
+            run.append(4500)
+        run.allocate_ahead()
+        cut_and_check(run, tmp_path)
 
 
 def test_what_a_killed_process_left_is_on_disk_after_the_next_start(tmp_path: Path, power: ForgetfulDisk) -> None:
@@ -185,15 +143,50 @@ def test_the_checkpoint_does_not_pass_queues_that_a_partial_flush_left_out(tmp_p
     cut_and_check(run, tmp_path)
 
 
+def test_the_checkpoint_does_not_pass_what_is_dispatched_meanwhile(tmp_path: Path, power: ForgetfulDisk) -> None:
+    run = Run(power.root, power, seed=1)
+    run.append(100, "TopicB", 0, 0)
+    run.dispatch()
+
+    def append_meanwhile(point: SyncPoint) -> None:
+        power.on_sync = None
+        run.append(100, "TopicA", 0, 0)
+        run.now_ms += 10_000
+        for _ in range(8):
+            run.append(4500, "TopicA", 1, 0)
+        run.dispatch()
+
+    power.on_sync = append_meanwhile
+    run.flush_queues()
+    run.flush_log()
+    run.flush_checkpoint()
+    cut_and_check(run, tmp_path)
+
+
+def test_full_index_files_are_on_disk_when_the_checkpoint_says_so(tmp_path: Path, power: ForgetfulDisk) -> None:
+    """Without messageIndexSafe nothing else finds the keys of older messages after a power cut."""
+    run = Run(power.root, power, seed=1, message_index_safe=False)
+    for number in range(3 * ENTRIES_PER_FILE // KEYS_PER_RECORD + 5):
+        if number == 2 * ENTRIES_PER_FILE // KEYS_PER_RECORD:
+            run.promise.indexed_end = run.store.commit_log_max_offset()
+        run.append(600, "TopicA", 0, 0)
+        run.now_ms += 500
+    run.dispatch()
+    run.flush_log()
+    run.flush_queues()
+    run.flush_checkpoint()
+    cut_and_check(run, tmp_path, SURE_ONLY, 2, 3)
+
+
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_what_a_failed_flush_left_out_is_flushed_by_the_next(tmp_path: Path, power: ForgetfulDisk, kind: str) -> None:
-    """Each sync of queues fails once; the checkpoint that is saved then does not pass what is not on disk."""
-    run = Run(power.root, power, seed=1)
+    """Each sync of queues and index fails once; the checkpoint that is saved then does not pass what is not on disk."""
+    run = Run(power.root, power, seed=1, max_hash_slot_num=2000)
     for queue_id in range(3):
         run.append(4000, "TopicA", queue_id, 0)
     run.dispatch()
     run.now_ms += 10_000
-    for _ in range(12):
+    for _ in range(24):
         run.append(4000, "TopicB", 0, 0)
     run.dispatch()
     run.now_ms += 10_000
@@ -258,6 +251,66 @@ def test_a_stop_that_could_not_dispatch_all_is_no_clean_one(tmp_path: Path, powe
     power.is_full = False
     assert run.store.dispatch_behind_bytes() > 0
     cut_and_check(run, tmp_path, EVERYTHING)
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_promises_hold_whenever_the_power_is_cut(tmp_path: Path, power: ForgetfulDisk, seed: int) -> None:
+    """Twice: what was found after the first cut is there after another."""
+    run = Run(power.root, power, seed)
+    cuts = PowerCuts(run, tmp_path, (SURE_ONLY, EVERYTHING, 2 + seed), cut_chance=0.04, append_chance=0.3)
+    power.on_sync = cuts
+    for _ in range(DEEDS):
+        run.anything()
+    cuts.cut("end")
+    power.on_sync = None
+    for copy, promise in cuts.copies:
+        check_twice(copy, promise, seed)
+
+
+def check_twice(copy: Path, promise: Promise, seed: int) -> None:
+    with ForgetfulDisk(copy) as power:
+        store = check(copy, promise, **SETTINGS)
+        found = replace(promise, records={record.start: record for record in kept_records(store, promise)},
+                        durable_end=store.commit_log_max_offset())
+        check(power.crash(2 + seed, copy.with_name(f"{copy.name}-again")), found, **SETTINGS)
+        store.close()
+        check(power.crash(SURE_ONLY, copy.with_name(f"{copy.name}-closed")), found, **SETTINGS).close()
+
+
+def a_day(run: Run) -> None:
+    """Rolls, batches, delayed and transactional messages, several queues, documents, partial flushes, a clean stop."""
+    run.save_document()
+    for number in range(8):
+        run.append(2500)
+        run.append_batch()
+        run.append(80, sys_flag=(PREPARED, COMMITTED, ROLLED_BACK)[number % 3])
+        if number % 2:
+            run.dispatch()
+        if number % 3 == 0:
+            run.flush_log()
+        if number % 4 == 0:
+            run.allocate_ahead()
+            run.flush_queues(2)
+        if number % 4 == 1:
+            run.flush_queues(0)
+            run.flush_checkpoint()
+            run.save_document()
+    run.flush_log()
+
+
+def test_the_power_is_cut_in_the_midst_of_each_sync(tmp_path: Path, power: ForgetfulDisk) -> None:
+    run = Run(power.root, power, seed=7)
+    cuts = PowerCuts(run, tmp_path, (SURE_ONLY,))
+    power.on_sync = cuts
+    a_day(run)
+    run.close()
+    cuts.cut("end")
+    assert {"file", "range", "directory"} <= {copy.name.split("-")[2] for copy, _ in cuts.copies[:-1]}
+    for copy, promise in cuts.copies:
+        check(copy, promise, **SETTINGS).close()
 
 
 # --- the broker ------------------------------------------------------------------------------------------------------

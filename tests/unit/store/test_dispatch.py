@@ -7,6 +7,7 @@ import pytest
 
 from regulus.errors import StoreDamaged
 from regulus.model.store_result import PutStatus
+from regulus.model.sys_flag import TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from regulus.record.java_hash import tags_code
 from regulus.record.message_record import decode
 from regulus.store import commit_log
@@ -23,6 +24,16 @@ def test_a_message_is_visible_once_it_is_dispatched(tmp_path: Path) -> None:
     assert store.max_offset("TopicA", 0) == 1
     assert store.dispatch_behind_bytes() == 0
     assert store.dispatch(10) == []
+
+
+def test_halves_have_entries_in_the_index_and_rollbacks_have_none(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number, sys_flag in enumerate((TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)):
+        appended = store.append(a_message(sys_flag=sys_flag, UNIQ_KEY=f"U{number}"), NOW)
+        dispatch(store)
+        if sys_flag != TRANSACTION_ROLLBACK:
+            newest = appended.start
+        assert store.query_message("TopicA", "any", 32, 0, 1 << 62).index_last_update_physical_offset == newest
 
 
 def test_arrivals_are_made_for_wanted_queues_only(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.store.mapped_file import MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.old_files import first_position
-from tests.stores import NOW, bodies, dispatch, fill, open_store
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store
 
 FILE = 4096
 FORCIBLY = 120_000
@@ -131,6 +131,33 @@ def test_the_log_begins_later_and_all_else_follows(store: FileMessageStore, tmp_
     assert store.earliest_store_timestamp() == oldest.store_timestamp
     fill(store, 10, queues=2, first=300)
     assert [int(body[:8]) for body in bodies(store)][-1] == 308
+
+
+def test_settled_is_what_is_on_disk_and_dispatched(store: FileMessageStore) -> None:
+    settled = store.commit_log_max_offset()
+    fill(store, 5, first=300)
+    assert store.old_files.look(1).settled_offset == settled
+    store.flush_commit_log()
+    settled = store.commit_log_max_offset()
+    assert store.old_files.look(1).settled_offset == settled
+    store.append(a_message(), NOW + 305)
+    store.flush_commit_log()
+    assert store.old_files.look(1).settled_offset == settled
+
+
+def test_an_index_file_goes_once_its_last_record_is_gone(tmp_path: Path) -> None:
+    """Each record has a file of the log to itself, and one entry; an index file has 31."""
+    store = open_store(tmp_path)
+    for number in range(40):
+        store.append(a_message(body=bytes(3800), UNIQ_KEY=f"U{number}"), NOW + number)
+    dispatch(store)
+    store.flush_commit_log()
+    delete_log_files(store, 30)
+    assert store.old_files.take_index_files() == []
+    assert store.query_message("TopicA", "U30", 32, 0, 1 << 62).buffers
+    delete_log_files(store, 1)
+    assert len(store.old_files.take_index_files()) == 1
+    store.close()
 
 
 def test_a_store_opens_as_it_was_after_a_deletion(store: FileMessageStore, tmp_path: Path) -> None:
