@@ -295,8 +295,12 @@ class ForgetfulDisk:
             first = (address - begin) // PAGE_SIZE
             self._sync_pages(node, "range", _path_of(node.descriptor), first, first + -(-size // PAGE_SIZE))
 
-    def sync_all(self) -> None:
-        """Raises OSError when it fails."""
+    def sync_all(self, descriptor: int) -> None:
+        """Of the file system on which this lies: of `root` when it lies below. Raises OSError when it fails."""
+        with self._lock:
+            node, _ = self._node_of(descriptor)
+        if node is None:
+            return      # of a copy, which another machine found
         point, at = self._begin("filesystem", self.root, None)
         if not self._run(point):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -418,8 +422,8 @@ class _LibraryCalls:
     def msync(self, address: int, size: int, _flags: int) -> int:
         return _status(self._power.sync_mapped, address, size)
 
-    def syncfs(self, _descriptor: int) -> int:
-        return _status(self._power.sync_all)
+    def syncfs(self, descriptor: int) -> int:
+        return _status(self._power.sync_all, descriptor)
 
 
 def _status(sync: Callable[..., None], *arguments: int) -> int:

@@ -131,6 +131,15 @@ def test_the_whole_file_system_is_synced(power: ForgetfulDisk) -> None:
     assert found(power) == OLD | {"new": b"new", "a/file": b"x"}
 
 
+def test_what_lies_elsewhere_is_none_of_its_business(power: ForgetfulDisk, tmp_path: Path) -> None:
+    """The store in a copy is opened beside the one that was copied, and its syncs are its own."""
+    _, mapping = mapped(power)
+    mapping[:3] = b"new"
+    disk.write_file(tmp_path / "other", b"x")
+    disk.sync_filesystem(tmp_path)
+    assert found(power) == OLD
+
+
 def test_what_a_failed_sync_lost_no_later_one_brings_unless_it_is_written_again(power: ForgetfulDisk) -> None:
     path, mapping = mapped(power)
     disk.sync_directory(power.root)
