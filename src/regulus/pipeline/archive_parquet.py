@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from regulus.record.message_record import BODY_START, IPV6_MORE
+from regulus.record import layout
 from regulus.spark.table_schema import COLUMNS
 
 ROW_GROUP_ROWS = 65_536
@@ -114,7 +114,7 @@ def body_views(data: Any, positions: Any, sys_flags: Any) -> pa.Array:
     Source: Arrow columnar format, variable-size binary view layout.
     """
     more = ((sys_flags & BORN_HOST_V6) != 0).astype(np.int64) + ((sys_flags & STORE_HOST_V6) != 0)
-    starts = positions + BODY_START + IPV6_MORE * more
+    starts = positions + layout.BODY_START_V4 + (layout.HOST_V6_SIZE - layout.HOST_V4_SIZE) * more
     views = np.zeros((len(starts), 4), dtype=np.int32)
     views[:, 0] = _words(data, starts - 4, ">i4")
     views[:, 1] = _words(data, np.minimum(starts, len(data) - 4), "<i4")

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from regulus.errors import DataLoss, OptionError, RecordError, StoreNewer
-from regulus.record import store_checkpoint
+from regulus.record import big_endian, store_checkpoint
 from regulus.record.byte_runs import Buffer
 from regulus.record.consume_queue_unit import FILLER
 from regulus.record.dispatch_request import request_at
+from regulus.record.layout import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET
 from regulus.record.log_units import FIELDS, FLAWS, LogWalk
-from regulus.record.message_record import MAGIC_V1, MAGIC_V2
 from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePiece
 
 WALK_ROWS = 16_384
@@ -112,7 +112,7 @@ def next_record(data: Any, start: int, limit: int, base: int) -> int:
     """
     while (found := data.find(_MAGIC_START, start + 4, limit)) >= 0:
         position = int(found) - 4
-        tells_its_place = int.from_bytes(data[position + 28:position + 36], "big") == base + position
+        tells_its_place = big_endian.int8(data, position + PHYSICAL_OFFSET) == base + position
         if tells_its_place and _whole_record_size(data, position, limit, check_crc=False):
             return position
         start = position + 1

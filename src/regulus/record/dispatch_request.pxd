@@ -2,15 +2,10 @@ cimport cython
 
 from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.message_properties cimport parse as parse_properties
-from regulus.record cimport big_endian
+from regulus.record cimport big_endian, layout
 from regulus.record.index_entry cimport key_hash_on
 from regulus.record.java_hash cimport java_hash, java_hash_of
-from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
-
-cdef int _V2
-cdef int _BLANK
-cdef int _BORN_V6
-cdef int _STORE_V6
+from regulus.record.message_record cimport find_parts
 
 
 @cython.no_gc
@@ -48,8 +43,8 @@ cdef int _take_properties(DispatchRequest request, dict properties) except -1
 
 cpdef DispatchRequest request_at(object data, Py_ssize_t position, Py_ssize_t limit, bint check_crc)
 
-@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_start=Py_ssize_t,
-               end=Py_ssize_t, topic_at=Py_ssize_t, topic_start=Py_ssize_t, topic_end=Py_ssize_t, tail=bytes,
+@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_end=Py_ssize_t,
+               topic_start=Py_ssize_t, topic_end=Py_ssize_t, end=Py_ssize_t, properties_start=Py_ssize_t, tail=bytes,
                request=DispatchRequest)
 cpdef DispatchRequest request_in_view(object data, const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit,
                                     bint check_crc)

@@ -3,24 +3,18 @@
 A log is dispatched at the speed at which it is written, so of the properties only the four that matter are looked for,
 and nothing is made of the others.
 
-Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; the layout is that of message_record.
+Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; see layout.
 """
 
 from regulus.errors import CorruptRecord
 from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.message_properties import parse as parse_properties
-from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from regulus.record import big_endian
+from regulus.record import big_endian, layout
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.index_entry import key_hash_on
 from regulus.record.java_hash import java_hash, java_hash_of
-from regulus.record.message_record import MAGIC_BLANK, MAGIC_V2, check_start, find_body_end, find_topic_end
-
-_BLANK = MAGIC_BLANK
-_V2 = MAGIC_V2
-_BORN_V6 = BORN_HOST_V6
-_STORE_V6 = STORE_HOST_V6
+from regulus.record.message_record import find_parts
 
 
 class DispatchRequest:
@@ -125,32 +119,27 @@ def request_at(data: Buffer, position: int, limit: int, check_crc: bool) -> Disp
 
 def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """As `request_at`; `view` is `data` again, held as a typed memoryview by a compiled caller."""
-    size = check_start(view, position, limit)
-    if big_endian.int4(view, position + 4) == _BLANK:
+    size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(view, position, limit)
+    if not topic_end:
         return DispatchRequest(size, True)
-    flags = big_endian.int4(view, position + 36)
-    born_end = position + (68 if flags & _BORN_V6 else 56)
-    store_end = born_end + (28 if flags & _STORE_V6 else 16)
-    body_start = store_end + 16
     end = position + size
-    topic_at = find_body_end(view, position, body_start, end)
-    topic_start = topic_at + (2 if big_endian.int4(view, position + 4) == _V2 else 1)
-    topic_end = find_topic_end(view, position, topic_at, end)
-    if check_crc and crc32(data[body_start:topic_at]) & 0x7FFFFFFF != big_endian.int4(view, position + 8):
+    if check_crc and (crc32(data[store_end + layout.BODY:body_end]) & 0x7FFFFFFF
+                      != big_endian.int4(view, position + layout.BODY_CRC)):
         raise CorruptRecord("body and its checksum differ", position)
+    properties_start = topic_end + layout.PROPERTIES_LENGTH_SIZE
     # The checksum is the body's alone. Properties are text; a page that never reached the disk shows as zeros in them.
-    if check_crc and topic_end + 2 < end and view[end - 1] == 0:
+    if check_crc and properties_start < end and view[end - 1] == 0:
         raise CorruptRecord("properties end in zeros", position)
     tail = bytes(data[topic_start:end])
     request = DispatchRequest.__new__(DispatchRequest)
     request.size = size
     request.is_blank = False
     request.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
-    request.queue_id = big_endian.int4(view, position + 12)
-    request.queue_offset = big_endian.int8(view, position + 20)
-    request.physical_offset = big_endian.int8(view, position + 28)
-    request.store_timestamp = big_endian.int8(view, born_end)
-    request.prepared_transaction_offset = big_endian.int8(view, store_end + 4)
+    request.queue_id = big_endian.int4(view, position + layout.QUEUE_ID)
+    request.queue_offset = big_endian.int8(view, position + layout.QUEUE_OFFSET)
+    request.physical_offset = big_endian.int8(view, position + layout.PHYSICAL_OFFSET)
+    request.store_timestamp = big_endian.int8(view, born_end + layout.STORE_TIMESTAMP)
+    request.prepared_transaction_offset = big_endian.int8(view, store_end + layout.PREPARED_TRANSACTION_OFFSET)
     request.sys_flag = flags
     request.tags_code = 0
     request.delay_level = 0
@@ -159,7 +148,7 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
     request.uniq_hash = -1
     request.keys_hash = -1
     request._tail = tail
-    request._properties_start = topic_end - topic_start + 2
+    request._properties_start = properties_start - topic_start
     _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)
     return request
 

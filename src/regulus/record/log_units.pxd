@@ -1,11 +1,9 @@
 cimport cython
 
-from regulus.record cimport big_endian
+from regulus.record cimport big_endian, layout
 from regulus.record.java_hash cimport java_hash
-from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
+from regulus.record.message_record cimport find_parts
 
-cdef int _BLANK
-cdef int _V2
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_ROLLBACK
 cdef long long _UNKNOWN_DELAY
@@ -34,9 +32,9 @@ cdef class LogWalk:
     cpdef Py_ssize_t walk(self, object data, const unsigned char[::1] view, Py_ssize_t start, Py_ssize_t limit,
                           long long base, long long[::1] table, Py_ssize_t room, long long[::1] hashes) except -1
 
-    @cython.locals(size=Py_ssize_t, magic=cython.int, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t,
-                   body_start=Py_ssize_t, end=Py_ssize_t, topic_at=Py_ssize_t, topic_end=Py_ssize_t,
-                   flaw=cython.int, checksum=cython.longlong, topic=Py_ssize_t, used=Py_ssize_t, store_timestamp=cython.longlong,
+    @cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_end=Py_ssize_t,
+                   topic_start=Py_ssize_t, topic_end=Py_ssize_t, end=Py_ssize_t, properties_start=Py_ssize_t,
+                   place=cython.longlong, flaw=cython.int, checksum=cython.longlong, topic=Py_ssize_t, used=Py_ssize_t, store_timestamp=cython.longlong,
                    tags_code=cython.longlong, at=Py_ssize_t)
     cdef Py_ssize_t _read(self, object data, const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit,
                           long long base, long long[::1] table, Py_ssize_t row, Py_ssize_t room,

@@ -16,24 +16,18 @@ is one record; columns lie one behind the other, column c of row r with room for
 
 What is read of a record, and what counts as damaged, is as in dispatch_request.
 
-Source: see message_record, consume_queue_unit and index_entry.
+Source: see layout, consume_queue_unit and index_entry.
 """
 
 from regulus.errors import CorruptRecord, RecordError
 from regulus.model.delay_level import UNKNOWN_LEVEL_DELAY_MS
 from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from regulus.model.topics import SCHEDULE_TOPIC
-from regulus.record import big_endian
+from regulus.record import big_endian, layout
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.java_hash import java_hash
-from regulus.record.message_record import (
-    MAGIC_BLANK,
-    MAGIC_V2,
-    check_start,
-    find_body_end,
-    find_topic_end,
-)
+from regulus.record.message_record import find_parts
 
 FIELDS = ("position", "size", "topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "tags_code",
           "entries", "flaw")
@@ -41,8 +35,6 @@ BODY_FLAW = 1
 ZEROS_FLAW = 2
 FLAWS = ("", "body and its checksum differ", "properties end in zeros")
 
-_BLANK = MAGIC_BLANK
-_V2 = MAGIC_V2
 _TRANSACTION_MASK = TRANSACTION_MASK
 _TRANSACTION_ROLLBACK = TRANSACTION_ROLLBACK
 _UNKNOWN_DELAY = UNKNOWN_LEVEL_DELAY_MS
@@ -107,32 +99,27 @@ class LogWalk:
     def _read(self, data: Buffer, view: Buffer, position: int, limit: int, base: int, table: memoryview, row: int,
               room: int, hashes: memoryview, hashes_max: int) -> int:
         """The record's size; 0 for a blank, -1 when there is no room for its hashes."""
-        size = check_start(view, position, limit)
-        magic = big_endian.int4(view, position + 4)
-        if magic == _BLANK:
+        size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(view, position, limit)
+        if not topic_end:
             return 0
-        flags = big_endian.int4(view, position + 36)
-        born_end = position + (68 if flags & 0x10 else 56)
-        store_end = born_end + (28 if flags & 0x20 else 16)
-        body_start = store_end + 16
         end = position + size
-        topic_at = find_body_end(view, position, body_start, end)
-        topic_end = find_topic_end(view, position, topic_at, end)
-        if big_endian.int8(view, position + 28) != base + position:
-            raise CorruptRecord(f"record says it is at {big_endian.int8(view, position + 28)}", position)
+        properties_start = topic_end + layout.PROPERTIES_LENGTH_SIZE
+        place = big_endian.int8(view, position + layout.PHYSICAL_OFFSET)
+        if place != base + position:
+            raise CorruptRecord(f"record says it is at {place}", position)
         flaw = 0
         if self._check_crc:
-            checksum = crc32(data[body_start:topic_at])
-            if checksum & _CRC_MASK != big_endian.int4(view, position + 8):
+            checksum = crc32(data[store_end + layout.BODY:body_end])
+            if checksum & _CRC_MASK != big_endian.int4(view, position + layout.BODY_CRC):
                 flaw = 1
-            elif topic_end + 2 < end and view[end - 1] == 0:
+            elif properties_start < end and view[end - 1] == 0:
                 flaw = 2
-        topic = self._topic(data, view, topic_at + (2 if magic == _V2 else 1), topic_end)
+        topic = self._topic(data, view, topic_start, topic_end)
         used = self.hashes_used
-        store_timestamp = big_endian.int8(view, born_end)
+        store_timestamp = big_endian.int8(view, born_end + layout.STORE_TIMESTAMP)
         tags_code = 0
         if self._with_tags or self._with_index or topic == self._schedule_number:
-            tags_code = self._read_properties(data, view, topic_end + 2, end, topic, flags, store_timestamp, hashes,
+            tags_code = self._read_properties(data, view, properties_start, end, topic, flags, store_timestamp, hashes,
                                               hashes_max)
         if self.hashes_used < used:
             self.hashes_used = used
@@ -144,9 +131,9 @@ class LogWalk:
         at += room
         table[at] = topic
         at += room
-        table[at] = big_endian.int4(view, position + 12)
+        table[at] = big_endian.int4(view, position + layout.QUEUE_ID)
         at += room
-        table[at] = big_endian.int8(view, position + 20)
+        table[at] = big_endian.int8(view, position + layout.QUEUE_OFFSET)
         at += room
         table[at] = flags
         at += room

@@ -1,7 +1,7 @@
 cimport cython
 
-from regulus.record cimport big_endian, byte_runs
-from regulus.record.message_record cimport check_start, find_body_end, find_topic_end
+from regulus.record cimport big_endian, byte_runs, layout
+from regulus.record.message_record cimport check_start, find_parts
 
 cdef Py_ssize_t _FETCHED_AHEAD
 cdef Py_ssize_t _PROPERTIES_GUESS
@@ -14,8 +14,6 @@ cdef unsigned long long _EACH_BYTE
 cdef unsigned long long _EACH_DIGIT
 cdef unsigned long long _EACH_ONE
 cdef unsigned long long _ZEROS
-cdef int _BLANK
-cdef int _V2
 
 
 @cython.locals(rows=Py_ssize_t, limit=Py_ssize_t, row=Py_ssize_t, ahead=Py_ssize_t, place=Py_ssize_t)
@@ -24,8 +22,8 @@ cpdef int read_fields(const unsigned char[::1] data, const long long[::1] positi
 @cython.locals(room=Py_ssize_t, limit=Py_ssize_t, position=Py_ssize_t, count=Py_ssize_t)
 cpdef Py_ssize_t find_records(const unsigned char[::1] data, long long[::1] positions) except -1
 
-@cython.locals(size=Py_ssize_t, magic=cython.int, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t,
-               topic_at=Py_ssize_t, topic_end=Py_ssize_t, at=Py_ssize_t)
+@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_end=Py_ssize_t,
+               topic_start=Py_ssize_t, topic_end=Py_ssize_t, at=Py_ssize_t)
 cdef int _read_record(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t limit, long long[::1] table,
                       Py_ssize_t row, Py_ssize_t rows) except -1
 

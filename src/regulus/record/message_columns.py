@@ -9,19 +9,13 @@ the other numbers are 64-bit, `offsets` 32-bit. Columns lie one behind the other
 c * n + r. This module knows neither numpy nor Arrow. Interpreted it gives the same results, slowly; for installations
 without compiled modules spark.plain_columns does the same with numpy.
 
-Source: see message_record.
+Source: see layout.
 """
 
 from regulus.errors import CorruptRecord
-from regulus.record import big_endian, byte_runs
+from regulus.record import big_endian, byte_runs, layout
 from regulus.record.byte_runs import Buffer
-from regulus.record.message_record import (
-    MAGIC_BLANK,
-    MAGIC_V2,
-    check_start,
-    find_body_end,
-    find_topic_end,
-)
+from regulus.record.message_record import check_start, find_parts
 
 FIELDS = (
     "store_size", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp",
@@ -46,9 +40,6 @@ _EACH_BYTE = 0x00FF_00FF_00FF_00FF
 _EACH_DIGIT = 0x0F0F_0F0F_0F0F_0F0F
 _EACH_ONE = 0x0101_0101_0101_0101
 _ZEROS = int.from_bytes(b"00000000", "big")
-
-_BLANK = MAGIC_BLANK
-_V2 = MAGIC_V2
 
 
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
@@ -86,51 +77,45 @@ def find_records(data: Buffer, positions: memoryview) -> int:
 
 
 def _read_record(data: Buffer, position: int, limit: int, table: memoryview, row: int, rows: int) -> None:
-    size = check_start(data, position, limit)
-    magic = big_endian.int4(data, position + 4)
-    if magic == _BLANK:
+    size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(data, position, limit)
+    if not topic_end:
         raise CorruptRecord("blank at the end of a log file, no message", position)
-    flags = big_endian.int4(data, position + 36)
-    born_end = position + (68 if flags & 0x10 else 56)
-    store_end = born_end + (28 if flags & 0x20 else 16)
-    topic_at = find_body_end(data, position, store_end + 16, position + size)
-    topic_end = find_topic_end(data, position, topic_at, position + size)
     at = row
     table[at] = size
     at += rows
-    table[at] = big_endian.int4(data, position + 8)
+    table[at] = big_endian.int4(data, position + layout.BODY_CRC)
     at += rows
-    table[at] = big_endian.int4(data, position + 12)
+    table[at] = big_endian.int4(data, position + layout.QUEUE_ID)
     at += rows
-    table[at] = big_endian.int4(data, position + 16)
+    table[at] = big_endian.int4(data, position + layout.FLAG)
     at += rows
-    table[at] = big_endian.int8(data, position + 20)
+    table[at] = big_endian.int8(data, position + layout.QUEUE_OFFSET)
     at += rows
-    table[at] = big_endian.int8(data, position + 28)
+    table[at] = big_endian.int8(data, position + layout.PHYSICAL_OFFSET)
     at += rows
     table[at] = flags
     at += rows
-    table[at] = big_endian.int8(data, position + 40)
+    table[at] = big_endian.int8(data, position + layout.BORN_TIMESTAMP)
     at += rows
-    table[at] = big_endian.int8(data, born_end)
+    table[at] = big_endian.int8(data, born_end + layout.STORE_TIMESTAMP)
     at += rows
-    table[at] = big_endian.int4(data, store_end)
+    table[at] = big_endian.int4(data, store_end + layout.RECONSUME_TIMES)
     at += rows
-    table[at] = big_endian.int8(data, store_end + 4)
+    table[at] = big_endian.int8(data, store_end + layout.PREPARED_TRANSACTION_OFFSET)
     at += rows
-    table[at] = position + 48
+    table[at] = position + layout.BORN_HOST
     at += rows
-    table[at] = born_end + 8
+    table[at] = born_end + layout.STORE_HOST
     at += rows
-    table[at] = store_end + 16
+    table[at] = store_end + layout.BODY
     at += rows
-    table[at] = topic_at
+    table[at] = body_end
     at += rows
-    table[at] = topic_at + (2 if magic == _V2 else 1)
+    table[at] = topic_start
     at += rows
     table[at] = topic_end
     at += rows
-    table[at] = topic_end + 2
+    table[at] = topic_end + layout.PROPERTIES_LENGTH_SIZE
     at += rows
     table[at] = position + size
 

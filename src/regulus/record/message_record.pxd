@@ -2,12 +2,8 @@ cimport cython
 
 from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
-from regulus.record cimport big_endian
+from regulus.record cimport big_endian, layout
 
-cdef int _V1
-cdef int _V2
-cdef int _BLANK
-cdef int _FIXED_SIZE
 cdef int _TOPIC_SIZE_V1_MAX
 cdef int _TOPIC_SIZE_MAX
 cdef int _PROPERTIES_SIZE_MAX
@@ -43,7 +39,7 @@ cdef Py_ssize_t _put_ascii(unsigned char[::1] cells, Py_ssize_t position, dict p
 
 cdef bytes _utf8(str text)
 
-@cython.locals(end=Py_ssize_t)
+@cython.locals(magic=cython.int, end=Py_ssize_t)
 cdef Py_ssize_t _put_head(object buffer, unsigned char[::1] cells, Py_ssize_t position, MessageExt message,
                           Py_ssize_t body_size, Py_ssize_t topic_size) except -1
 
@@ -67,18 +63,16 @@ cpdef MessageExt decode(object data, Py_ssize_t position=*, bint read_body=*)
 @cython.locals(position=Py_ssize_t, end=Py_ssize_t, message=MessageExt)
 cpdef list decode_all(object data)
 
-@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_start=Py_ssize_t,
-               end=Py_ssize_t, topic_at=Py_ssize_t, topic_start=Py_ssize_t, topic_end=Py_ssize_t, head=bytes,
-               tail=bytes, message=MessageExt)
+@cython.locals(size=Py_ssize_t, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t, body_end=Py_ssize_t,
+               topic_start=Py_ssize_t, topic_end=Py_ssize_t, hosts_start=Py_ssize_t, properties_start=Py_ssize_t,
+               hosts=bytes, tail=bytes, message=MessageExt)
 cdef MessageExt _decode(object data, const unsigned char[::1] view, Py_ssize_t position, bint read_body)
+
+@cython.locals(size=Py_ssize_t, magic=cython.int, flags=cython.int, born_end=Py_ssize_t, store_end=Py_ssize_t,
+               body_start=Py_ssize_t, room=Py_ssize_t, body_length=Py_ssize_t, body_end=Py_ssize_t,
+               topic_start=Py_ssize_t, topic_end=Py_ssize_t, properties_start=Py_ssize_t)
+cpdef (Py_ssize_t, int, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) find_parts(
+    const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit) except *
 
 @cython.locals(room=Py_ssize_t, size=Py_ssize_t, magic=cython.int)
 cpdef Py_ssize_t check_start(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t limit) except -1
-
-@cython.locals(body_length=Py_ssize_t)
-cpdef Py_ssize_t find_body_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t body_start,
-                               Py_ssize_t end) except -1
-
-@cython.locals(topic_end=Py_ssize_t)
-cpdef Py_ssize_t find_topic_end(const unsigned char[::1] view, Py_ssize_t position, Py_ssize_t topic_at,
-                                Py_ssize_t end) except -1

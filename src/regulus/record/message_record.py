@@ -1,31 +1,4 @@
-"""One message as the commit log keeps it, big-endian. `h` and `g` are 8 for an IPv4 host, 20 for IPv6.
-
-    offset        size  field
-         0           4  total_size                    of the whole record
-         4           4  magic                         V1, or V2 for a topic of more than 127 bytes
-         8           4  body_crc                      CRC-32 of the stored body & 0x7FFFFFFF
-        12           4  queue_id
-        16           4  flag                          the user's
-        20           8  queue_offset                  message number in its queue
-        28           8  physical_offset               where this record starts in the log
-        36           4  sys_flag                      0x10: born host is IPv6, 0x20: store host is IPv6
-        40           8  born_timestamp
-        48           h  born_host                     address, port i4
-        48 + h       8  store_timestamp
-        56 + h       g  store_host                    address, port i4
-        56 + h + g   4  reconsume_times
-        60 + h + g   8  prepared_transaction_offset
-        68 + h + g   4  body_length
-        72 + h + g   n  body
-                1 or 2  topic_length                  V1: one byte, V2: two
-                     t  topic                         UTF-8
-                     2  properties_length
-                     p  properties                    UTF-8, `name 0x01 value 0x02 ...`
-
-The end of a log file that is too short for the next record is a blank: its size (4), MAGIC_BLANK (4), anything.
-
-Source: MessageDecoder.MESSAGE_MAGIC_CODE, MessageDecoder.BLANK_MAGIC_CODE, MessageVersion, CommitLog.calMsgLength.
-"""
+"""One message as the commit log keeps it, written and read; `layout` says what stands where."""
 
 from struct import Struct
 
@@ -36,26 +9,11 @@ from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from regulus.model.topics import RETRY_TOPIC_SIZE_MAX, TOPIC_SIZE_MAX
-from regulus.record import big_endian
+from regulus.record import big_endian, layout
 from regulus.record.byte_runs import Buffer, WritableBuffer
 from regulus.record.checksum import crc32
 
-MAGIC_V1 = 0xDAA320A7 - 0x100000000
-MAGIC_V2 = 0xDAA320AB - 0x100000000
-MAGIC_BLANK = 0xCBD43194 - 0x100000000
-BLANK_SIZE_MIN = 8
-FIXED_SIZE_V1 = 91
-"""Bytes of a record with IPv4 hosts beside body, topic and properties; one more in V2, 12 more for an IPv6 host."""
-BODY_START = 88
-"""Where the body of a record with IPv4 hosts starts, behind the 4 bytes of its length."""
-IPV6_MORE = 12
-"""Bytes that an IPv6 host takes more than an IPv4 one."""
-
-# The same numbers once more under private names: these may become C constants in the compiled form.
-_V1 = MAGIC_V1
-_V2 = MAGIC_V2
-_BLANK = MAGIC_BLANK
-_FIXED_SIZE = FIXED_SIZE_V1
+# These may become C constants in the compiled form.
 _TOPIC_SIZE_V1_MAX = TOPIC_SIZE_MAX
 _TOPIC_SIZE_MAX = RETRY_TOPIC_SIZE_MAX
 _PROPERTIES_SIZE_MAX = message_properties.PROPERTIES_SIZE_MAX
@@ -183,10 +141,12 @@ def _utf8(text: str) -> bytes:
 
 def _put_head(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, body_size: int,
               topic_size: int) -> int:
-    """Write the fields before the body; the position behind them."""
+    """Write the fields before the body, in the order of `layout`; the position behind them."""
     message.sys_flag = _flags_of_hosts(message)
+    magic = layout.MAGIC_V2 if topic_size > _TOPIC_SIZE_V1_MAX else layout.MAGIC_V1
+    # Each field begins where the one before ends: adding up its place costs the interpreted form a twentieth more.
     end = big_endian.put4(cells, position, message.store_size)
-    end = big_endian.put4(cells, end, _V2 if topic_size > _TOPIC_SIZE_V1_MAX else _V1)
+    end = big_endian.put4(cells, end, magic)
     end = big_endian.put4(cells, end, message.body_crc)
     end = big_endian.put4(cells, end, message.queue_id)
     end = big_endian.put4(cells, end, message.flag)
@@ -233,22 +193,22 @@ def _size(message: MessageExt, body_size: int, topic_size: int, properties_size:
         raise MessageIllegal(f"topic has {topic_size} bytes, more than {_TOPIC_SIZE_MAX}")
     if properties_size > _PROPERTIES_SIZE_MAX:
         raise MessageIllegal(f"properties have {properties_size} bytes, more than {_PROPERTIES_SIZE_MAX}")
-    size = _FIXED_SIZE - 16 + len(message.born_host) + len(message.store_host) + body_size + topic_size
-    return size + properties_size + (1 if topic_size > _TOPIC_SIZE_V1_MAX else 0)
+    size = layout.FIXED_SIZE_V1 - 2 * layout.HOST_V4_SIZE + len(message.born_host) + len(message.store_host)
+    return size + body_size + topic_size + properties_size + (1 if topic_size > _TOPIC_SIZE_V1_MAX else 0)
 
 
 def _flags_of_hosts(message: MessageExt) -> int:
     flags = message.sys_flag & ~_HOSTS_V6
-    if len(message.born_host) == 20:
+    if len(message.born_host) == layout.HOST_V6_SIZE:
         flags |= _BORN_V6
-    if len(message.store_host) == 20:
+    if len(message.store_host) == layout.HOST_V6_SIZE:
         flags |= _STORE_V6
     return flags
 
 
 def blank(room: int) -> bytes:
     """The first 8 bytes of the record that ends a log file with `room` bytes left."""
-    return _BLANK_LAYOUT.pack(room, _BLANK)
+    return _BLANK_LAYOUT.pack(room, layout.MAGIC_BLANK)
 
 
 def decode(data: Buffer, position: int = 0, read_body: bool = True) -> MessageExt:
@@ -269,78 +229,85 @@ def decode_all(data: Buffer) -> list[MessageExt]:
 
 
 def _decode(data: Buffer, view: Buffer, position: int, read_body: bool) -> MessageExt:
-    size = check_start(view, position, len(data))
-    if big_endian.int4(view, position + 4) == _BLANK:
+    size, flags, born_end, store_end, body_end, topic_start, topic_end = find_parts(view, position, len(data))
+    if not topic_end:
         raise CorruptRecord("blank at the end of a log file, no message", position)
-    flags = big_endian.int4(view, position + 36)
-    born_end = position + (68 if flags & _BORN_V6 else 56)
-    store_end = born_end + (28 if flags & _STORE_V6 else 16)
-    body_start = store_end + 16
-    end = position + size
-    topic_at = find_body_end(view, position, body_start, end)
-    topic_start = topic_at + (2 if big_endian.int4(view, position + 4) == _V2 else 1)
-    topic_end = find_topic_end(view, position, topic_at, end)
     # What lies around the body is copied at once; the pieces are cut from that.
-    head = bytes(data[position + 48:store_end])
-    tail = bytes(data[topic_start:end])
+    hosts_start = position + layout.BORN_HOST
+    hosts = bytes(data[hosts_start:store_end])
+    tail = bytes(data[topic_start:position + size])
     message = MessageExt.__new__(MessageExt)
     message.topic = tail[:topic_end - topic_start].decode("utf-8", "replace")
-    message.body = bytes(data[body_start:topic_at]) if read_body else b""
-    message.properties = parse_properties(tail[topic_end - topic_start + 2:].decode("utf-8", "replace"))
-    message.queue_id = big_endian.int4(view, position + 12)
-    message.flag = big_endian.int4(view, position + 16)
+    message.body = bytes(data[store_end + layout.BODY:body_end]) if read_body else b""
+    properties_start = topic_end - topic_start + layout.PROPERTIES_LENGTH_SIZE
+    message.properties = parse_properties(tail[properties_start:].decode("utf-8", "replace"))
+    message.queue_id = big_endian.int4(view, position + layout.QUEUE_ID)
+    message.flag = big_endian.int4(view, position + layout.FLAG)
     message.sys_flag = flags
-    message.born_timestamp = big_endian.int8(view, position + 40)
-    message.born_host = head[:born_end - position - 48]
-    message.store_host = head[born_end - position - 40:]
-    message.reconsume_times = big_endian.int4(view, store_end)
-    message.prepared_transaction_offset = big_endian.int8(view, store_end + 4)
-    message.queue_offset = big_endian.int8(view, position + 20)
-    message.physical_offset = big_endian.int8(view, position + 28)
-    message.store_timestamp = big_endian.int8(view, born_end)
+    message.born_timestamp = big_endian.int8(view, position + layout.BORN_TIMESTAMP)
+    message.born_host = hosts[:born_end - hosts_start]
+    message.store_host = hosts[born_end + layout.STORE_HOST - hosts_start:]
+    message.reconsume_times = big_endian.int4(view, store_end + layout.RECONSUME_TIMES)
+    message.prepared_transaction_offset = big_endian.int8(view, store_end + layout.PREPARED_TRANSACTION_OFFSET)
+    message.queue_offset = big_endian.int8(view, position + layout.QUEUE_OFFSET)
+    message.physical_offset = big_endian.int8(view, position + layout.PHYSICAL_OFFSET)
+    message.store_timestamp = big_endian.int8(view, born_end + layout.STORE_TIMESTAMP)
     message.store_size = size
-    message.body_crc = big_endian.int4(view, position + 8)
+    message.body_crc = big_endian.int4(view, position + layout.BODY_CRC)
     return message
 
 
+def find_parts(view: Buffer, position: int, limit: int) -> tuple[int, int, int, int, int, int, int]:
+    """Its size and sys_flag, and where born host, store host and body end, the topic starts and ends.
+
+    All but the size are 0 for a blank. Raises CorruptRecord when there is no record at `position` or its parts do not
+    fill it exactly, TruncatedRecord when it is not whole before `limit`.
+    """
+    size = check_start(view, position, limit)
+    magic = big_endian.int4(view, position + layout.MAGIC)
+    if magic == layout.MAGIC_BLANK:
+        return size, 0, 0, 0, 0, 0, 0
+    flags = big_endian.int4(view, position + layout.SYS_FLAG)
+    born_end = position + layout.BORN_HOST + (layout.HOST_V6_SIZE if flags & _BORN_V6 else layout.HOST_V4_SIZE)
+    store_end = born_end + layout.STORE_HOST + (layout.HOST_V6_SIZE if flags & _STORE_V6 else layout.HOST_V4_SIZE)
+    body_start = store_end + layout.BODY
+    # Behind the body come one byte of the topic's length at least, and two of the properties'.
+    room = position + size - body_start - 3
+    if room < 0:
+        raise CorruptRecord(f"hosts do not fit record size {size}", position)
+    body_length = big_endian.int4(view, store_end + layout.BODY_LENGTH)
+    if body_length < 0 or body_length > room:
+        raise CorruptRecord(f"body length {body_length} does not fit record size {size}", position)
+    body_end = body_start + body_length
+    if magic == layout.MAGIC_V2:
+        topic_start = body_end + 2
+        topic_end = topic_start + ((view[body_end] << 8) | view[body_end + 1])
+    else:
+        topic_start = body_end + 1
+        topic_end = topic_start + view[body_end]
+    properties_start = topic_end + layout.PROPERTIES_LENGTH_SIZE
+    if properties_start > position + size:
+        raise CorruptRecord(f"topic does not fit record size {size}", position)
+    if properties_start + ((view[topic_end] << 8) | view[topic_end + 1]) != position + size:
+        raise CorruptRecord(f"properties do not end with the record of {size} bytes", position)
+    return size, flags, born_end, store_end, body_end, topic_start, topic_end
+
+
 def check_start(view: Buffer, position: int, limit: int) -> int:
-    """The size that the record at `position` states. Raises when it is no record, or not whole before `limit`."""
+    """The size that the record at `position` states. Raises when that is not a record, or not whole before `limit`."""
     room = limit - position
-    if room < 8:
+    if room < layout.BLANK_SIZE_MIN:
         raise TruncatedRecord("record cut short", position)
-    size = big_endian.int4(view, position)
-    magic = big_endian.int4(view, position + 4)
-    if magic == _BLANK:
-        if size < 8:
+    size = big_endian.int4(view, position + layout.TOTAL_SIZE)
+    magic = big_endian.int4(view, position + layout.MAGIC)
+    if magic == layout.MAGIC_BLANK:
+        if size < layout.BLANK_SIZE_MIN:
             raise CorruptRecord(f"blank of {size} bytes is too small", position)
         return size
-    if magic != _V1 and magic != _V2:
+    if magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2:
         raise CorruptRecord(f"no record: magic number is {magic & 0xFFFFFFFF:#010x}", position)
-    if size < _FIXED_SIZE:
+    if size < layout.FIXED_SIZE_V1:
         raise CorruptRecord(f"record size {size} is too small", position)
     if size > room:
         raise TruncatedRecord(f"record of {size} bytes cut short", position)
     return size
-
-
-def find_body_end(view: Buffer, position: int, body_start: int, end: int) -> int:
-    """Where the body ends. Raises CorruptRecord when it leaves no room for topic and properties."""
-    if body_start + 3 > end:
-        raise CorruptRecord(f"hosts do not fit record size {end - position}", position)
-    body_length = big_endian.int4(view, body_start - 4)
-    if body_length < 0 or body_length > end - body_start - 3:
-        raise CorruptRecord(f"body length {body_length} does not fit record size {end - position}", position)
-    return body_start + body_length
-
-
-def find_topic_end(view: Buffer, position: int, topic_at: int, end: int) -> int:
-    """Where the topic ends. Raises CorruptRecord when topic and properties do not fill the record exactly."""
-    if big_endian.int4(view, position + 4) == _V2:
-        topic_end = topic_at + 2 + ((view[topic_at] << 8) | view[topic_at + 1])
-    else:
-        topic_end = topic_at + 1 + view[topic_at]
-    if topic_end + 2 > end:
-        raise CorruptRecord(f"topic does not fit record size {end - position}", position)
-    if topic_end + 2 + ((view[topic_end] << 8) | view[topic_end + 1]) != end:
-        raise CorruptRecord(f"properties do not end with the record of {end - position} bytes", position)
-    return topic_end

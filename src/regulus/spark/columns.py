@@ -19,8 +19,8 @@ from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns
 from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
+from regulus.record.layout import FIXED_SIZE_V1, QUEUE_OFFSET
 from regulus.record.message_columns import FIELDS
-from regulus.record.message_record import FIXED_SIZE_V1
 from regulus.spark import arrow_arrays, plain_columns
 from regulus.spark.plain_columns import Bytes, Int64s
 from regulus.spark.read_plan import GAP, GAP_CAUSE, GAP_END, Gap
@@ -47,9 +47,6 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 
 SCHEMAS_MAX = 64
 """So many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
-
-QUEUE_OFFSET_POSITION = 20
-"""Where a record has its queue offset; see message_record."""
 
 _MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter")
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
@@ -123,7 +120,7 @@ def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max
         # None is missing, then; that they are these, the decoder checks, as it does for the log's files.
         offsets = np.arange(start, start + count_max, dtype=np.int64)
     else:
-        offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET_POSITION, 8)
+        offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET, 8)
     return Records(data=data, base=None, positions=positions, sizes=sizes, queue_offsets=offsets, tags_codes=None,
                    queue_numbers=np.zeros(len(positions), dtype=np.int64), topics=[topic], queue_ids=[queue_id])
 

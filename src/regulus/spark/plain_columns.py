@@ -4,7 +4,7 @@ Same functions, same arguments, same results. Fixed fields and gathering take al
 the compiled form; properties are split message by message, which makes a row of all columns five times as slow. numpy
 stays out of `record`, which a broker loads too.
 
-Source: see message_record.
+Source: see record.layout.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from regulus.errors import CorruptRecord
 from regulus.model import sys_flag
+from regulus.record import layout
 from regulus.record.byte_runs import Buffer
-from regulus.record.message_record import FIXED_SIZE_V1, MAGIC_V1, MAGIC_V2, check_start
+from regulus.record.message_record import check_start
 
 Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
@@ -44,34 +45,38 @@ def find_records(data: Buffer, positions: memoryview) -> int:
 def _read_fields(data: Buffer, positions: Int64s, table: Int64s) -> None:
     whole = np.frombuffer(data, dtype=np.uint8)
     end = len(whole)
-    _check(positions, positions + FIXED_SIZE_V1 <= end, "record cut short")
+    _check(positions, positions + layout.FIXED_SIZE_V1 <= end, "record cut short")
     size = numbers_at(whole, positions, 4)
-    magic = numbers_at(whole, positions + 4, 4)
-    _check(positions, (magic == MAGIC_V1) | (magic == MAGIC_V2), "no record")
-    flags = numbers_at(whole, positions + 36, 4)
-    born_end = positions + np.where(flags & sys_flag.BORN_HOST_V6, 68, 56)
-    store_end = born_end + np.where(flags & sys_flag.STORE_HOST_V6, 28, 16)
+    magic = numbers_at(whole, positions + layout.MAGIC, 4)
+    _check(positions, (magic == layout.MAGIC_V1) | (magic == layout.MAGIC_V2), "no record")
+    flags = numbers_at(whole, positions + layout.SYS_FLAG, 4)
+    sizes = layout.HOST_V6_SIZE, layout.HOST_V4_SIZE
+    born_end = positions + layout.BORN_HOST + np.where(flags & sys_flag.BORN_HOST_V6, *sizes)
+    store_end = born_end + layout.STORE_HOST + np.where(flags & sys_flag.STORE_HOST_V6, *sizes)
     record_end = positions + size
-    body_start = store_end + 16
-    is_whole = (size >= FIXED_SIZE_V1) & (record_end <= end) & (body_start + 3 <= record_end)
+    body_start = store_end + layout.BODY
+    is_whole = (size >= layout.FIXED_SIZE_V1) & (record_end <= end) & (body_start + 3 <= record_end)
     _check(positions, is_whole, "record cut short")
-    body_length = numbers_at(whole, body_start - 4, 4)
+    body_length = numbers_at(whole, store_end + layout.BODY_LENGTH, 4)
     body_end = body_start + body_length
     _check(positions, (body_length >= 0) & (body_end + 3 <= record_end), "body does not fit the record")
-    is_v2 = magic == MAGIC_V2
+    is_v2 = magic == layout.MAGIC_V2
     topic_start = body_end + np.where(is_v2, 2, 1)
     long_length = numbers_at(whole, body_end, 2) & 0xFFFF
     topic_end = topic_start + np.where(is_v2, long_length, long_length >> 8)
-    _check(positions, topic_end + 2 <= record_end, "topic does not fit the record")
+    properties_start = topic_end + layout.PROPERTIES_LENGTH_SIZE
+    _check(positions, properties_start <= record_end, "topic does not fit the record")
     properties_length = numbers_at(whole, topic_end, 2) & 0xFFFF
-    _check(positions, topic_end + 2 + properties_length == record_end, "properties do not end with the record")
+    _check(positions, properties_start + properties_length == record_end, "properties do not end with the record")
     columns = (
-        size, numbers_at(whole, positions + 8, 4), numbers_at(whole, positions + 12, 4),
-        numbers_at(whole, positions + 16, 4), numbers_at(whole, positions + 20, 8),
-        numbers_at(whole, positions + 28, 8), flags, numbers_at(whole, positions + 40, 8),
-        numbers_at(whole, born_end, 8), numbers_at(whole, store_end, 4),
-        numbers_at(whole, store_end + 4, 8), positions + 48, born_end + 8, body_start, body_end, topic_start, topic_end,
-        topic_end + 2, record_end)
+        size, numbers_at(whole, positions + layout.BODY_CRC, 4), numbers_at(whole, positions + layout.QUEUE_ID, 4),
+        numbers_at(whole, positions + layout.FLAG, 4), numbers_at(whole, positions + layout.QUEUE_OFFSET, 8),
+        numbers_at(whole, positions + layout.PHYSICAL_OFFSET, 8), flags,
+        numbers_at(whole, positions + layout.BORN_TIMESTAMP, 8),
+        numbers_at(whole, born_end + layout.STORE_TIMESTAMP, 8),
+        numbers_at(whole, store_end + layout.RECONSUME_TIMES, 4),
+        numbers_at(whole, store_end + layout.PREPARED_TRANSACTION_OFFSET, 8), positions + layout.BORN_HOST,
+        born_end + layout.STORE_HOST, body_start, body_end, topic_start, topic_end, properties_start, record_end)
     for number, column in enumerate(columns):
         table[number] = column
 

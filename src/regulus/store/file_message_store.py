@@ -52,7 +52,7 @@ from regulus.model.store_result import (
     QueueUnit,
 )
 from regulus.model.store_rules import StoreRules
-from regulus.record import message_record
+from regulus.record import layout, message_record
 from regulus.store import disk
 from regulus.store.checkpoint_file import CheckpointFile
 from regulus.store.commit_log import CommitLog
@@ -482,4 +482,4 @@ class FileMessageStore:
         self.configs.save(name, text)
 
 
-_MAGICS = (message_record.MAGIC_V1 & 0xFFFFFFFF, message_record.MAGIC_V2 & 0xFFFFFFFF)
+_MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)

@@ -1,18 +1,17 @@
 """How many whole records lie one behind the other in a piece of the log, by their heads alone.
 
-Source: message_record (size at 0, magic at 4, physical offset at 28).
+Source: see record.layout.
 """
 
 from struct import Struct
 
-from regulus.record.message_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from regulus.record.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET
 
 WALK_COUNT_MAX = 8192
 """Records of one walk, which runs on the thread that appends."""
 
 _HEAD = Struct(">iI")
 _PLACE = Struct(">q")
-_PLACE_POSITION = 28
 _MAGICS = frozenset({MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF})
 _BLANK = MAGIC_BLANK & 0xFFFFFFFF
 
@@ -31,10 +30,10 @@ def whole_records(file: memoryview, position: int, size_max: int, physical_offse
         if magic == _BLANK:
             return end, True
         behind = end + size
-        if magic not in _MAGICS or size <= _PLACE_POSITION + _PLACE.size or behind > len(file):
+        if magic not in _MAGICS or size <= PHYSICAL_OFFSET + _PLACE.size or behind > len(file):
             break
         if end == position:
-            if _PLACE.unpack_from(file, end + _PLACE_POSITION)[0] != physical_offset:
+            if _PLACE.unpack_from(file, end + PHYSICAL_OFFSET)[0] != physical_offset:
                 break
         elif behind - position > size_max:
             break

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regulus.errors import StoreDamaged, StoreNewer, TruncatedRecord
 from regulus.model.sys_flag import BORN_HOST_V6
-from regulus.record.message_record import MAGIC_V1, MAGIC_V2
+from regulus.record import big_endian, layout
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.dispatch import Dispatcher
@@ -23,8 +23,8 @@ from regulus.store.mapped_file_queue import file_name
 
 SCAN_WINDOW = 8 << 20
 
-_HEAD_SIZE = 88
-_MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
+_HEAD_SIZE = layout.BODY_START_V4
+_MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_FAMILY = _MAGICS[0] >> 8
 
 
@@ -190,7 +190,8 @@ def _first_store_timestamp(file: MappedFile) -> int:
     head = disk.read_at(file.path, 0, _HEAD_SIZE)
     if len(head) < _HEAD_SIZE or int.from_bytes(head[4:8], "big") not in _MAGICS:
         return 0
-    if int.from_bytes(head[28:36], "big") != file.start:
+    if big_endian.int8(head, layout.PHYSICAL_OFFSET) != file.start:
         return 0
-    position = 68 if int.from_bytes(head[36:40], "big") & BORN_HOST_V6 else 56
-    return int.from_bytes(head[position:position + 8], "big", signed=True)
+    is_v6 = big_endian.int4(head, layout.SYS_FLAG) & BORN_HOST_V6
+    born_end = layout.BORN_HOST + (layout.HOST_V6_SIZE if is_v6 else layout.HOST_V4_SIZE)
+    return big_endian.int8(head, born_end + layout.STORE_TIMESTAMP)

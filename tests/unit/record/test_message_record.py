@@ -3,7 +3,8 @@ import pytest
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model.message import MessageExt, PlainMessage
 from regulus.model.message_id import host_bytes
-from regulus.record import message_record
+from regulus.model.sys_flag import BORN_HOST_V6
+from regulus.record import big_endian, layout, message_record
 from regulus.record.dispatch_request import request_at
 
 KNOWN_RECORD = bytes.fromhex("""
@@ -102,7 +103,7 @@ def test_a_stale_host_bit_is_cleared():
 
 
 @pytest.mark.parametrize(("size", "magic", "fixed"), [
-    (127, message_record.MAGIC_V1, 91), (128, message_record.MAGIC_V2, 92), (255, message_record.MAGIC_V2, 92),
+    (127, layout.MAGIC_V1, 91), (128, layout.MAGIC_V2, 92), (255, layout.MAGIC_V2, 92),
 ])
 def test_a_long_topic_takes_version_2(size, magic, fixed):
     message = known_message(topic="t" * size, properties={}, body=b"")
@@ -184,3 +185,24 @@ def test_a_plain_message_without_room_is_not_written():
     size = message_record.record_size(known_plain_message())
     assert message_record.encode_into(buffer, 0, known_plain_message(), size - 1) == size
     assert bytes(buffer) == b"." * 200
+
+
+def test_each_field_is_written_where_the_layout_says():
+    message = known_message(queue_id=2, flag=3, queue_offset=4, physical_offset=5, born_timestamp=6,
+                            born_host=host_bytes("::1", 7), store_timestamp=8, store_host=host_bytes("10.1.2.3", 9),
+                            reconsume_times=10, prepared_transaction_offset=11, body=b"twelve bytes")
+    record = message_record.encode(message)
+    assert [big_endian.int4(record, place) for place in (
+        layout.TOTAL_SIZE, layout.MAGIC, layout.BODY_CRC, layout.QUEUE_ID, layout.FLAG, layout.SYS_FLAG,
+    )] == [len(record), layout.MAGIC_V1, message.body_crc, 2, 3, BORN_HOST_V6]
+    assert [big_endian.int8(record, place) for place in (
+        layout.QUEUE_OFFSET, layout.PHYSICAL_OFFSET, layout.BORN_TIMESTAMP)] == [4, 5, 6]
+    born_end = layout.BORN_HOST + layout.HOST_V6_SIZE
+    store_end = born_end + layout.STORE_HOST + layout.HOST_V4_SIZE
+    assert record[layout.BORN_HOST:born_end] == message.born_host
+    assert big_endian.int8(record, born_end + layout.STORE_TIMESTAMP) == 8
+    assert record[born_end + layout.STORE_HOST:store_end] == message.store_host
+    assert big_endian.int4(record, store_end + layout.RECONSUME_TIMES) == 10
+    assert big_endian.int8(record, store_end + layout.PREPARED_TRANSACTION_OFFSET) == 11
+    assert big_endian.int4(record, store_end + layout.BODY_LENGTH) == len(message.body)
+    assert record[store_end + layout.BODY:].startswith(message.body)

@@ -8,7 +8,7 @@ import pytest
 from regulus.errors import StoreNotWritable
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
-from regulus.record.message_record import MAGIC_BLANK
+from regulus.record.layout import MAGIC_BLANK
 from regulus.store import disk
 from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store
 

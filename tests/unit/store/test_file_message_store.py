@@ -6,9 +6,9 @@ import pytest
 
 from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
 from regulus.model.store_result import GetStatus, PutStatus
-from regulus.record import message_record
+from regulus.record import layout, message_record
 from regulus.record.java_hash import tags_code
-from regulus.record.message_record import MAGIC_V1
+from regulus.record.layout import MAGIC_V1
 from regulus.store import disk
 from regulus.store.commit_log import GATHERED_MAX, GATHERED_RUN_MAX
 from regulus.store.file_message_store import FileMessageStore
@@ -200,7 +200,7 @@ def test_a_record_in_the_body_of_another_is_none(tmp_path: Path) -> None:
     inner = fill(store, 1)[0]
     outer = a_message(body=message_record.encode(inner))
     store.append(outer, NOW)
-    place = outer.physical_offset + message_record.BODY_START
+    place = outer.physical_offset + layout.BODY_START_V4
     assert message_record.decode(store.record_bytes(outer.physical_offset)).body == message_record.encode(inner)
     assert store.look_message(place) is None
 
@@ -210,7 +210,7 @@ def test_a_record_that_says_to_be_longer_than_the_log_is_none(tmp_path: Path) ->
     lie = (1000).to_bytes(4, "big") + MAGIC_V1.to_bytes(4, "big", signed=True)
     message = a_message(body=lie)
     store.append(message, NOW)
-    place = message.physical_offset + message_record.BODY_START
+    place = message.physical_offset + layout.BODY_START_V4
     assert store.record_bytes(place) is None
     assert store.look_message(place) is None
 

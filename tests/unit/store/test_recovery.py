@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged, StoreNewer
-from regulus.record.message_record import MAGIC_V2
+from regulus.record.layout import MAGIC_V2
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
 

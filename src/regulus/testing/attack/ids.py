@@ -9,7 +9,7 @@ import asyncio
 from regulus.errors import RegulusError
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes, offset_message_id, parse_offset_message_id
-from regulus.record import message_record
+from regulus.record import layout, message_record
 from regulus.testing.attack.field import Field, Sent, Talk
 from regulus.testing.running_server import HOST, ServerProcess
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -96,7 +96,7 @@ async def _forge(talk: Talk, topic: str, real_topic: str) -> tuple[int, MessageE
     start = await _end_of(talk, first)
     properties = {"REAL_TOPIC": real_topic, "REAL_QID": "0", "PGROUP": GROUP, "TRAN_MSG": "true", "UNIQ_KEY": "F"}
     forged = MessageExt(topic, b"forged", properties, 0, 0, 0, 1_700_000_000_000, ANYBODY, ANYBODY)
-    forged.physical_offset = start + message_record.BODY_START
+    forged.physical_offset = start + layout.BODY_START_V4
     forged.store_timestamp = 1_700_000_000_000
     await talk.sent("Carrier", message_record.encode(forged), 0)
     return forged.physical_offset, forged

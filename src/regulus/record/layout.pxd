@@ -1,0 +1,27 @@
+# The numbers of layout.py, for C. A test holds them to be the same.
+cdef enum:
+    TOTAL_SIZE = 0
+    MAGIC = 4
+    BODY_CRC = 8
+    QUEUE_ID = 12
+    FLAG = 16
+    QUEUE_OFFSET = 20
+    PHYSICAL_OFFSET = 28
+    SYS_FLAG = 36
+    BORN_TIMESTAMP = 40
+    BORN_HOST = 48
+    STORE_TIMESTAMP = 0
+    STORE_HOST = 8
+    RECONSUME_TIMES = 0
+    PREPARED_TRANSACTION_OFFSET = 4
+    BODY_LENGTH = 12
+    BODY = 16
+    HOST_V4_SIZE = 8
+    HOST_V6_SIZE = 20
+    PROPERTIES_LENGTH_SIZE = 2
+    BODY_START_V4 = 88
+    FIXED_SIZE_V1 = 91
+    BLANK_SIZE_MIN = 8
+    MAGIC_V1 = -626843481
+    MAGIC_V2 = -626843477
+    MAGIC_BLANK = -875286124
