@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from conftest import Server
 
-from regulus.client import sync
+from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.errors import ClientError, SinkRefused
 from regulus.model.message import MessageExt
@@ -61,14 +61,14 @@ def numbers(batch: int, *partitions: int) -> list[int]:
 def test_a_batch_becomes_visible_by_its_commit_and_only_once(server: Server) -> None:
     choices = options(server, "sunk")
     reports = [write(choices, 0, partition) for partition in range(2)]
-    assert sync.run(visible(server, "sunk")) == []
+    assert shared_loop.run(visible(server, "sunk")) == []
     for _ in range(2):
         commit(reports, choices, "sunk", 0, {})
     commit([write(choices, 0, partition) for partition in range(2)], choices, "sunk", 0, {})
-    assert sync.run(visible(server, "sunk", 2 * ROWS)) == numbers(0, 0, 1)
+    assert shared_loop.run(visible(server, "sunk", 2 * ROWS)) == numbers(0, 0, 1)
     abort([write(choices, 1), None], choices, "sunk", {})
     commit([write(choices, 1)], choices, "sunk", 1, {})
-    assert sync.run(visible(server, "sunk", 3 * ROWS)) == numbers(0, 0, 1) + numbers(1, 0)
+    assert shared_loop.run(visible(server, "sunk", 3 * ROWS)) == numbers(0, 0, 1) + numbers(1, 0)
 
 
 def test_a_commit_that_died_in_the_middle_is_completed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +87,9 @@ def test_a_commit_that_died_in_the_middle_is_completed(server: Server, monkeypat
         patch.setattr(transactions, "ENDS_AT_ONCE", 1)
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(choices, 0)], choices, "halfway", 0, {})
-    assert len(sync.run(visible(server, "halfway", ROWS // 3))) == ROWS // 3
+    assert len(shared_loop.run(visible(server, "halfway", ROWS // 3))) == ROWS // 3
     commit([write(choices, 0)], choices, "halfway", 0, {})
-    assert sync.run(visible(server, "halfway", ROWS)) == numbers(0, 0)
+    assert shared_loop.run(visible(server, "halfway", ROWS)) == numbers(0, 0)
 
 
 def test_a_broker_that_asks_is_answered_from_the_commit_topic(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +103,9 @@ def test_a_broker_that_asks_is_answered_from_the_commit_topic(server: Server, mo
         patch.setattr(Transactions, "_end", dies)
         with pytest.raises(ClientError, match="the driver is gone"):
             commit([write(choices, 0, 1)], choices, "asked", 0, {})
-    assert sync.run(visible(server, "asked")) == []
+    assert shared_loop.run(visible(server, "asked")) == []
     monkeypatch.setattr(commits, "STUCK_MS", 0)
-    assert set(sync.run(visible(server, "asked", ROWS))) == set(numbers(0, 1))
+    assert set(shared_loop.run(visible(server, "asked", ROWS))) == set(numbers(0, 1))
 
 
 def test_exactly_once_is_refused_where_brokers_keep_no_marks(server: Server) -> None:
@@ -113,7 +113,7 @@ def test_exactly_once_is_refused_where_brokers_keep_no_marks(server: Server) -> 
     if server.name == "regulus":
         for _ in range(2):
             write(choices, 0)
-        assert sync.run(visible(server, "marked", ROWS)) == numbers(0, 0)
+        assert shared_loop.run(visible(server, "marked", ROWS)) == numbers(0, 0)
     else:
         with pytest.raises(SinkRefused, match="use transactional, or atLeastOnce"):
             write(choices, 0)

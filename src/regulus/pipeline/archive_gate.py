@@ -1,6 +1,6 @@
 """The running broker, as the archive job meets it: how far its log is on disk, and telling it what is archived."""
 
-from regulus.client import sync
+from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused, OptionError
@@ -16,7 +16,7 @@ class BrokerGate:
     def __init__(self, config: ArchiveConfig) -> None:
         """Raises OptionError when the cluster has no such broker or it is none of ours, ClientError."""
         self._config = config
-        self.address, self.state, self.message_delay_level = sync.run(self._ask())
+        self.address, self.state, self.message_delay_level = shared_loop.run(self._ask())
 
     @property
     def flushed_offset(self) -> int:
@@ -24,7 +24,7 @@ class BrokerGate:
 
     def archived(self, physical_offset: int) -> None:
         if physical_offset > self.state.archived_physical_offset:
-            sync.run(self._tell(physical_offset))
+            shared_loop.run(self._tell(physical_offset))
 
     def _admin(self) -> Admin:
         return Admin(self._config.name_server, ClientConfig(access_key=self._config.access_key,

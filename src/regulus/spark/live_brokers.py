@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from regulus.client import bulk_admin, sync
+from regulus.client import bulk_admin, shared_loop
 from regulus.client.admin import Admin
 from regulus.client.bulk_admin import QueueRead
 from regulus.client.config import ClientConfig
@@ -54,10 +54,10 @@ class LiveBrokers:
         keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
             instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key))
-        sync.run(self._admin.start())
+        shared_loop.run(self._admin.start())
 
     def close(self) -> None:
-        sync.run(self._admin.shutdown())
+        shared_loop.run(self._admin.shutdown())
 
     def __enter__(self) -> "LiveBrokers":
         return self
@@ -147,7 +147,7 @@ class LiveBrokers:
 
     def begin_read(self, queue: MessageQueue, start: int, end: int) -> "Future[QueueRead]":
         """A read under way; `finish_read` waits for it."""
-        return sync.submit(self._read(queue, start, end))
+        return shared_loop.submit(self._read(queue, start, end))
 
     def finish_read(self, reading: "Future[QueueRead]", queue: MessageQueue, start: int, end: int) -> QueueRead:
         """The answer; a read that failed is done again. Raises ClientError, OptionError."""
@@ -185,7 +185,7 @@ class LiveBrokers:
         pause = _PAUSE_MIN
         while True:
             try:
-                return sync.run(make())
+                return shared_loop.run(make())
             except ClientError as error:
                 if not _is_passing(error):
                     raise self._refused(error) from error
@@ -199,7 +199,7 @@ class LiveBrokers:
     def _look_for_brokers(self, topics: set[str]) -> None:
         """A broker may come back at another address."""
         try:
-            sync.run(self._admin.forget_routes(topics))
+            shared_loop.run(self._admin.forget_routes(topics))
         except ClientError:
             # The request that follows meets the same fault and says it.
             return

@@ -1,15 +1,20 @@
 """The blocking clients against a real server; also the blocking form of what Admin does."""
 
+import inspect
 import threading
 
 import pytest
 
+from regulus.client import sync
+from regulus.client.client_instance import GroupMember
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
+from regulus.client.rebalancer import Balanced
 from regulus.client.sync import Admin, Producer, PushConsumer
-from regulus.errors import MessageIllegal, NoRoute
+from regulus.errors import BrokerRefused, MessageIllegal, NoRoute
 from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
+from tests.blocking_clients import FACES, TARGET, Writer
 
 
 def test_send_consume_and_look(regulus_server):
@@ -45,3 +50,29 @@ def test_send_consume_and_look(regulus_server):
         assert sum(offset.max_offset for offset in admin.topic_stats("T").values()) == 9
         with pytest.raises(NoRoute):
             admin.topic_route("Unknown")
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_each_public_coroutine_has_a_blocking_twin(face):
+    blocking = getattr(sync, face.__name__)
+    hidden = {name for protocol in (GroupMember, Balanced) for name in dir(protocol)}
+    names = [name for name, method in inspect.getmembers(face, inspect.iscoroutinefunction)
+             if not name.startswith("_") and name not in hidden]
+    assert {"start", "shutdown"} < set(names)
+    for name in names:
+        twin = getattr(blocking, name)
+        assert not inspect.iscoroutinefunction(twin)
+        assert inspect.signature(twin) == inspect.signature(getattr(face, name)), name
+    assert inspect.signature(blocking) == inspect.signature(face)
+
+
+def test_the_blocking_clients_are_those_of_the_asyncio_ones_as_they_are_now():
+    assert TARGET.read_text() == Writer().write(), "run: python -m tests.blocking_clients"
+
+
+def test_what_only_admins_of_late_have(regulus_server):
+    with Admin(regulus_server.name_server_address) as admin, Producer(regulus_server.name_server_address, "PG"):
+        broker = admin.master_addresses()[0]
+        assert admin.producers(broker).data == {}
+        with pytest.raises(BrokerRefused):
+            admin.broker_stats(broker, "TOPIC_PUT_NUMS", "NoSuchTopic")

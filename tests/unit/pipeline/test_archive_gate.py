@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.client import sync
+from regulus.client import shared_loop, sync
 from regulus.client.admin import Admin
 from regulus.errors import OptionError
 from regulus.model.message import Message
@@ -18,7 +18,7 @@ def state_of(server):
         async with Admin(server.name_server_address) as admin:
             return await admin.log_state(server.address)
 
-    return sync.run(ask())
+    return shared_loop.run(ask())
 
 
 def flushed(server):

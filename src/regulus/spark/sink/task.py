@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regulus.client import sync
+from regulus.client import shared_loop, sync
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
 from regulus.client.transaction_producer import HalfMessage
@@ -186,26 +186,26 @@ class _Blocking:
         self._sender = BulkSender(options.name_server, options.producer_group, config)
 
     def __enter__(self) -> "_Blocking":
-        sync.run(self._sender.__aenter__())
+        shared_loop.run(self._sender.__aenter__())
         return self
 
     def __exit__(self, *error: object) -> None:
-        sync.run(self._sender.__aexit__(None, None, None))
+        shared_loop.run(self._sender.__aexit__(None, None, None))
 
     def submit(self, sends: list[BulkSend]) -> None:
         async def submit_all() -> None:
             for send in sends:
                 await self._sender.submit(send)
-        sync.run(submit_all())
+        shared_loop.run(submit_all())
 
     def flush(self) -> None:
-        sync.run(self._sender.flush())
+        shared_loop.run(self._sender.flush())
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        return sync.run(self._sender.publish_queues(topic))
+        return shared_loop.run(self._sender.publish_queues(topic))
 
     def ask(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
-        return sync.run(self._sender.request(broker_name, topic, command))
+        return shared_loop.run(self._sender.request(broker_name, topic, command))
 
     def make_unique_key(self) -> str:
         return self._sender.make_unique_key()

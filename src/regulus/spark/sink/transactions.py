@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 
-from regulus.client import sync
+from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.client.core.resend import RETRY_CODES
@@ -166,7 +166,7 @@ def commit_batch(options: SinkOptions, sink_id: str, batch: int, attempts: Mappi
     async def run() -> None:
         async with Transactions(options, sink_id, client) as transactions:
             await transactions.commit(batch, attempts, halves)
-    sync.run(run())
+    shared_loop.run(run())
 
 
 def roll_back(options: SinkOptions, sink_id: str, halves: Sequence[HalfMessage], client: ClientConfig) -> None:
@@ -175,7 +175,7 @@ def roll_back(options: SinkOptions, sink_id: str, halves: Sequence[HalfMessage],
         async with Transactions(options, sink_id, client) as transactions:
             await transactions.roll_back(halves)
     if halves:
-        sync.run(run())
+        shared_loop.run(run())
 
 
 def answer_brokers(options: SinkOptions, client: ClientConfig, topics: Iterable[str]) -> None:
@@ -184,7 +184,7 @@ def answer_brokers(options: SinkOptions, client: ClientConfig, topics: Iterable[
         key = (options.name_server, options.producer_group, client, topic)
         with _lock:
             if key not in _answering and len(_answering) < ANSWERING_MAX:
-                _answering[key] = sync.run(_answerer(options, client, topic))
+                _answering[key] = shared_loop.run(_answerer(options, client, topic))
 
 
 async def _answerer(options: SinkOptions, client: ClientConfig, topic: str) -> TransactionProducer:

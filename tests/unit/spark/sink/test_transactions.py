@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from regulus.client import sync
+from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.errors import ClientError, SinkRefused
 from regulus.spark.sink import commits, transactions
@@ -38,7 +38,7 @@ def is_done(server, batch: int) -> bool:
     async def ask() -> bool:
         async with Admin(server.name_server_address) as admin:
             return (await CommitTopic(admin, "orders-sink-commits", "sink").decision(batch)).is_done
-    return sync.run(ask())
+    return shared_loop.run(ask())
 
 
 def test_nothing_is_visible_before_the_commit_and_all_after_it(regulus_server):
