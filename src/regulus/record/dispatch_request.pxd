@@ -26,8 +26,8 @@ cdef class DispatchRequest:
     cdef public str uniq_key
     cdef public long long uniq_hash
     cdef public long long keys_hash
-    cdef bytes _tail
-    cdef Py_ssize_t _properties_start
+    cdef public bytes tail
+    cdef public Py_ssize_t properties_start
 
 
 @cython.locals(request=DispatchRequest)

@@ -23,7 +23,8 @@ class DispatchRequest:
     `keys` and `uniq_key` are empty when absent. `uniq_hash` is the hash of the unique key as the index keeps it where
     that was made of bytes, and `uniq_key` was not; else -1. So is `keys_hash`, of keys that are one word. `tags_code`
     is the hash of the tags even for a delayed message, whose `delay_level` is above 0: the store knows the delivery
-    time.
+    time. `tail` is the stored record from the topic's name on, and `properties_start` where in it the properties begin;
+    it is empty when the request was made from a message.
     """
 
     def __init__(self, size: int, is_blank: bool = False) -> None:
@@ -42,12 +43,12 @@ class DispatchRequest:
         self.uniq_key = ""
         self.uniq_hash = -1
         self.keys_hash = -1
-        self._tail = b""
-        self._properties_start = 0
+        self.tail = b""
+        self.properties_start = 0
 
     def properties(self) -> dict[str, str]:
         """All properties, parsed anew at each call."""
-        return parse_properties(self._tail[self._properties_start:].decode("utf-8", "replace"))
+        return parse_properties(self.tail[self.properties_start:].decode("utf-8", "replace"))
 
     def __repr__(self) -> str:
         return (f"DispatchRequest(topic={self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
@@ -69,8 +70,8 @@ def request_of(message: MessageExt) -> DispatchRequest:
     request.uniq_key = ""
     request.uniq_hash = -1
     request.keys_hash = -1
-    request._tail = b""
-    request._properties_start = 0
+    request.tail = b""
+    request.properties_start = 0
     if isinstance(message, PlainMessage):
         _take_plain(request, message)
     else:
@@ -147,9 +148,9 @@ def request_in_view(data: Buffer, view: Buffer, position: int, limit: int, check
     request.uniq_key = ""
     request.uniq_hash = -1
     request.keys_hash = -1
-    request._tail = tail
-    request._properties_start = properties_start - topic_start
-    _read_dispatch_properties(request, tail, request._properties_start, end - topic_start)
+    request.tail = tail
+    request.properties_start = properties_start - topic_start
+    _read_dispatch_properties(request, tail, request.properties_start, end - topic_start)
     return request
 
 

@@ -10,6 +10,8 @@ from regulus.wire.codes import LanguageCode, ResponseCode
 from regulus.wire.headers import GetConsumerConnectionListRequest, GetProducerConnectionListRequest
 from regulus.wire.remoting_command import RemotingCommand
 
+_LANGUAGES = {int(code): code.name for code in LanguageCode}
+
 
 def handle_get_consumer_connection_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                         now_ms: int) -> Outcome:
@@ -52,5 +54,4 @@ def _producer_info(client: Client) -> ProducerInfo:
 
 
 def _language(client: Client) -> str:
-    known = client.language in LanguageCode._value2member_map_
-    return LanguageCode(client.language).name if known else LanguageCode.OTHER.name
+    return _LANGUAGES.get(client.language, LanguageCode.OTHER.name)
