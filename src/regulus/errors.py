@@ -1,6 +1,6 @@
 """Everything that can go wrong, on one page.
 
-Each class says who is at fault; the text of an error names the cause, the position where there is one, and the mend.
+Each class says who is at fault; the text of an error names the cause, the position where there is one, and the remedy.
 """
 
 
@@ -12,7 +12,7 @@ class RegulusError(Exception):
 
 
 class FrameError(RegulusError):
-    """A peer sent bytes that are no frame; its connection cannot go on."""
+    """A peer sent bytes that are not a frame; its connection cannot go on."""
 
 
 class HeaderError(RegulusError):
@@ -20,7 +20,7 @@ class HeaderError(RegulusError):
 
 
 class RecordError(RegulusError):
-    """Stored bytes are no record. `position` is the offset at which decoding began."""
+    """Stored bytes are not a record. `position` is the offset at which decoding began."""
 
     def __init__(self, text: str, position: int = 0) -> None:
         super().__init__(f"{text} at {position}")
@@ -53,7 +53,7 @@ class StoreLocked(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """A file has the wrong size or content at a place that recovery must not mend by itself."""
+    """A file has the wrong size or content at a place that recovery must not repair by itself."""
 
 
 class StoreNewer(StoreError):
@@ -170,7 +170,7 @@ class DataLoss(RegulusError):
 
 
 class RowRefused(RegulusError):
-    """A row that was to be sent can be no message; the text names task, row and cause."""
+    """A row that was to be sent cannot be a message; the text names task, row and cause."""
 
 
 class SinkRefused(RegulusError):
@@ -197,4 +197,4 @@ class QualityBroken(RegulusError):
 
 
 class PipelineError(RegulusError):
-    """A pipeline cannot be run, or a flow of it failed; the text names file or flow, cause and mend."""
+    """A pipeline cannot be run, or a flow of it failed; the text names file or flow, cause and remedy."""

@@ -24,7 +24,8 @@ _ARCHIVE = click.option("--archive", "archive_path", required=True, type=click.P
                         help="Directory of the archive.")
 _CORES = click.option("--cores", default=os.cpu_count() or 1, show_default=True,
                       help="Tasks at a time; 0 works in this process, without Spark.")
-_RANGE = click.option("--range-size", default="256m", show_default=True, help="Bytes of log a task and a manifest.")
+_RANGE = click.option("--range-size", default="256m", show_default=True,
+                      help="Bytes of log for each task and manifest.")
 _ICEBERG = click.option("--iceberg-table", help="Show the files as this Iceberg table, namespace.name.")
 _CATALOG = click.option("--iceberg-catalog", default="default", show_default=True,
                         help="A catalog of pyiceberg's configuration.")
@@ -41,7 +42,7 @@ def archive() -> None:
 @click.option("--store", "store_path", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Directory of a broker's store: ours, Apache RocketMQ's, or a backup.")
 @_ARCHIVE
-@click.option("--broker-name", default=DEFAULT_BROKER_NAME, show_default=True, help="Under which name it is kept.")
+@click.option("--broker-name", default=DEFAULT_BROKER_NAME, show_default=True, help="The name under which it is kept.")
 @click.option("-n", "--namesrv", "name_server", default="", help="Name servers of the running broker.")
 @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
 @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
@@ -56,7 +57,7 @@ def archive() -> None:
 def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str, access_key: str, secret_key: str,
         delay_levels: str, accept_gaps: bool, range_size: str, cores: int, iceberg_table: str | None,
         iceberg_catalog: str, properties: tuple[str, ...]) -> None:
-    """Archive what the log has and the archive has not."""
+    """Archive what the log has and the archive does not."""
     from regulus.pipeline.archive import run_archive
     from regulus.pipeline.archive_config import ArchiveConfig
     from regulus.pipeline.archive_gate import BrokerGate
@@ -98,7 +99,7 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 @click.option("--verify", "is_verified", is_flag=True, help="Read each file and compare its SHA-256.")
 @as_json
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
-    """Say from where to where each broker's log is archived."""
+    """Say how much of each broker's log is archived."""
     from regulus.pipeline.archive_files import verify
     from regulus.pipeline.archive_status import broker_states
     from regulus.spark import archive_manifest

@@ -48,7 +48,7 @@ async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
 @as_json
 @with_admin
 async def status(admin: Admin, broker_address: str, show_config: bool, json_output: bool) -> None:
-    """Show all that the broker at HOST:PORT says of itself."""
+    """Show all that the broker at HOST:PORT says about itself."""
     facts = await (admin.broker_config(broker_address) if show_config else admin.broker_runtime_info(broker_address))
     if json_output:
         print_json(facts)

@@ -98,5 +98,5 @@ class Moment(click.ParamType[int]):
         try:
             return int(datetime.fromisoformat(text).timestamp() * 1000)
         except ValueError:
-            self.fail(f"{text!r} is no time; write ms since 1970, 2026-01-31T12:00:00, or an age such as 30m", param,
+            self.fail(f"{text!r} is not a time; write ms since 1970, 2026-01-31T12:00:00, or an age such as 30m", param,
                       ctx)

@@ -24,8 +24,8 @@ def index() -> None:
 @click.option("--hash-slots", default=5_000_000, show_default=True, help="maxHashSlotNum of the broker.")
 @click.option("--index-entries", default=20_000_000, show_default=True, help="maxIndexNum of the broker.")
 @click.option("--no-index", is_flag=True, help="Consume queues alone.")
-@click.option("--deleted-topics", is_flag=True, help="Topics too that config/topics.json does not have any more.")
-@click.option("--range-size", default="512m", show_default=True, help="Bytes of log a task, at most.")
+@click.option("--deleted-topics", is_flag=True, help="Include topics that config/topics.json no longer has.")
+@click.option("--range-size", default="512m", show_default=True, help="Bytes of log for each task, at most.")
 @click.option("--cores", default=2, show_default=True, help="Tasks at a time; 0 works in this process, without Spark.")
 def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:

@@ -175,7 +175,7 @@ def shown(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """What JSON has no word for."""
+    """What JSON has no type for."""
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else shown(value)
 
 
@@ -333,7 +333,7 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
         click.option("--send", "is_real", is_flag=True, help="Do it; without this only say what would be done."),
         click.option("--guarantee", type=click.Choice(["exactlyOnce", "atLeastOnce"]), default="exactlyOnce",
                      show_default=True, help="Java RocketMQ knows atLeastOnce only."),
-        click.option("--rate", type=click.IntRange(1), help="At most so many messages a second."),
+        click.option("--rate", type=click.IntRange(1), help="At most this many messages a second."),
     ):
         command = option(command)
     return command
@@ -357,7 +357,7 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
 @click.option("--where", help="A condition in SQL over the columns: reconsume_times > 3 AND tags = 'UA'.")
 @click.option("--set", "changes", multiple=True, metavar="COLUMN=SQL",
               help="Change topic, body, keys, tags or sharding_key: topic='orders-again'.")
-@click.option("--cap", type=click.IntRange(1), help="At most so many messages, the oldest first.")
+@click.option("--cap", type=click.IntRange(1), help="At most this many messages, the oldest first.")
 @click.option("--retries", "from_retries", is_flag=True, help="Take the group's retry topic in place of dead letters.")
 @click.option("--from", "starting", type=Moment(), help="First time of becoming a dead letter.")
 @click.option("--until", "ending", type=Moment(), help="Time to stop before.")
@@ -367,7 +367,7 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
 def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap: int | None, from_retries: bool,
             starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
             rate: int | None) -> None:
-    """Dead letters back to the topics they came from, each once."""
+    """Send dead letters back to the topics they came from, each once."""
     from regulus.pipeline.redrive import RedriveRequest
     from regulus.pipeline.redrive import redrive as run
 
@@ -394,7 +394,7 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 @click.option("--into", help="The topic to send to; each message to its own if not given.")
 @click.option("--speed", type=float, help="1 as it was, 10 ten times as fast; as fast as it goes if not given.")
 @click.option("--where", help="A condition in SQL over the columns.")
-@click.option("--id", "replay_id", help="A name; a replay of that name that failed is gone on with.")
+@click.option("--id", "replay_id", help="A name; a failed replay of that name is continued.")
 @sending_options
 @with_job
 def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: str | None, speed: float | None,

@@ -31,15 +31,16 @@ def message() -> None:
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The body is a file.")
 @click.option("-t", "--tag", default="", help="The message's tag.")
-@click.option("-k", "--keys", default="", help="Keys to find the message by, separated by blanks.")
+@click.option("-k", "--keys", default="", help="Keys to find the message by, separated by spaces.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
-@click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True, help="Send the message so often.")
+@click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True,
+              help="Send the message this many times.")
 @with_server
 def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: str,
          properties: tuple[str, ...], delay_level: int, queue_text: str | None, count: int) -> None:
-    """Send BODY to TOPIC; without BODY what standard input has."""
+    """Send BODY to TOPIC; without BODY, what comes on standard input."""
     if body is not None and path is not None:
         raise click.UsageError("give BODY or --file, not both")
     content = path.read_bytes() if path else body.encode() if body is not None else sys.stdin.buffer.read()
@@ -47,7 +48,7 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     for text in properties:
         name, separator, value = text.partition("=")
         if not separator:
-            raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--property")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
         named[name] = value
     if delay_level:
         named[DELAY_TIME_LEVEL] = str(delay_level)

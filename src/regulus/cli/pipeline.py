@@ -1,4 +1,4 @@
-"""`regulus pipeline`: run a Spark declarative pipeline, ours or yours, and write the report page of ours."""
+"""`regulus pipeline`: run a Spark declarative pipeline, ours or yours, and write our report page."""
 
 import os
 from collections.abc import Iterable
@@ -113,7 +113,7 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise PipelineError(f"--set {pair!r} is no setting: write KEY=VALUE")
+            raise PipelineError(f"--set {pair!r} is not a setting: write KEY=VALUE")
         found[key.strip()] = value
     return found
 

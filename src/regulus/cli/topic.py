@@ -48,7 +48,7 @@ async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, a
     for attribute in attributes:
         key, separator, value = attribute.partition("=")
         if not separator:
-            raise click.BadParameter(f"{attribute!r} is no NAME=VALUE", param_hint="--attribute")
+            raise click.BadParameter(f"{attribute!r} is not NAME=VALUE", param_hint="--attribute")
         pairs[key] = value
     config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(perm), order=order,
                          attributes=pairs)
@@ -106,7 +106,7 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
 @click.argument("name")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message instead of the next one.")
 @click.option("--tag", "expression", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
-@click.option("-c", "--count", "count_max", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("-c", "--count", "count_max", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--no-wait", is_flag=True, help="Stop at the end instead of waiting for more.")
 @with_admin
 async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, count_max: int | None,

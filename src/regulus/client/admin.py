@@ -72,8 +72,8 @@ class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
         await self._request(broker_address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def clean_expired_consume_queues(self, broker_address: str) -> None:
-        """Remove what the queues do not need any more since the log begins later, and queues that are empty and that
-        their topic does not have any more."""
+        """Remove what the queues do not need any more since the log begins later, and empty queues that their topic no
+        longer has."""
         await self._request(broker_address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_commit_log(self, broker_address: str) -> None:

@@ -28,7 +28,7 @@ class AdminBase:
         self._instance: ClientInstance | None = None
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError when the name server's address is none."""
+        """Needs no network. Raises ConfigError for a malformed name server address."""
         if self._instance is None:
             self._instance = client_instance.acquire(self._name_server, self.config)
 
@@ -87,7 +87,7 @@ class AdminBase:
         return route_of(topic, await self.topic_route(topic))
 
     async def _group_masters(self, group_topic: str) -> list[str]:
-        """Masters that serve a group's retry topic; all masters when the group never was online."""
+        """Masters that serve a group's retry topic; all masters when the group was never online."""
         try:
             return (await self._fresh_route(group_topic)).masters()
         except NoRoute:

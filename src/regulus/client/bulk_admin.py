@@ -1,7 +1,7 @@
-"""Stored messages of a queue, undecoded and many at a time, for readers that are no consumers.
+"""Stored messages of a queue, undecoded and many at a time, for readers that are not consumers.
 
 A Regulus broker is asked by BULK_PULL. Another broker refuses that as unknown; it is remembered, and pulled from as a
-consumer pulls, without a group of one's own.
+consumer pulls, without belonging to a group.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 BULK_SIZE = 4 << 20
-"""The most that a Regulus broker gives at a time, but for a single greater message."""
+"""The most that a Regulus broker gives at a time, except for a single larger message."""
 
 PULL_COUNT = 32
 """The most that RocketMQ gives at a time, by default."""
@@ -62,7 +62,7 @@ class BulkAdmin(TopicAdmin):
         self._without_bulk: set[str] = set()
 
     async def has_bulk(self, queue: MessageQueue) -> bool:
-        """Whether the queue's broker reads in bulk, as far as it was asked yet."""
+        """Whether the queue's broker reads in bulk, as far as is known yet."""
         return await self._queue_address(queue) not in self._without_bulk
 
     async def queue_state(self, queue: MessageQueue) -> QueueState:
@@ -87,7 +87,7 @@ class BulkAdmin(TopicAdmin):
         return await self._pull(queue, start, min(end - start, PULL_COUNT), expression, expression_type)
 
     async def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """Where a group goes on in a queue; None when it never was there."""
+        """Where a group goes on in a queue; None when it was never there."""
         header = QueryConsumerOffsetRequest(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id,
                                             set_zero_if_not_found=False, broker_name=queue.broker_name)
         try:
@@ -134,6 +134,6 @@ class BulkAdmin(TopicAdmin):
         if answer.code not in _PULLED:
             raise BrokerRefused(answer.code, answer.remark, address)
         place = PullMessageResponse.decode(answer)
-        # Behind the end, or where nothing is, a broker names an offset that is no step forward.
+        # Behind the end, or where nothing is, a broker names an offset that is not a step forward.
         is_step = answer.code != ResponseCode.PULL_OFFSET_MOVED and place.next_begin_offset > start
         return QueueRead(answer.body, place.next_begin_offset if is_step else start, place.min_offset, place.max_offset)

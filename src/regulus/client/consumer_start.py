@@ -18,7 +18,7 @@ TAG = "TAG"
 
 
 async def fetch_routes(instance: ClientInstance, topics: Iterable[str]) -> None:
-    """Brokers are found by the routes. Unknown topics are fine: they may be created later. Raises NoNameServer."""
+    """Routes tell where brokers are. Unknown topics are fine: they may be created later. Raises NoNameServer."""
     for topic in topics:
         try:
             await instance.fetch_route(topic)
@@ -28,7 +28,7 @@ async def fetch_routes(instance: ClientInstance, topics: Iterable[str]) -> None:
 
 async def check_expressions(instance: ClientInstance, group: str,
                             subscriptions: Mapping[str, SubscriptionData]) -> None:
-    """Have a broker look at every expression that is no list of tags. Raises BrokerRefused for a bad one."""
+    """Have a broker look at every expression that is not a list of tags. Raises BrokerRefused for a bad one."""
     for topic, subscription in subscriptions.items():
         route = instance.known_route(topic)
         if subscription.expression_type == TAG or route is None:

@@ -98,7 +98,7 @@ class GroupAdmin(TopicAdmin):
         return await group_config(self._running(), group, broker_address)
 
     async def list_groups(self) -> list[str]:
-        """Groups that were online at some time, as their retry topics tell; sorted."""
+        """Groups that have ever been online, as their retry topics show; sorted."""
         topics = await self.list_topics()
         return [topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)]
 

@@ -56,7 +56,7 @@ class NameServers:
         raise NoNameServer("no name server answers: " + "; ".join(failures))
 
     async def request_all(self, command: RemotingCommand, timeout_ms: int) -> list[RemotingCommand]:
-        """The answers of all name servers. Raises the first ClientError, after all were asked."""
+        """The answers of all name servers. Raises the first ClientError, after all have been asked."""
         answers: list[RemotingCommand] = []
         failure: ClientError | None = None
         for address in self.addresses:

@@ -26,7 +26,7 @@ class OffsetStore(Protocol):
     table: OffsetTable
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored offset of a queue, None when there is none. Raises ClientError when that cannot be known."""
+        """The stored offset of a queue, None if there is none. Raises ClientError when that cannot be known."""
 
     async def persist(self, queues: Collection[MessageQueue] | None = None) -> None:
         """Store what changed (of `queues`, or all). What could not be stored stays changed."""

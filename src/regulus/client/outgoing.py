@@ -94,7 +94,7 @@ class Outgoing:
 
 
 def _carry_retry_count(header: SendMessageRequest) -> None:
-    """The count and limit of a message that a consumer sends to its retry topic travel in the header, not beside the
+    """The count and limit of a message that a consumer sends to its retry topic travel in the header, not among the
     message's own properties."""
     properties = dict(header.properties)
     header.reconsume_times = int(properties.pop(names.RECONSUME_TIME, "0"))

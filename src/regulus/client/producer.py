@@ -88,7 +88,7 @@ class Producer:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError when the name server's address is none."""
+        """Needs no network. Raises ConfigError for a malformed name server address."""
         if self._instance is None:
             self._instance = client_instance.acquire(self._name_server, self.config, self)
 

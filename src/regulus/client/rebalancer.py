@@ -1,4 +1,5 @@
-"""Keeps the queues of a consumer in step with the members of its group: who joins takes over, who leaves hands over.
+"""Keeps the queues of a consumer in step with the members of its group: whoever joins takes over, whoever leaves hands
+over.
 
 Source: RebalanceImpl, RebalanceService, RebalancePushImpl.computePullFromWhere.
 """
@@ -78,7 +79,7 @@ class Rebalancer:
         self._tasks.spawn(self._run(), f"rebalance {self._consumer.group}")
 
     async def stop(self) -> None:
-        """No rebalance and no pull from now on, one that is under way neither: it would take the queues that are no
+        """No rebalance and no pull from now on, not even one that is under way: it would take the queues that are no
         longer pulled for lost. Results of what is cached still count."""
         await self._tasks.cancel()
 

@@ -28,7 +28,7 @@ class SinkAdmin(AdminBase):
         """The marks of a sink on one broker, by `<sinkId>/<partition>`; each broker keeps those of its own messages.
 
         A broker that keeps no marks, as RocketMQ's, refuses with REQUEST_CODE_NOT_SUPPORTED (3). Raises HeaderError
-        when the answer is none.
+        when the answer has none.
         """
         answer = await self._request(broker_address, RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(sink_id).ext())
         return sink_marks_of(answer.body)

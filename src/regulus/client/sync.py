@@ -62,7 +62,7 @@ class Producer(shared_loop.Blocking):
         self._client = shared_loop.call(lambda: AsyncioProducer(name_server, group, config))
 
     def start(self) -> None:
-        """Needs no network. Raises ConfigError when the name server's address is none."""
+        """Needs no network. Raises ConfigError for a malformed name server address."""
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
@@ -147,7 +147,7 @@ class TransactionProducer(Producer):
                   timeout_ms: int | None = None) -> HalfMessage:
         """Store a half message, to be ended by `end_transaction`, here or elsewhere.
 
-        `immunity_s`: the broker does not ask for so many seconds; whoever ends it later than that must say that it
+        `immunity_s`: for how many seconds the broker does not ask; whoever ends it later than that must say that it
         answers a check. Raises as `send`. A send without an answer is not repeated elsewhere, as the first one may have
         left a half too: SendFailed, and the check finds out.
         """
@@ -229,7 +229,7 @@ class Admin(shared_loop.Blocking):
         self._client = shared_loop.call(lambda: AsyncioAdmin(name_server, config))
 
     def start(self) -> None:
-        """Needs no network. Raises ConfigError when the name server's address is none."""
+        """Needs no network. Raises ConfigError for a malformed name server address."""
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
@@ -319,7 +319,7 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.kv_namespace(namespace))
 
     def has_bulk(self, queue: MessageQueue) -> bool:
-        """Whether the queue's broker reads in bulk, as far as it was asked yet."""
+        """Whether the queue's broker reads in bulk, as far as is known yet."""
         return shared_loop.run(self._client.has_bulk(queue))
 
     def queue_state(self, queue: MessageQueue) -> QueueState:
@@ -336,7 +336,7 @@ class Admin(shared_loop.Blocking):
             queue, start, end, size_max=size_max, expression=expression, expression_type=expression_type))
 
     def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """Where a group goes on in a queue; None when it never was there."""
+        """Where a group goes on in a queue; None when it was never there."""
         return shared_loop.run(self._client.group_offset(group, queue))
 
     def forget_routes(self, topics: set[str]) -> None:
@@ -347,7 +347,7 @@ class Admin(shared_loop.Blocking):
         """The marks of a sink on one broker, by `<sinkId>/<partition>`; each broker keeps those of its own messages.
 
         A broker that keeps no marks, as RocketMQ's, refuses with REQUEST_CODE_NOT_SUPPORTED (3). Raises HeaderError
-        when the answer is none.
+        when the answer has none.
         """
         return shared_loop.run(self._client.sink_marks(broker_address, sink_id))
 
@@ -387,7 +387,7 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.group_config(group, broker_address))
 
     def list_groups(self) -> list[str]:
-        """Groups that were online at some time, as their retry topics tell; sorted."""
+        """Groups that have ever been online, as their retry topics show; sorted."""
         return shared_loop.run(self._client.list_groups())
 
     def consumer_connection(self, group: str) -> ConsumerConnection | None:
@@ -517,8 +517,8 @@ class Admin(shared_loop.Blocking):
         shared_loop.run(self._client.clean_unused_topics(broker_address))
 
     def clean_expired_consume_queues(self, broker_address: str) -> None:
-        """Remove what the queues do not need any more since the log begins later, and queues that are empty and that
-        their topic does not have any more.
+        """Remove what the queues do not need any more since the log begins later, and empty queues that their topic no
+        longer has.
         """
         shared_loop.run(self._client.clean_expired_consume_queues(broker_address))
 

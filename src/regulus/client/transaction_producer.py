@@ -54,7 +54,7 @@ Execute = Callable[[Message], TransactionState | Awaitable[TransactionState | No
 A coroutine function runs in the event loop, a plain function in a thread.
 """
 Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState | None] | None]
-"""What became of the local transaction of a message; called as `Execute`, perhaps in another process than that was."""
+"""What became of the local transaction of a message; called as `Execute`, perhaps in another process than that one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class TransactionProducer(Producer):
         self._half_retries = replace(self._retries, resends_without_answer=self._transactions.retry_half_without_answer)
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError when the name server's address is none."""
+        """Needs no network. Raises ConfigError for a malformed name server address."""
         await super().start()
         for topic in self._topics:
             self._tasks.spawn(self._greet_brokers(topic), f"brokers of {topic}")
@@ -147,7 +147,7 @@ class TransactionProducer(Producer):
                         timeout_ms: int | None = None) -> HalfMessage:
         """Store a half message, to be ended by `end_transaction`, here or elsewhere.
 
-        `immunity_s`: the broker does not ask for so many seconds; whoever ends it later than that must say that it
+        `immunity_s`: for how many seconds the broker does not ask; whoever ends it later than that must say that it
         answers a check. Raises as `send`. A send without an answer is not repeated elsewhere, as the first one may have
         left a half too: SendFailed, and the check finds out.
         """
@@ -209,7 +209,7 @@ class TransactionProducer(Producer):
     async def _address(self, half: HalfMessage) -> str:
         """Of the broker that has the half: by its name, as the route has it now, or where the half was stored.
 
-        A broker of RocketMQ 4.9 asks without its name, and may have moved since: the only one there is it is.
+        A broker of RocketMQ 4.9 asks without its name, and may have moved since: if there is only one, that is it.
         """
         host, _ = parse_offset_message_id(half.offset_message_id)
         stored_at = host_text(host)

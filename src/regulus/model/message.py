@@ -7,7 +7,7 @@ has typed fields. For a send with nothing unusual it makes none at all: `PlainMe
 from regulus.model import message_properties as names
 
 PLAIN_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
-"""Bytes of properties that a PlainMessage has room for; a longer property string is no plain one."""
+"""Bytes of properties that a PlainMessage has room for; a message with a longer property string is not a plain one."""
 
 class Message:
     """What an application sends. `properties` holds tags and keys too."""

@@ -17,7 +17,7 @@ _UNIQUE_TAIL = Struct(">HiIH")
 
 
 def host_bytes(address: str, port: int) -> bytes:
-    """8 bytes for IPv4, 20 for IPv6. Raises ValueError when `address` is no numeric address."""
+    """8 bytes for IPv4, 20 for IPv6. Raises ValueError when `address` is not a numeric address."""
     parsed = ip_address(address)
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
@@ -39,7 +39,7 @@ def offset_message_id(store_host: bytes, physical_offset: int) -> str:
 
 
 def parse_offset_message_id(message_id: str) -> tuple[bytes, int]:
-    """Store host and physical offset. Raises ValueError when the text is no offset id."""
+    """Store host and physical offset. Raises ValueError when the text is not an offset id."""
     raw = bytes.fromhex(message_id)
     if len(raw) not in (16, 28):
         raise ValueError(f"{message_id!r} is no offset message id: it has {len(message_id)} digits, not 32 or 56")

@@ -41,7 +41,7 @@ class RetentionRules:
     delete_commit_log_files_interval: int = 100         # between two files of the log
     delete_consume_queue_files_interval: int = 100      # between two queues that lose files
     delete_file_batch_max: int = 10                     # files of the log in one pass
-    destroy_maped_file_interval_forcibly: int = 120_000     # so long a file that is being read stays
+    destroy_maped_file_interval_forcibly: int = 120_000     # how long a file that is being read stays
     redelete_hanged_file_interval: int = 120_000        # between two tries to delete such a file, outside of a pass
 
     archive_gate: ArchiveGate = ArchiveGate.off

@@ -31,7 +31,7 @@ from regulus.spark.archive_manifest import Manifest, Range, TopicQueue
 from regulus.spark.store_files import ConsumeQueueFiles
 
 WAVE_TASKS = 8
-"""So many ranges a core are archived between two commits."""
+"""How many ranges a core are archived between two commits."""
 
 
 class Gate(Protocol):

@@ -159,7 +159,7 @@ def _check_extra(facts: RangeFacts, key: TopicQueue, queue: ConsumeQueueFiles, s
 
 
 def without(part: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of [start, end) none of the others, sorted, covers."""
+    """The parts of [start, end) that none of the others, sorted, covers."""
     left = []
     start, end = part
     for low, high in others:

@@ -149,7 +149,7 @@ def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
 
 
 def verify(archive: Path, manifests: Iterable[Manifest]) -> list[str]:
-    """What of the files differs from its manifest, one line a fault."""
+    """Which files differ from their manifests, one line for each fault."""
     faults = []
     for manifest in manifests:
         files: list[ArchivedFile | RejectFile] = [*manifest.files]
@@ -165,7 +165,7 @@ def verify(archive: Path, manifests: Iterable[Manifest]) -> list[str]:
 
 
 def check_target(archive: Path) -> None:
-    """Raises OptionError for a directory that holds something else than an archive."""
+    """Raises OptionError for a directory that holds anything but an archive."""
     if archive.is_dir() and any(archive.iterdir()) and not (archive / MANIFESTS).is_dir() and not (
             archive / LOCK).exists():
         raise OptionError(f"{archive} is not empty and no archive: give an empty or new directory")

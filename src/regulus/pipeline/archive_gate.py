@@ -14,7 +14,7 @@ class BrokerGate:
     """Asked once when it is made, so that a run has one answer."""
 
     def __init__(self, config: ArchiveConfig) -> None:
-        """Raises OptionError when the cluster has no such broker or it is none of ours, ClientError."""
+        """Raises OptionError when the cluster has no such broker or it is not a Regulus broker, ClientError."""
         self._config = config
         self.address, self.state, self.message_delay_level = shared_loop.run(self._ask())
 
@@ -43,7 +43,7 @@ class BrokerGate:
             except BrokerRefused as error:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
-                raise OptionError(f"{self._config.broker_name} at {address} does not tell how far its log is on disk, "
+                raise OptionError(f"{self._config.broker_name} at {address} does not say how far its log is on disk, "
                                   "as only Regulus does: archive from its store once it is stopped, or from a backup, "
                                   "without a name server") from error
             levels = (await admin.broker_config(address)).get("messageDelayLevel", DEFAULT_LADDER)

@@ -22,7 +22,7 @@ class BrokerState:
     size: int
     """Bytes of the Parquet files."""
     newest_ms: int
-    """Store time of the newest message; 0 when there is none."""
+    """Store time of the newest message; 0 if there is none."""
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

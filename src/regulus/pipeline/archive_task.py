@@ -5,7 +5,7 @@ queue by queue, and their columns gathered batch by batch out of the mapped log 
 memory, or two where one is made while the other is written, without their bodies, which the writer takes from the log;
 and nothing passes through the JVM.
 
-What is no record, or has a body that differs from its checksum, goes to the reject file, one JSON object a line:
+What is not a record, or has a body that differs from its checksum, goes to the reject file, one JSON object per line:
 
     physical_offset, size, reason, data (base64, at most REJECT_DATA_MAX bytes), and of a record whose header can be
     read topic, queue_id and queue_offset
@@ -69,7 +69,7 @@ class RangeTask:
     range: Range
     delays_ms: tuple[int, ...]
     makes_ahead: bool
-    """Whether a core would else be idle: a row group is then made while the one before is written."""
+    """Whether a core would otherwise be idle: a row group is then made while the one before is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class RangeFacts:
 
     range: Range
     reached: int
-    """Where the last record ends: the end of the range, unless that was no place to cut at."""
+    """Where the last record ends: the end of the range, unless that was not a place to cut at."""
     records: int
     hidden: int
     rejected: int
@@ -101,12 +101,12 @@ class Reject(NamedTuple):
     size: int
     reason: str
     row: int
-    """Of the range's table; -1 for a stretch that is no record."""
+    """Of the range's table; -1 for a stretch that is not a record."""
 
 
 @dataclass(slots=True)
 class _Walked:
-    """The records of a range and what was no record."""
+    """The records of a range and what was not a record."""
 
     table: log_ranges.WalkedPiece
     topics: list[str]

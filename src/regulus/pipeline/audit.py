@@ -60,7 +60,7 @@ _NEED_EFFECTS = {"messages_without_effect", "messages_without_key", "effects_rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """`effects`: `key string, applied_time timestamp`, one row an effect of `group`'s consumers."""
+    """`effects`: `key string, applied_time timestamp`, one row per effect of `group`'s consumers."""
 
     source: LogSource
     topics: tuple[str, ...]
@@ -100,7 +100,7 @@ class Audit:
         return sum(result.count for result in self.results if result.rule.name == rule)
 
     def close(self) -> None:
-        """Give back what Spark keeps; who looks into the views after that reads the messages anew."""
+        """Give back what Spark keeps; whoever looks into the views after that reads the messages anew."""
         for frame in self.kept:
             frame.unpersist()
 

@@ -5,7 +5,7 @@ that Spark prints goes to standard error. A process of its own, because Connect 
 and because the Java that Spark starts must be gone when the run is.
 
 The steps are those of Spark's own command line (pyspark/pipelines/cli.py) but for how the answers of a run are read:
-that one gives up on answers that are no dictionaries, such as the accumulators of Python sources, when the data are
+that one gives up on answers that are not dictionaries, such as the accumulators of Python sources, when the data are
 already right.
 """
 

@@ -44,7 +44,7 @@ from regulus.wire import fastjson
 Cut: TypeAlias = tuple[int, int]
 
 ENTRIES_HERE_MAX = 4_000_000
-"""Up to so many index entries are in place before tasks would have started: they are made in this process."""
+"""Up to this many index entries are in place before tasks would have started: they are made in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,9 @@ class RebuildReport:
         text = (f"log {self.start} to {self.end}: {self.records} records, {self.units} units in {self.queues} queues, "
                 f"{self.index_entries} entries in {self.index_files} index files")
         if self.deleted_topics:
-            text += f"; left out, as topics.json has them no more: {', '.join(sorted(self.deleted_topics))}"
+            text += f"; left out, as topics.json no longer has them: {', '.join(sorted(self.deleted_topics))}"
         if self.skipped:
-            text += f"; {self.skipped} bytes were no records"
+            text += f"; {self.skipped} bytes were not records"
         return text + (f"; the log ends there: {self.stop_reason}" if self.stop_reason else "")
 
 
@@ -267,7 +267,7 @@ def index_pieces(staged: Sequence[Piece], entries_a_file: int) -> list[list[Piec
 
 
 def index_parts(whole: IndexTask, parts: int) -> list[IndexTask]:
-    """The task of a file as at most so many tasks."""
+    """The task of a file, divided into at most `parts` tasks."""
     pieces = index_pieces(whole.pieces, -(-sum(piece.entries for piece in whole.pieces) // parts))
     return [replace(whole, before=tuple(chain.from_iterable(pieces[:number])), pieces=tuple(part),
                     is_last=number + 1 == len(pieces)) for number, part in enumerate(pieces)]

@@ -81,7 +81,7 @@ class LedgerParameters:
     def read_effects(self, spark: "SparkSession") -> "DataFrame | None":
         """`key string, applied_time timestamp, deliveries bigint`; None when no table of effects was named.
 
-        Looks at the table's columns, which Spark forbids within the function of a pipeline's table: call it beside.
+        Looks at the table's columns, which Spark forbids within the function of a pipeline's table: call it outside.
         """
         from pyspark.sql import functions as F
 

@@ -28,12 +28,12 @@ from regulus.spark.store_files import CommitLogFiles, ConsumeQueueFiles, FilePie
 WALK_ROWS = 16_384
 """Records taken apart at a time."""
 HASHES_MAX = WALK_ROWS * 4 + 32_768
-"""Room for the key hashes of so many records; one alone may have half of what its properties have bytes."""
+"""Room for the key hashes of that many records; one alone may have half as many as its properties have bytes."""
 RECOVERED_FILES = 3
-"""Without queues that say more, recovery after a clean stop looks at so many files."""
+"""Without queues that say more, recovery after a clean stop looks at this many files."""
 
 PROBE_SIZE = 1 << 16
-"""Of so many zeros the log is said to end there, where that is only an estimate."""
+"""Where this many zeros lie the log is taken to end, if that is only an estimate."""
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
@@ -42,7 +42,7 @@ Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 class LogEnd(NamedTuple):
-    """Where the log ends; `reason` when something that is no record lies there and not zeros."""
+    """Where the log ends; `reason` when something lies there that is neither a record nor zeros."""
 
     offset: int
     reason: str
@@ -63,7 +63,7 @@ class WalkedPiece(NamedTuple):
 
 
 def open_log(store_path: str) -> CommitLogFiles:
-    """Raises OptionError when that is no store's directory, StoreDamaged when its files do not join up."""
+    """Raises OptionError when that is not a store's directory, StoreDamaged when its files do not join up."""
     directory = Path(store_path) / "commitlog"
     if not directory.is_dir():
         raise OptionError(f"{store_path!r} has no directory 'commitlog': it must be the root of a broker's store")
@@ -100,7 +100,7 @@ def walked(walk: LogWalk, data: Buffer, start: int, limit: int, base: int) -> Wa
     """The next records of a file's bytes, at most WALK_ROWS. `walk` says where they end and why."""
     table = np.empty((len(FIELDS), WALK_ROWS), dtype=np.int64)
     hashes = np.empty(HASHES_MAX, dtype=np.int64)
-    # A slice of a memoryview is no copy, where one of a mapped file is.
+    # A slice of a memoryview is not a copy; one of a mapped file is.
     rows = walk.walk(memoryview(data), data, start, limit, base, table.reshape(-1).data, WALK_ROWS, hashes.data)
     return WalkedPiece(table[:, :rows], hashes[:walk.hashes_used])
 
@@ -128,14 +128,14 @@ def _whole_record_size(data: Any, position: int, limit: int, *, check_crc: bool)
 
 
 class Step(NamedTuple):
-    """Where a walk goes on; `reason` when the bytes up to there are no records."""
+    """Where a walk goes on; `reason` when the bytes up to there are not records."""
 
     position: int
     reason: str
 
 
 def step_over(walk: LogWalk, data: Any, limit: int, base: int) -> Step:
-    """From where `walk` stands: over a blank, a good record that reaches beyond `limit`, or what is no record."""
+    """From where `walk` stands: over a blank, a good record that reaches beyond `limit`, or what is not a record."""
     position = walk.position
     if walk.is_blank:
         return Step(position + int.from_bytes(data[position:position + 4], "big"), "")
@@ -158,7 +158,7 @@ def reason_of(fault: RecordError) -> str:
 
 
 def stable_order(*keys: Int64s) -> Int64s:
-    """Row numbers sorted by the keys, the first one first; rows alike stay as they were.
+    """Row numbers sorted by the keys, the first one first; equal rows keep their order.
 
     Few different values, as topics and queues are, become one small number, which is sorted several times as fast.
     """

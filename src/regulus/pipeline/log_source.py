@@ -1,4 +1,4 @@
-"""Where a job reads messages: the options of the data source, and what the jobs ask of it beside the rows."""
+"""Where a job reads messages: the options of the data source, and what the jobs ask of it besides the rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

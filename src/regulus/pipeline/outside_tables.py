@@ -171,7 +171,7 @@ def parse_outside_table(text: str) -> OutsideTable:
 
 
 def as_time(frame: DataFrame, name: str) -> Column:
-    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601 or null where it is none."""
+    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601, or null where it is not."""
     kind = frame.schema[name].dataType.simpleString()
     column = F.col(name)
     if kind in ("timestamp", "date", "timestamp_ntz"):

@@ -32,7 +32,7 @@ class Tasks(Protocol):
     def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
         """What `work(task, attempt)` returns for each task, in order; they run side by side, and again after a fault.
 
-        `attempt` is another text for each try. Raises what a task raised, if it is an error of ours.
+        `attempt` is a different text for each try. Raises what a task raised, if it is one of our own errors.
         """
 
 

@@ -2,7 +2,7 @@
 
 A stub is a row that says a message is to be sent, written with the business itself. A stub that is in no log is lost,
 and is sent from its own columns with its key; a second run finds it in the log. What the brokers have that the job
-sends to is looked at beside what it reads, for files may be those of one broker of many, or a copy of last week.
+sends to is looked at besides what it reads, for files may be those of one broker of many, or a copy of last week.
 
 Verdicts go to a table that the user names, through a staging table and one statement, so that the table has all of a
 run's verdicts or none.
@@ -41,7 +41,7 @@ _COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "offset_message_
 _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 _RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
-"""What tells records apart, whichever way they are read: a store's files do not hold the broker's name."""
+"""What tells records apart, however they are read: a store's files do not hold the broker's name."""
 
 VERDICT_SCHEMA = "key TEXT, verdict TEXT, decided_ms BIGINT, sent_ms BIGINT"
 
@@ -81,7 +81,7 @@ class ReconcileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileReport:
-    """`counts`: verdict -> keys. `frame` has a row a key and is kept by Spark until `close`."""
+    """`counts`: verdict -> keys. `frame` has a row per key and is kept by Spark until `close`."""
 
     counts: dict[str, int]
     frame: DataFrame

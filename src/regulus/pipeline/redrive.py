@@ -2,8 +2,8 @@
 
 A message that was sent again carries in REDRIVE_OF the place of the dead letter that it was. So the log itself tells
 what was sent before, and a second run, or one after a crash, sends only what is missing. What the brokers have that the
-job sends to is looked at beside what it reads, for files may be those of another broker, or older. A message that fails
-again makes a dead letter of its own, which may be sent again.
+job sends to is looked at besides what it reads, for files may be those of another broker, or older. A message that
+fails again makes a dead letter of its own, which may be sent again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no suc
 class RedriveRequest:
     """`where`: a condition in SQL over COLUMNS. `changes`: SETTABLE column -> its new value in SQL over COLUMNS.
 
-    `cap`: send at most so many, the oldest first. `report`: a directory in which each run leaves its rows;
+    `cap`: send at most this many, the oldest first. `report`: a directory in which each run leaves its rows;
     `from_retries` takes the group's retry topic in place of its dead letters. A dry run looks at the target too;
     without a target it is always one.
     """

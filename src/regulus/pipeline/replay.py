@@ -73,7 +73,8 @@ class ReplayReport:
 
 def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], float], sleep: Callable[[float], None],
            say: Say = say_nothing) -> ReplayReport:
-    """`clock` gives seconds, `sleep` waits so many. Raises JobRefused, and what source and sink raise."""
+    """`clock` gives seconds, `sleep` waits for as many as it is given. Raises JobRefused, and what source and sink
+    raise."""
     request.source.check(spark, *request.topics)
     if request.target is not None and not request.is_dry_run and request.into is None:
         say("sending into the same topics: their consumers get the messages once more")

@@ -13,13 +13,13 @@ REPORT_TABLES = ("ledger_total", "ledger_by_tag", "throughput", "effects_over_ti
                  "latency_curve", "latency_hourly", "retry_ladder", "dead_letters_by_cause", "group_lag", "queue_gaps",
                  "duplicates", "rejected_by_reason")
 ROWS_MAX = 200_000
-"""More rows of one table than this are no report; the first ones are shown."""
+"""More rows of one table than this do not make a report; the first ones are shown."""
 
 
 def read_tables(storage: Path, names: Sequence[str] = REPORT_TABLES) -> dict[str, list[dict[str, Any]]]:
     """The rows of the tables that are there, below a pipeline's storage.
 
-    Raises PipelineError when the directory is no pipeline's, or a table in it cannot be read.
+    Raises PipelineError when the directory is not a pipeline's, or a table in it cannot be read.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds

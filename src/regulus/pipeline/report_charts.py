@@ -131,7 +131,7 @@ def time_ticks(first: float, last: float, count: int = 4) -> list[float]:
 
 
 def clock(span_s: float) -> Words:
-    """How to write a moment (UTC) on an axis that is so many seconds long."""
+    """How to write a moment (UTC) on an axis of that many seconds."""
     pattern = "%H:%M:%S" if span_s < 600 else "%H:%M" if span_s < 2 * 86400 else "%d %b"
     return lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern)
 

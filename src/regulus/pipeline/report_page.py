@@ -16,7 +16,7 @@ Row: TypeAlias = Mapping[str, Any]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
 ROWS_MAX = 40
-"""So many rows of one table are shown; the rest is counted."""
+"""How many rows of one table are shown; the rest are counted."""
 
 _STEPS_MAX = 100_000
 _STYLE = Path(__file__).with_name("report_page.css")

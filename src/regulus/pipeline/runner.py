@@ -210,7 +210,7 @@ class _Story:
 
 
 def _cause(*texts: str) -> str:
-    """One sentence out of what several voices say; an error of ours is worth more than Spark's wrapping of it."""
+    """One sentence out of what several voices say; our own error is worth more than Spark's wrapping of it."""
     for text in texts:
         sentence = reason(text)
         if sentence != text.partition("\n")[0]:

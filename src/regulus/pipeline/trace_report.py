@@ -15,7 +15,7 @@ from regulus.pipeline.steps.trace_spans import service_map, slow_groups, trace_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """`topic`: the trace topic; clients may be set to another one than the usual."""
+    """`topic`: the trace topic; clients may be set to use another one."""
 
     source: LogSource
     topic: str = TRACE_TOPIC
@@ -27,7 +27,8 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """The tables of steps.trace_spans; `rejects` are records that are none. `spans` is kept by Spark until `close`."""
+    """The tables of steps.trace_spans; `rejects` are records that cannot be read. `spans` is kept by Spark until
+    `close`."""
 
     spans: DataFrame = field(repr=False)
     groups: DataFrame = field(repr=False)

@@ -112,8 +112,8 @@ def _take_properties(request: DispatchRequest, properties: dict[str, str]) -> No
 def request_at(data: Buffer, position: int, limit: int, check_crc: bool) -> DispatchRequest:
     """What to dispatch of the record at `position`; bytes from `limit` on are not there.
 
-    Raises TruncatedRecord when the record is longer than that, CorruptRecord when it is none. A caller that walks many
-    records in compiled form passes the same object twice to `request_in_view`.
+    Raises TruncatedRecord when the record is longer than that, CorruptRecord when there is none. A caller that walks
+    many records in compiled form passes the same object twice to `request_in_view`.
     """
     return request_in_view(data, data, position, limit, check_crc)
 

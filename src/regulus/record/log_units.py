@@ -50,7 +50,7 @@ class LogWalk:
     def __init__(self, delays_ms: tuple[int, ...], check_crc: bool, with_tags: bool, with_index: bool) -> None:
         """`delays_ms`: the delay of each level, as the broker has them. `with_index`: whether keys are hashed.
 
-        `with_tags`: whether tags are; without, `tags_code` is told in the schedule topic alone.
+        `with_tags`: whether tags are; without, `tags_code` is filled in for the schedule topic alone.
         """
         self.topics: dict[bytes, int] = {}
         """Topic to number; numbers are in the order in which topics were met."""
@@ -61,7 +61,8 @@ class LogWalk:
         self.is_blank = False
         """Whether a blank stands at `position`: the file has no more records."""
         self.fault: RecordError | None = None
-        """Why there is no record at `position`; None when the walk ended at its limit, a blank or for want of room."""
+        """Why there is no record at `position`; None when the walk ended at its limit, at a blank or for want of
+        room."""
         self._delays_ms = delays_ms
         self._check_crc = check_crc
         self._with_tags = with_tags
@@ -76,7 +77,8 @@ class LogWalk:
         """Walk the records from `start`; returns how many rows of `table` are filled.
 
         Ends at `limit`, at `room` rows, or when `hashes` may not hold the next record's entries. `view` is `data`
-        again; its first byte lies at `base` of the log. A record that says another place than its own is none.
+        again; its first byte lies at `base` of the log. A record that states another place than its own does not count
+        as one.
         """
         self.position = start
         self.is_blank = False

@@ -24,14 +24,14 @@ FIELDS = (
 )
 """The columns of the table that `read_fields` fills, in order. A host's size is told by sys_flag."""
 
-# Records lie too far apart for the processor to guess the next one: it is told so many records before, of their first
-# bytes and of their properties, which begin about so many bytes before the next record; line by line.
+# Records lie too far apart for the processor to guess the next one: it is told this many records ahead of their first
+# bytes and of their properties, which begin about this many bytes before the next record; line by line.
 _FETCHED_AHEAD = 8
 _PROPERTIES_GUESS = 192
 _HEAD_GUESS = 128
 _LINE_SIZE = 64
 
-# So many properties of a message are expected to have the names that they had in a message before.
+# This many properties of a message are expected to have the names that they had in a message before.
 _SHAPE_SIZE = 32
 
 _FOUR_BYTES = 0xFFFF_FFFF
@@ -45,7 +45,7 @@ _ZEROS = int.from_bytes(b"00000000", "big")
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
     """Fill `table` (len(FIELDS) columns) from the records that start at `positions`.
 
-    Raises CorruptRecord or TruncatedRecord with the position of the first record that is none.
+    Raises CorruptRecord or TruncatedRecord with the position of the first that is not a record.
     """
     rows = len(positions)
     limit = len(data)
@@ -63,7 +63,7 @@ def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
 def find_records(data: Buffer, positions: memoryview) -> int:
     """Where the records begin that fill `data` one behind the other: how many there are, of at most len(positions).
 
-    Raises CorruptRecord or TruncatedRecord with the position of the first that is none.
+    Raises CorruptRecord or TruncatedRecord with the position of the first that is not a record.
     """
     room = len(positions)
     limit = len(data)

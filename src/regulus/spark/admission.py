@@ -10,7 +10,7 @@ from regulus.model.message_queue import MessageQueue
 
 
 class Waiting(NamedTuple):
-    """Messages [start, end) of a queue are to be read; each has so many bytes, on average."""
+    """Messages [start, end) of a queue are to be read; each has this many bytes, on average."""
 
     start: int
     end: int

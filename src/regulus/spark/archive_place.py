@@ -49,7 +49,7 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
 
 
 class ArchivePlace:
-    """The archive that the options name. Raises OptionError when it is none.
+    """The archive that the options name. Raises OptionError when there is none.
 
     A queue that has had no message since its topic was made anew is empty, unless the read is `with_past`.
     """
@@ -137,14 +137,14 @@ class ArchivePlace:
 
     def _first_row(self, queue: MessageQueue, start: int = 0, end: int = FOREVER,
                    time_start: int = -FOREVER) -> tuple[int, int] | None:
-        """Offset and store time in ms of the first of a queue's rows within these bounds; None where there is none."""
+        """Offset and store time in ms of the first of a queue's rows within these bounds; None if there is none."""
         from regulus.spark import archive_scan
 
         bounds = self._bounds.get(queue)
         if bounds is None:
             return None
         wanted = {queue: Wanted(queue.queue_id, start, end, time_start, log_start=bounds.log_start)}
-        # A gap is no row with a time; it is told of when the messages are read.
+        # A gap is not a row with a time; it is reported when the messages are read.
         goes_on = OnDataLoss.FAIL if self._options.fail_on_data_loss else OnDataLoss.GO_ON
         read = replace(self._options, tags=None, verify_bodies=False, on_data_loss=goes_on)
         for part in archive_plan.parts(self._path, self._manifests, wanted):

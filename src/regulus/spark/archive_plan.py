@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Of the row groups of a file the share number `share` of `shares`; of its rows those of `wanted`, None for all.
+    """Share number `share` of `shares` of a file's row groups, and of their rows those of `wanted`; None for all.
 
     `units`: which messages the wanted rows are, as far as the manifest says.
     """
@@ -72,7 +72,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRange:
-    """What one task reads. It tells of `gaps`, which were found while planning."""
+    """What one task reads. It reports `gaps`, which were found while planning."""
 
     parts: tuple[FilePart, ...]
     gaps: tuple[Gap, ...] = ()
@@ -96,9 +96,9 @@ def parts(archive: Path, manifests: Iterable[Manifest], wanted: Mapping[MessageQ
 
 
 def lost(manifests: Iterable[Manifest], wanted: Mapping[MessageQueue, Wanted]) -> Iterator[Gap]:
-    """What of the wanted rows is not there though later ones are: it was damaged, or left the log before.
+    """Which of the wanted rows are missing though later ones are there: they were damaged, or left the log before.
 
-    An offset that is no step forward is no gap: there the topic was deleted and made anew.
+    An offset that is not a step forward is not a gap: there the topic was deleted and made anew.
     """
     passed: dict[MessageQueue, _Passed] = {}
     joined_since = before = Range("", 0, 0)
@@ -163,7 +163,7 @@ class _Passed(NamedTuple):
 
 
 def _misses(window: Wanted, queue: MessageQueue, last: _Passed, then: _Passed) -> bool:
-    """Whether what lies between two offsets may have been wanted. Of its time nothing is known but between which it
+    """Whether what lies between two offsets may have been wanted. Of its time it is only known between which two it
     lies."""
     if not (last.offset < then.offset and window.start < then.offset and last.offset < window.end):
         return False

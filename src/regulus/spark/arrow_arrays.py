@@ -15,7 +15,7 @@ from regulus.model.timestamps import DATED_MAX_MS
 
 TIME = pa.timestamp("us", tz="UTC")
 REPEATED_MAX = 16
-"""So many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
+"""How many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
 
 _NUMBERS = {np.dtype(np.int8): pa.int8(), np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 
@@ -49,7 +49,7 @@ def chosen(items: Sequence[str], numbers_of_items: "np.ndarray[Any, Any]") -> pa
 
 
 def repeated(item: str, rows: int) -> pa.Array:
-    """The item so many times."""
+    """The item, `rows` times."""
     # Of numbers of rows that lie close together the greatest serves all.
     return _repeated(item.encode("utf-8"), 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
 

@@ -46,7 +46,7 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 """Which properties a column is made of; the first that a message has wins."""
 
 SCHEMAS_MAX = 64
-"""So many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
+"""How many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
 
 _MESSAGE_TYPES = ("normal", "ordered", "delayed", "transaction", "half", "retry", "dead_letter")
 _FIELD_NUMBER = {name: number for number, name in enumerate(FIELDS)}
@@ -87,7 +87,7 @@ class Records:
     """Where records lie in `data`, in ascending order, and what their consume queues say of them."""
 
     data: Buffer
-    base: int | None                # physical offset of data's first byte; None where data is no piece of the log
+    base: int | None                # physical offset of data's first byte; None where data is not a piece of the log
     positions: Int64s               # in data
     sizes: Int64s
     queue_offsets: Int64s
@@ -111,7 +111,7 @@ class Records:
 
 def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max: int) -> Records:
     """The records of one queue that fill `data` one behind the other, as a broker gives them for messages
-    [start, start + count_max). Raises RecordError with the position of what is no record.
+    [start, start + count_max). Raises RecordError with the position of what is not a record.
     """
     room = np.empty(min(count_max, len(data) // FIXED_SIZE_V1) + 1, dtype=np.int64)
     positions = room[:_READER.find_records(data, room.data)]

@@ -16,7 +16,7 @@ from regulus.errors import OptionError
 
 ENVIRONMENT_PREFIX = "env:"
 FILE_PREFIX = "file:"
-CREDENTIALS_SIZE_MAX = 64 << 10     # bytes; a file beyond is none of credentials
+CREDENTIALS_SIZE_MAX = 64 << 10     # bytes; a larger file does not hold credentials
 _PAIR = re.compile(r"^\s*(accessKey|secretKey)\s*[:=]\s*(\S.*?)\s*$", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""Says what the Spark table needs and what of it is there: on this machine, and on the executors of a session."""
+"""Says what the Spark table needs and which of that is there: on this machine, and on the executors of a session."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +64,8 @@ PROBE_TASKS_MAX = 64        # tasks that ask; a cluster with more executors is a
 
 
 def examine_executors(spark: "SparkSession", store_path: str = "") -> list[Finding]:
-    """What the Python workers of a session have, as far as its first tasks reach; one finding a thing and machine.
+    """What the Python workers of a session have, as far as its first tasks reach; one finding for each thing and
+    machine.
 
     With `store_path` also whether the workers see that directory, which a table over `storePath` needs.
     """

@@ -23,7 +23,7 @@ _BOTH = "the cluster with its archive"
 
 
 class HistoryPlace:
-    """Of both options, `archivePath` and `nameServer`. Close it when done."""
+    """For reads with both options, `archivePath` and `nameServer`. Close it when done."""
 
     def __init__(self, options: ReadOptions) -> None:
         """Raises OptionError when there is no archive."""
@@ -52,7 +52,7 @@ class HistoryPlace:
         there = set(self._live.queues_there())
         topics = {queue.topic for queue in there}
         if vanished := sorted((self._topics_seen & selection.named_topics) - topics):
-            raise OptionError(f"no broker tells of topic {', '.join(map(repr, vanished))} any more")
+            raise OptionError(f"no broker knows topic {', '.join(map(repr, vanished))} any more")
         topics |= {queue.topic for queue in self._archive.all_queues()}
         if selection.named_topics - topics:
             topics |= self._live.topics()
@@ -141,7 +141,7 @@ class HistoryPlace:
                            "topic of that name; read archive and brokers apart")
 
     def _made_anew(self, states: Mapping[MessageQueue, QueueState]) -> list[MessageQueue]:
-        """Queues whose first message is no older than the topic.
+        """Queues whose first message is not older than the topic.
 
         A broker that lost its list of topics gives a topic a new epoch when it is created again, but its queues go on
         with the messages that they have.
@@ -167,7 +167,7 @@ class HistoryPlace:
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Of a queue that its topic no longer has its broker may still know."""
+        """A broker may still know of a queue that its topic no longer has."""
         asked = [queue for queue in queues
                  if queue not in self._alone or (queue.topic, queue.broker_name) in self._served]
         return {**dict.fromkeys(queues), **self._live.group_offsets(asked)}
@@ -191,7 +191,7 @@ class HistoryPlace:
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *,
                    cores: int | None) -> list[Part]:
-        """Raises DataLoss for what neither has, when that is to fail."""
+        """Raises DataLoss for what neither has, where the read is to fail then."""
         if any(unit.start < self._behind(unit.queue) for unit in ranges):
             # Compaction may have replaced files since, and removed what it replaced.
             self._archive.look_again()
@@ -222,7 +222,7 @@ class _Brokers(LiveBrokers):
     """Running brokers, which need not have what is chosen."""
 
     def queues_there(self) -> list[MessageQueue]:
-        """The queues of the chosen topics, as far as there are such."""
+        """The queues of those chosen topics that exist."""
         selection = self._options.selection
         topics = selection.named_topics or selection.topics_of(self.topics())
         found = self._each(sorted(topics), self._queues_of)

@@ -78,7 +78,7 @@ def find_java(places: JavaPlaces) -> Java:
 
 
 def java_version(home: Path) -> int:
-    """The feature release, such as 17; 0 when there is no Java there, or none that says its version."""
+    """The feature release, such as 17; 0 when there is no Java there, or one that does not say its version."""
     try:
         match = _RELEASE_VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -32,14 +32,14 @@ REQUESTS_MAX = 64
 """Requests under way at the same time while planning."""
 
 SAMPLES_MAX = 32
-"""Messages that are fetched to tell how great a range's are, over all ranges but at least one of each."""
+"""Messages that are fetched to estimate the sizes in a range, over all ranges, but at least one of each."""
 
 SMALL_READ_RECORDS = 256
-"""Up to so many messages one task reads all, and their sizes do not matter."""
+"""Up to this many messages one task reads all, and their sizes do not matter."""
 
 RECORD_SIZE_GUESS = 1024.0
 STREAM_PARTITION_BYTES = 64 << 20
-"""A stream's partitions are no greater, so that the cores have something to share whatever their number."""
+"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
 
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
 _PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
@@ -92,7 +92,7 @@ class LiveBrokers:
 
     async def _offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """The first message stored at or after the time. RocketMQ 4.9 answers with the nearest one, earlier or later,
-        and with any of several of that time, so the answer is looked at, and searched anew where it is another."""
+        and with any of several of that time, so the answer is looked at, and searched for anew where it is another."""
         low, high = QueueState(*await self._admin.queue_state(queue))[:2]
         found = min(max(await self._admin.search_offset(queue, time_ms), low), high)
         if (found == low or await self._is_before(queue, found - 1, time_ms)) and \
@@ -131,7 +131,7 @@ class LiveBrokers:
 
     def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
         options = self._options
-        # A task keeps to one broker as far as it goes.
+        # A task keeps to one broker as far as possible.
         ordered = sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
         sizes = self.record_sizes(ordered)
         weight = sum((unit.end - unit.start) * size for unit, size in zip(ordered, sizes, strict=True))
@@ -165,7 +165,7 @@ class LiveBrokers:
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def publish(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Make `offsets` those of a consumer group, which is made when there is none of its name."""
+        """Make `offsets` those of a consumer group, which is created unless it exists."""
         try:
             self.call(lambda: self._admin.set_offsets(group, offsets), f"group {group}")
         except BrokerRefused as error:

@@ -34,7 +34,7 @@ BATCH_BYTES_MAX = 8 << 20
 """A batch ends here even when it has fewer rows than asked for."""
 
 BATCH_ROWS_GOOD = 1024
-"""From so many rows on, a batch costs Spark no more a row than a greater one."""
+"""From this many rows on, a batch costs Spark no more per row than a larger one."""
 
 BULK_READS_AHEAD = 2
 PULLS_AHEAD = 16
@@ -113,7 +113,8 @@ class _Scan:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _answers(self, part: ReadRange) -> Iterator[_Answer]:
-        """All that the ranges hold, in order; a range that an answer leaves unfinished is asked on at once."""
+        """All that the ranges hold, in order; the rest of a range that an answer leaves unfinished is asked for at
+        once."""
         pace = _Pace(self._is_bulk(part.units[0].queue))
         asks = self._asks(part, pace)
         under_way = deque(islice(asks, pace.ahead))
@@ -139,7 +140,7 @@ class _Scan:
                 start = end
 
     def _is_bulk(self, queue: MessageQueue) -> bool:
-        """A broker is asked for nothing, to see whether it knows how to answer."""
+        """Asks a broker for nothing, to see whether it knows how to answer."""
         self._brokers.states([queue])
         return not self._options.sql and self._brokers.has_bulk(queue)
 
@@ -227,7 +228,7 @@ class _Pace:
 
 
 def _answer(ask: _Ask, start: int, read: QueueRead) -> _Answer:
-    """What a read says of [start, ask.end), and no further. Raises DataLoss for bytes that are no records."""
+    """What a read says of [start, ask.end), and no further. Raises DataLoss for bytes that are not records."""
     unit, cause = ask.unit, "the broker passes over them: they were deleted, or their place in the queue was never used"
     next_offset = min(read.next_offset, ask.end)
     are_gone = not read.data and next_offset <= start

@@ -56,7 +56,7 @@ def parse_times(text: str, option: str) -> QueueOffsets:
 
 
 def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:
-    """The epochs of offsets in the canonical form, by topic and broker; none where there is none."""
+    """The epochs of offsets in the canonical form, by topic and broker; empty where there are none."""
     topics = json_object(text, option, _EXAMPLE).get("topics")
     epochs = {}
     for topic, value in (topics.items() if isinstance(topics, dict) else ()):

@@ -1,4 +1,5 @@
-"""Texts of options -> typed values. Each function raises OptionError that names the option, its value and the mend."""
+"""Texts of options -> typed values. Each function raises OptionError that names the option, its value and the
+remedy."""
 
 import json
 import re
@@ -18,7 +19,7 @@ _DURATION_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 def known_values(options: Mapping[str, str], known: Sequence[str], owned: Mapping[str, str]) -> dict[str, str]:
     """The options under their own spelling. `owned` are names that mean something elsewhere, with what to do instead;
-    one that ends with a dot stands for all that begin so."""
+    one that ends with a dot stands for all that begin with it."""
     spelling = {name.lower(): name for name in known}
     values = {}
     for key, value in options.items():
@@ -79,7 +80,7 @@ def _with_unit(values: Values, name: str, default: int, units: Mapping[str, int]
 
 
 def names(values: Values, name: str) -> tuple[str, ...] | None:
-    """A list with commas; None when the option is not there."""
+    """A comma-separated list; None when the option is absent."""
     text = values.get(name)
     if text is None:
         return None

@@ -65,7 +65,7 @@ class Origin(StrEnum):
     ARCHIVE = "archivePath"
     """Parquet files."""
     HISTORY = "nameServer and archivePath"
-    """The archive, and from its end on the brokers."""
+    """The archive, and the brokers from its end on."""
 
 
 class OnDataLoss(StrEnum):
@@ -255,14 +255,14 @@ def _check_together(read: ReadOptions, values: Values) -> None:
     """Raises OptionError for options that contradict each other."""
     if read.store_path and (read.name_server or read.archive_path):
         other = "nameServer" if read.name_server else "archivePath"
-        raise OptionError(f"options 'storePath' and {other!r} say two places to read from: leave one out")
+        raise OptionError(f"options 'storePath' and {other!r} name two places to read from: leave one out")
     if not (read.store_path or read.name_server or read.archive_path):
         raise OptionError("nothing says where to read: give option 'nameServer' (running brokers), 'storePath' (the "
                           "directory of a broker's store, which holds 'commitlog') or 'archivePath'")
     if bool(read.access_key) != bool(read.secret_key):
         raise OptionError("options 'accessKey' and 'secretKey' belong together: give both, or option 'credentials'")
     if read.credentials and read.access_key:
-        raise OptionError("options 'credentials' and 'accessKey' say the keys twice: leave one out")
+        raise OptionError("options 'credentials' and 'accessKey' give the keys twice: leave one out")
     if read.tags is not None and read.sql:
         raise OptionError("options 'tags' and 'sql' are two filters, and a broker applies one: write TAGS IN (...) in "
                           "'sql'")
@@ -271,7 +271,7 @@ def _check_together(read: ReadOptions, values: Values) -> None:
         raise OptionError("option 'failOnDataLoss' is 'report', which makes rows of message_type 'gap' for what is "
                           "missing: let 'message_type' be one of the columns, to tell them from messages")
     if read.kafka_schema and read.columns is not None:
-        raise OptionError("options 'kafkaSchema' and 'columns' say two sets of columns: leave one out")
+        raise OptionError("options 'kafkaSchema' and 'columns' ask for two sets of columns: leave one out")
     if (read.kafka_schema or read.push_filters) and not read.is_of_messages:
         raise OptionError(f"option {'kafkaSchema' if read.kafka_schema else 'pushFilters'!r} is of the tables of "
                           f"messages: leave it out for table {read.table!r}")

@@ -1,6 +1,6 @@
 """From the options to the place of the queues, and to the function that reads a part of it in a task.
 
-Each is imported when it is chosen: planning needs no pyarrow, and who reads files needs no client.
+Each is imported when it is chosen: planning needs no pyarrow, and whoever reads files needs no client.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What record.message_columns does, once more with numpy and Arrow: for installations without compiled modules.
+"""What record.message_columns does, once more, with numpy and Arrow: for installations without compiled modules.
 
 Same functions, same arguments, same results. Fixed fields and gathering take all records at once, about half as fast as
 the compiled form; properties are split message by message, which makes a row of all columns five times as slow. numpy
@@ -27,7 +27,7 @@ _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 
 
 def read_fields(data: Buffer, positions: memoryview, table: memoryview) -> None:
-    """Raises CorruptRecord for the first that is no record."""
+    """Raises CorruptRecord for the first that is not a record."""
     if len(positions):
         _read_fields(data, np.asarray(positions), np.asarray(table).reshape(-1, len(positions)))
 

@@ -33,8 +33,8 @@ _PROGRESS = "progress"
 
 
 class QueueLag(NamedTuple):
-    """What a queue has beyond the last batch: messages, their bytes by samples, and since how many seconds the first of
-    them waits. `size` and `seconds` are None where they are not known."""
+    """What a queue has beyond the last batch: messages, their bytes by samples, and for how many seconds the first of
+    them has been waiting. `size` and `seconds` are None where they are not known."""
 
     queue: MessageQueue
     messages: int
@@ -47,7 +47,7 @@ Publish = Callable[[dict[str, str], str, QueueOffsets], None]
 
 
 def lag(progress: StreamingQueryProgress) -> list[QueueLag]:
-    """The lag of each queue of all sources of ours, behind the batch that the progress is of."""
+    """The lag of each queue of all our sources, behind the batch that the progress is of."""
     return [each for source in progress.sources for each in _source_lag(source.endOffset, source.latestOffset)]
 
 

@@ -1,4 +1,4 @@
-"""From where to where each queue is read: what the options ask for, held against what the queues have. Pure."""
+"""From where to where each queue is read: what the options ask for, compared with what the queues have. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -34,13 +34,13 @@ class Place(Protocol):
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]: ...
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """The first message stored at or after a time in ms; the end of the queue where there is none."""
+        """The first message stored at or after a time in ms; the end of the queue if there is none."""
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Where the options' consumer group goes on; None where it never was."""
 
     def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the message at an offset of each queue was stored, in ms; no entry where there is none."""
+        """When the message at an offset of each queue was stored, in ms; no entry if there is none."""
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""
@@ -102,7 +102,7 @@ def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[Messag
 
 
 def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[Gap]:
-    """What of the queue from `offset` on is gone, when that is to be read next."""
+    """Which messages from `offset` on are gone, when that is to be read next."""
     if offset < state.low:
         return [Gap(queue, offset, state.low, f"no longer kept: the first message there is {state.low}")]
     if offset > state.high:
@@ -112,7 +112,7 @@ def missing_before(queue: MessageQueue, offset: int, state: QueueState) -> list[
 
 
 def data_loss(gap: Gap) -> DataLoss:
-    """The error for a gap, with the mend."""
+    """The error for a gap, with the remedy."""
     return DataLoss(f"{gap}; set failOnDataLoss to false to go on without, or to report to have a row for it")
 
 

@@ -64,7 +64,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What one task reads: all records of `units`. It tells of `gaps`, which were found while planning."""
+    """What one task reads: all records of `units`. It reports `gaps`, which were found while planning."""
 
     units: tuple[UnitRange, ...]
     gaps: tuple[Gap, ...] = ()

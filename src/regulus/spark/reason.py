@@ -8,7 +8,8 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '((?:regulus|pyar
 
 
 def reason(text: str) -> str:
-    """The sentence of our own error in the text of Spark's; a known trouble with its mend; else Spark's first line."""
+    """The sentence of our own error in the text of Spark's; a known trouble with its remedy; else Spark's first
+    line."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])

@@ -13,7 +13,7 @@ from regulus.spark.option_values import Values, json_object
 
 SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 ANY_BROKER = ""
-"""Stands for the broker in a queue of which the user did not write it: the only one that has the topic."""
+"""Stands for the broker of a queue where the user did not write it: the only one that has the topic."""
 
 _ASSIGN_EXAMPLE = 'write {"topic":{"broker-a":[0,1]}}'
 
@@ -44,7 +44,7 @@ class TopicSelection:
         return set(self.topics) | {queue.topic for queue in self.queues}
 
     def names(self, topic: str) -> bool:
-        """Whether the topic is one of those to read, be it there or not."""
+        """Whether the topic is one of those to read, whether it exists or not."""
         if self.pattern is not None:
             return self._matches(topic)
         return topic in self.named_topics
@@ -69,7 +69,7 @@ class TopicSelection:
 
 
 EVERYTHING = TopicSelection(pattern="")
-"""All topics, the retry, dead-letter and system topics too: of the tables that list what there is."""
+"""All topics, including retry, dead-letter and system topics: for the tables that list what there is."""
 
 
 def parse_selection(values: Values) -> TopicSelection:

@@ -20,7 +20,7 @@ SETTINGS: Mapping[str, str] = {
 
 _COLLECTOR = "-XX:+UseParallelGC"
 _UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true"
-"""With what we start a JVM: a collector whose stores cost less than G1's, and Arrow's reads without a check of each,
+"""What we start a JVM with: a collector whose stores cost less than G1's, and Arrow's reads without a check of each,
 for what tasks hand over keeps within its buffers. Both save time for each row."""
 
 _USERS_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")

@@ -102,7 +102,8 @@ def messages_reader(options: ReadOptions, columns: tuple[str, ...]) -> "DataSour
 
 
 def stream_reader(options: ReadOptions, schema: StructType) -> "DataSourceStreamReader":
-    """The reader of a stream. Raises OptionError for what is no stream, and for a schema that is not the table's."""
+    """The reader of a stream. Raises OptionError for what cannot be a stream, and for a schema that is not the
+    table's."""
     columns = checked_columns(options, schema)
     if not options.is_of_messages:
         raise OptionError(f"option 'table' is {options.table!r}, which is no stream: read it as a batch")

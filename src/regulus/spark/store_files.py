@@ -73,7 +73,7 @@ class MappedFiles:
         return mapped
 
     def release_before(self, start: int) -> None:
-        """Unmap the files before the one that starts there; who still holds a view of one keeps it mapped."""
+        """Unmap the files before the one that starts there; whoever still holds a view of one keeps it mapped."""
         for key in [key for key in self._maps if key < start]:
             del self._maps[key]
 
@@ -145,7 +145,7 @@ class CommitLogFiles(MappedFiles):
         return self._request(physical_offset).store_timestamp
 
     def holds(self, unit: ConsumeQueueUnit, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether the unit's record is there. A removed one counts as there: it was, and its unit is no leftover."""
+        """Whether the unit's record is there. A removed one counts as there: it was, and its unit is not a leftover."""
         if unit.physical_offset < self.start:
             return True
         try:
@@ -162,7 +162,7 @@ class CommitLogFiles(MappedFiles):
 
 
 class StoreFiles:
-    """A store's directory. Raises OptionError when it is none."""
+    """A store's directory. Raises OptionError when it is not one."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)

@@ -24,7 +24,7 @@ from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 from regulus.wire import fastjson
 
 STREAM_PARTITION_BYTES = 64 << 20
-"""A stream's partitions are no greater, so that the cores have something to share whatever their number."""
+"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
 
 _SAMPLES_MAX = 256
 
@@ -37,7 +37,7 @@ def plan(options: ReadOptions, cores: int) -> list[ReadRange]:
 
 
 class StorePlace:
-    """The store that the options name. Raises OptionError when it is none."""
+    """The store that the options name. Raises OptionError when there is none."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -105,7 +105,7 @@ class StorePlace:
         return self._store.queue(queue.topic, queue.queue_id)
 
     def _samples(self, ranges: Sequence[UnitRange]) -> list[list[Sample]]:
-        """For each range units here and there; each stands for the records up to the next one."""
+        """For each range, units taken here and there; each stands for the records up to the next one."""
         per_queue = max(8, _SAMPLES_MAX // max(1, len(ranges)))
         samples = []
         for unit_range in ranges:
@@ -121,7 +121,7 @@ class StorePlace:
         return samples
 
     def _topic_epochs(self) -> dict[str, int]:
-        """As a broker of ours keeps them; none of another."""
+        """As a Regulus broker keeps them; none for another."""
         path = self._store.path / "config" / "regulusTopicEpochs.json"
         try:
             epochs = fastjson.loads(path.read_text(encoding="utf-8")).get("topicEpochs")

@@ -19,7 +19,7 @@ from regulus.spark.read_plan import Gap, ReadRange
 from regulus.spark.store_files import StoreFiles
 
 BATCH_BYTES_MAX = 16 << 20
-"""A batch ends here even when it has fewer rows than asked for; a single greater record makes a batch of its own."""
+"""A batch ends here even when it has fewer rows than asked for; a single larger record makes a batch of its own."""
 
 _UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 

@@ -39,7 +39,7 @@ from regulus.spark.selection import queue_text
 
 _CHECKPOINT = "the checkpoint's offset"
 _LOOK_SHARE = 10
-"""Queues are looked for anew when the last look is as many times its own length ago."""
+"""Queues are looked for anew when the last look is this many times its own length ago."""
 
 _ANEW = "because the topic was deleted and made anew; how many more there were is not known"
 
@@ -59,7 +59,7 @@ class StreamOffset:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> "StreamOffset":
-        """Raises OptionError for what is no offset of this source."""
+        """Raises OptionError for what is not an offset of this source."""
         text = json.dumps(value)
         if value.get("v") != 1 or "topics" not in value:
             raise OptionError(f"{_CHECKPOINT} {text[:200]} is none of this source: give the query a checkpointLocation "
@@ -82,7 +82,7 @@ class StreamOffset:
 
 
 class StreamPlanner:
-    """`now` is a clock of ours in seconds, `wall_ms` the time of day in ms."""
+    """`now` is a clock in seconds, `wall_ms` the time of day in ms."""
 
     def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float],
                  wall_ms: Callable[[], int]) -> None:
@@ -128,7 +128,7 @@ class StreamPlanner:
         self._target = {queue: state.high for queue, state in self._look().items()}
 
     def latest(self, start: Mapping[str, Any], *, is_limited: bool) -> dict[str, Any]:
-        """How far the next batch reads; `start` again when there is none to be. Raises DataLoss, OptionError."""
+        """How far the next batch reads; `start` again when there is to be none. Raises DataLoss, OptionError."""
         offset = StreamOffset.parse(start)
         states = self._look()
         self._check_checkpoint(offset, states)
@@ -205,7 +205,7 @@ class StreamPlanner:
         return self._states
 
     def _found_queues(self) -> list[MessageQueue]:
-        """A topic that was there, and of which no broker tells any more, is kept: asking for its state waits for it."""
+        """A topic that was there, and that no broker knows any more, is kept: asking for its state waits for it."""
         try:
             return self._place.queues()
         except OptionError:
@@ -240,7 +240,7 @@ class StreamPlanner:
                                "broker, or set failOnDataLoss to false to go on without it")
 
     def _is_lasting(self, queue: MessageQueue) -> bool:
-        """Whether what is wrong with a queue is no matter of a broker that restarts, or of a replica that is behind."""
+        """Whether what is wrong with a queue cannot come from a broker that restarts, or a replica that is behind."""
         now = self._now()
         since = self._wrong_since.setdefault(queue, now)
         return (not self._is_known or self._target is not None

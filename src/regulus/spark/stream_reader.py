@@ -34,7 +34,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planning().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The engine knows one limit; that of bytes is observed as well."""
+        """The engine knows one limit; the one in bytes is observed as well."""
         return ReadMaxRows(self._options.trigger_records_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def parts(options: ReadOptions) -> list[Any]:
 
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of one part. Raises DataLoss when its file is gone, StoreDamaged when it is no index file."""
+    """The rows of one part. Raises DataLoss when its file is gone, StoreDamaged when it is not an index file."""
     made = _index_entries(Path(part)) if options.table == "index" else _units(options, MessageQueue(*part))
     for arrays in made:
         yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))

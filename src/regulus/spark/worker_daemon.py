@@ -62,7 +62,7 @@ def _import(*names: str) -> bool:
 
 
 def _seed_numpy() -> None:
-    """Else all workers would draw the same numbers. Python's own generator minds this by itself."""
+    """Otherwise all workers would draw the same numbers. Python's own generator sees to this by itself."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

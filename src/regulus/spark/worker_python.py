@@ -2,8 +2,8 @@
 
 Spark puts zips of its own Python modules, and a jar, before everything else on its workers' path. Of what comes from a
 zip Python keeps no compiled form, so each worker compiles Spark's modules anew, and a first read waits for some six
-workers one after another. Where pip brought Spark, the same modules lie beside it as files: on this machine the workers
-start with a script that leaves out the zips, and takes worker_daemon.py for Spark's daemon.
+workers one after another. Where pip brought Spark, the same modules also lie there as files: on this machine the
+workers start with a script that leaves out the zips, and takes worker_daemon.py for Spark's daemon.
 """
 
 import os

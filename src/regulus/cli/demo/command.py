@@ -75,7 +75,7 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
 def _make_anew(directory: Path) -> None:
     if directory.exists():
         if any(directory.iterdir()) and not (directory / "broker.conf").exists():
-            raise click.ClickException(f"{directory} holds something else than a demo; name another with --directory")
+            raise click.ClickException(f"{directory} holds something other than a demo; name another with --directory")
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
 

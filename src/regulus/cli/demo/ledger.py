@@ -11,7 +11,7 @@ from regulus.cli.spark_session import command_java
 from regulus.pipeline.report_charts import Mark
 
 LEDGER_TABLES = 18
-"""So many tables the pipeline makes of the demo's log."""
+"""How many tables the pipeline makes of the demo's log."""
 
 EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --effects-key flight_id "
                    "--effects-time applied_ms --effects-deliveries deliveries --bucket '1 second'")

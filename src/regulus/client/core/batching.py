@@ -14,7 +14,7 @@ from regulus.model.topics import is_retry_topic
 
 _TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 _RECORD_OVERHEAD = 22
-"""Bytes of one message in a batch body beside its body and properties."""
+"""Bytes of one message in a batch body besides its body and properties."""
 
 
 def batch_fault(messages: Sequence[Message]) -> str | None:
@@ -105,7 +105,7 @@ class Gathering:
 class Gatherer:
     """Collects sends until their batch is full, or its owner finds that they have waited long enough.
 
-    `held_size_max` bounds the bytes that wait; a message for which there is no room is to be sent directly.
+    `held_size_max` bounds the bytes that wait; a message for which there is no room must be sent directly.
     """
 
     def __init__(self, *, batch_size_max: int, held_size_max: int) -> None:

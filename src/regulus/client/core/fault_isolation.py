@@ -1,4 +1,4 @@
-"""Which brokers a producer keeps away from, after it saw them slow or failing.
+"""Which brokers a producer keeps away from, after it found them slow or failing.
 
 Each strategy answers with tiers: sets of brokers to avoid, the strictest first. The first tier that leaves a broker is
 used; when none does, queues are taken in turn as if nothing had happened, because a send that might fail is better than

@@ -1,4 +1,4 @@
-"""When a queue holds so much that it must not pull on. Source: DefaultMQPushConsumerImpl.pullMessage."""
+"""When a queue holds so much that pulling must pause. Source: DefaultMQPushConsumerImpl.pullMessage."""
 
 from dataclasses import dataclass
 

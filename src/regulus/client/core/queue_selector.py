@@ -39,7 +39,7 @@ def select_by_hash(queues: Sequence[MessageQueue], message: Message, argument: o
 
 
 def check_selected(queues: Sequence[MessageQueue], selected: MessageQueue) -> MessageQueue:
-    """Raises ValueError when a selector answered something else than one of the queues."""
+    """Raises ValueError when a selector answered with anything but one of the queues."""
     if selected not in queues:
         raise ValueError(f"the selector chose {selected!r}, which is none of the topic's {len(queues)} queues")
     return selected

@@ -15,7 +15,7 @@ MASTER_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A topic's route in the form that clients ask: who takes sends, what can be read, where brokers are."""
+    """A topic's route in the form that clients need: who takes sends, what can be read, where brokers are."""
 
     topic: str
     publish_queues: tuple[MessageQueue, ...]
@@ -72,7 +72,8 @@ def _subscribe_queues(topic: str, data: TopicRouteData) -> tuple[MessageQueue, .
 
 
 def _order_conf(text: str) -> list[tuple[str, int]]:
-    """`broker-a:4;broker-b:4` -> pairs; a part that is none is left out, as RocketMQ does not refuse it either."""
+    """`broker-a:4;broker-b:4` -> pairs; a part that is not a pair is left out, as RocketMQ does not refuse it
+    either."""
     pairs = []
     for part in text.split(";"):
         broker_name, _, count = part.rpartition(":")

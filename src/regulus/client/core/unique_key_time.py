@@ -11,7 +11,8 @@ _SLACK_MS = 1000
 
 
 def search_from_ms(unique_key: str, now_ms: int) -> int:
-    """A time just before the key was made, if it was made within the last month; 0 for a text that is no unique key."""
+    """A time just before the key was made, if it was made within the last month; 0 for a text that is not a unique
+    key."""
     try:
         month_ms = unique_key_month_ms(unique_key)
     except ValueError:

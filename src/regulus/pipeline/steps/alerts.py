@@ -10,7 +10,7 @@ DEAD_LETTER, REJECTED = "dead_letter", "rejected"
 
 
 def dead_letter_alerts(messages: DataFrame) -> DataFrame:
-    """One alert a dead letter.
+    """One alert per dead letter.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, origin_topic, keys, reconsume_times,
     store_time`. Returns `tags, keys, body`, the body a JSON object.
@@ -21,7 +21,7 @@ def dead_letter_alerts(messages: DataFrame) -> DataFrame:
 
 
 def reject_alerts(rejects: DataFrame) -> DataFrame:
-    """One alert a rejected message.
+    """One alert per rejected message.
 
     `rejects`: what `message_rejects` returns. Returns `tags, keys, body`, the body a JSON object.
     """

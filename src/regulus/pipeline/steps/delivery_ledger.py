@@ -1,4 +1,4 @@
-"""The delivery ledger: what was sent, against what was done, one business key a row and one group a total.
+"""The delivery ledger: what was sent, against what was done, one business key per row and one group per total.
 
 A message's business key is the first of its `keys`. A key ends in an effect (the consumer's own table; or, where none
 is named, the group has read past its last copy), in a dead letter, or nowhere: then it waits, for a retry or for the
@@ -49,11 +49,11 @@ class LedgerTotals:
 
 def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: str, effects: DataFrame | None = None,
                     progress: DataFrame | None = None) -> DataFrame:
-    """One row a business key that was sent to one of the topics.
+    """One row per business key that was sent to one of the topics.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, keys, tags, properties, born_time, store_time` of the
     topics, the group's retry and dead-letter topics and, so that what waits for a retry is seen, SCHEDULE_TOPIC_XXXX.
-    `effects`: `key string, applied_time timestamp, deliveries bigint`, one row a key; null is 1 delivery.
+    `effects`: `key string, applied_time timestamp, deliveries bigint`, one row per key; null is 1 delivery.
     `progress`: `consumer_group, topic, broker_name, queue_id, consumer_offset`, where groups read next. One of the two
     must be given; without progress only what is parked for a retry counts as waiting.
     Returns `key, tags, sends, retries, dead_letters, deliveries, born_time, applied_time, latency_ms, applied,
@@ -88,7 +88,7 @@ def delivery_ledger(messages: DataFrame, topics: Sequence[str], consumer_group: 
 
 
 def ledger_by_tag(ledger: DataFrame) -> DataFrame:
-    """One row a tag: `tags, sent, applied, retried, dead_lettered, waiting, lost, duplicates, latency_p50_ms,
+    """One row per tag: `tags, sent, applied, retried, dead_lettered, waiting, lost, duplicates, latency_p50_ms,
     latency_p99_ms`."""
     return (
         ledger.groupBy("tags")

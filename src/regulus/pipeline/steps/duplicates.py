@@ -6,11 +6,11 @@ from pyspark.sql import functions as F
 from regulus.pipeline.steps.message_facts import is_first_copy
 
 PLACES_MAX = 10
-"""So many places of one message are listed."""
+"""How many places of one message are listed."""
 
 
 def duplicate_messages(messages: DataFrame) -> DataFrame:
-    """One row a message that a topic holds more than once, as when a producer tried again after a timeout.
+    """One row per message that a topic holds more than once, as when a producer tried again after a timeout.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, store_time`. Retries, dead letters and
     parked copies keep their message's id on purpose and are left out; so are messages without an id.
@@ -33,9 +33,9 @@ def duplicate_messages(messages: DataFrame) -> DataFrame:
 
 
 def duplicate_effects(effects: DataFrame) -> DataFrame:
-    """One row a business key with more than one effect.
+    """One row per business key with more than one effect.
 
-    `effects`: `key string, applied_time timestamp`, one row an effect; rows without a key are left out.
+    `effects`: `key string, applied_time timestamp`, one row per effect; rows without a key are left out.
     Returns `key, effects, first_applied_time, last_applied_time`.
     """
     return (

@@ -7,7 +7,7 @@ from regulus.pipeline.steps.message_facts import also
 
 
 def group_lag(progress: DataFrame, messages: DataFrame) -> DataFrame:
-    """One row a group and topic.
+    """One row per group and topic.
 
     `progress`: table `offsets`, `consumer_group, topic, broker_name, queue_id, consumer_offset, max_offset, lag,
     last_consumed_store_time`. `messages`: `topic, broker_name, queue_id, store_time`.

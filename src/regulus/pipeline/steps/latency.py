@@ -20,7 +20,7 @@ LEGS = ("born_to_stored", "stored_to_delivered", "delivered_to_applied", "stored
 
 
 def latencies(messages: DataFrame, delivered: DataFrame | None = None, effects: DataFrame | None = None) -> DataFrame:
-    """One row a message as its producer sent it; retries and other copies are left out.
+    """One row per message as its producer sent it; retries and other copies are left out.
 
     `messages`: `topic, message_id, keys, tags, born_time, store_time`.
     `delivered`: `message_id string, delivered_time timestamp`, as `deliveries_from_trace` gives it; the first counts.
@@ -45,7 +45,7 @@ def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) ->
     """Percentiles of the legs, in long form.
 
     `latency`: what `latencies` returns.
-    Returns the columns of `by`, then `leg, messages, p50_ms, p90_ms, p95_ms, p99_ms, max_ms`, one row a leg that any
+    Returns the columns of `by`, then `leg, messages, p50_ms, p90_ms, p95_ms, p99_ms, max_ms`, one row per leg that any
     message of the group has.
     """
     pairs = ", ".join(f"'{leg}', {leg}_ms" for leg in LEGS)
@@ -55,7 +55,7 @@ def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) ->
 
 
 def latency_curve(latency: DataFrame, points: int = 101) -> DataFrame:
-    """The whole distribution of the legs, for drawing: so many percent took at most so long.
+    """The whole distribution of the legs, for drawing: what share took at most how long.
 
     `latency`: what `latencies` returns. Returns `leg, share double` (0 to 100, `points` of them), `ms bigint`.
     """

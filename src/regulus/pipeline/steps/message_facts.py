@@ -30,7 +30,7 @@ def business_key() -> Column:
 def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
     """The table with a column `topic_epoch`; 0 in all rows when its source knows no epochs.
 
-    None looks whether the column is there, which the definition of a pipeline's table may not.
+    None looks for itself whether the column is there, which the definition of a pipeline's table may not.
     """
     there = EPOCH in table.columns if has_epoch is None else has_epoch
     return table if there else also(table, F.lit(0).cast("bigint").alias(EPOCH))

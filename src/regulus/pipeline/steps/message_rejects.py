@@ -10,7 +10,7 @@ _CRC_BITS = 0x7FFFFFFF
 
 
 def message_rejects(messages: DataFrame) -> DataFrame:
-    """One row a message that breaks a rule, with its place and the first rule it breaks.
+    """One row per message that breaks a rule, with its place and the first rule it breaks.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, physical_offset, message_id, keys, body` (as stored, not
     decompressed)`, body_crc, store_time`. The rules: the body has its checksum; a message as its producer sent it has

@@ -11,12 +11,12 @@ APPLIED_EARLIER = "stored later, applied earlier"
 
 
 def order_violations(messages: DataFrame) -> DataFrame:
-    """One row a message that stands in the wrong place among those of its sharding key.
+    """One row per message that stands in the wrong place among those of its sharding key.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, sharding_key, born_time, store_time,
     born_host`. Two kinds: a message stored behind one of the same producer (born host) that was born later, for clocks
     of different machines say nothing; and a key that comes back to a queue which it had left. A key that moves once,
-    because the topic got more queues, is none.
+    because the topic got more queues, does not count.
     Returns `topic, sharding_key, broker_name, queue_id, queue_offset, message_id, violation`.
     """
     keyed = with_epoch(messages).where(is_first_copy() & F.col("sharding_key").isNotNull())
@@ -38,7 +38,7 @@ def _returned(keyed: DataFrame) -> DataFrame:
 
 
 def effect_order_violations(messages: DataFrame, effects: DataFrame) -> DataFrame:
-    """One row a message whose effect came before that of a message which stands before it in its queue.
+    """One row per message whose effect came before that of a message which stands before it in its queue.
 
     `messages`: as for `order_violations`, with `keys`. `effects`: `key string, applied_time timestamp`; the first
     effect of a key counts. A message whose key has no effect is passed over.

@@ -1,9 +1,9 @@
 """Messages that are missing from a queue.
 
 A queue numbers its messages without gaps, so a number between two that are there, and that is not there itself, is a
-message lost. What lies before a queue's first message was removed by retention and is no loss, unless the broker says
-that it still keeps it. What lies behind the last one is a loss only up to where the broker said the queue ended before
-the messages were read.
+message lost. What lies before a queue's first message was removed by retention and is not a loss, unless the broker
+says that it still keeps it. What lies behind the last one is a loss only up to where the broker said the queue ended
+before the messages were read.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -16,7 +16,7 @@ NOT_ARCHIVED = "removed before it was archived"
 
 
 def queue_extents(messages: DataFrame) -> DataFrame:
-    """One row a queue that has messages.
+    """One row per queue that has messages.
 
     `messages`: `topic, broker_name, queue_id, queue_offset` and, where the source knows it, `topic_epoch`.
     Returns `topic, broker_name, queue_id, topic_epoch, first_offset, next_offset, rows`; the numbers are bigint.
@@ -33,10 +33,10 @@ def queue_extents(messages: DataFrame) -> DataFrame:
 
 
 def queue_holes(messages: DataFrame, bounds: DataFrame | None = None, *, has_epoch: bool | None = None) -> DataFrame:
-    """One row a run of missing messages, [start_offset, end_offset).
+    """One row per run of missing messages, [start_offset, end_offset).
 
     `messages`: as for `queue_extents`. All messages from the first to the last wanted must be in it: a table filtered
-    by tag has holes that are none.
+    by tag has holes that are not losses.
     `bounds`: `topic, broker_name, queue_id, min_offset, max_offset`, what the brokers keep. To cry no wolf, the largest
     number is to be asked before the messages are read and the smallest one after. Without bounds only holes between
     messages are found. Bounds are those of a topic's newest epoch. `has_epoch`: see `with_epoch`.

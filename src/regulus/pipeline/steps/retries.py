@@ -27,7 +27,7 @@ OUTCOMES = (APPLIED, PASSED, WAITING, DEAD, UNKNOWN)
 
 
 def failed_copies(messages: DataFrame, cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> DataFrame:
-    """One row a copy in a retry or dead-letter topic, or parked on its way there.
+    """One row per copy in a retry or dead-letter topic, or parked on its way there.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, tags, properties, born_time, store_time,
     reconsume_times, origin_topic, origin_message_id`, of the topics `%RETRY%group`, `%DLQ%group` and, so that what
@@ -54,7 +54,7 @@ def stated_cause(cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> Column:
 
 def retry_outcomes(messages: DataFrame, effects: DataFrame | None = None, progress: DataFrame | None = None,
                    cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> DataFrame:
-    """One row a message that a group failed on at least once.
+    """One row per message that a group failed on at least once.
 
     `messages`: as for `failed_copies`. `effects`: `key string, applied_time timestamp` of the consumers' own table.
     `progress`: `consumer_group, topic, broker_name, queue_id, consumer_offset`, where groups read next.
@@ -80,7 +80,7 @@ def retry_ladder(outcomes: DataFrame) -> DataFrame:
     """How many messages needed n retries.
 
     `outcomes`: what `retry_outcomes` returns. Returns `consumer_group, topic, tries, messages, applied, passed,
-    waiting, dead_letters, unknown`, one row a number of tries that occurs.
+    waiting, dead_letters, unknown`, one row per number of tries that occurs.
     """
     def count(outcome: str) -> Column:
         return F.count_if(F.col("outcome") == outcome)
@@ -122,7 +122,7 @@ def _with_reached(copies: DataFrame, progress: DataFrame | None) -> DataFrame:
 
 
 def _by_message(copies: DataFrame) -> DataFrame:
-    """One row a group and message. `tries` of a dead letter counts the last failure, which no retry followed."""
+    """One row per group and message. `tries` of a dead letter counts the last failure, which no retry followed."""
     dead, retry, parked = (F.col("kind") == kind for kind in (DEAD, "retry", "parked"))
     last_cause = F.max_by("cause", F.when(F.col("cause").isNotNull(), F.col("store_time")))
     return copies.groupBy("consumer_group", "topic", "identity").agg(

@@ -50,7 +50,7 @@ _CONTEXTS = ("success", "timeout", "exception", "nothing returned", "failed")
 
 
 def trace_records(messages: DataFrame) -> DataFrame:
-    """One row a record of the known kinds that has all its fields.
+    """One row per record of the known kinds that has all its fields.
 
     `messages`: `body` (decompressed) and `born_host` of the trace topic.
     Returns `record_type, time timestamp, region, group_name, topic, message_id, tags, keys, store_host, body_size int,
@@ -64,7 +64,7 @@ def trace_records(messages: DataFrame) -> DataFrame:
 
 
 def trace_rejects(messages: DataFrame) -> DataFrame:
-    """One row a record that is of no known kind or too short.
+    """One row per record that is of no known kind or too short.
 
     `messages`: `body, born_host`. Returns `record string, client_host`, the record's separators shown as `|`.
     """
@@ -73,7 +73,7 @@ def trace_rejects(messages: DataFrame) -> DataFrame:
 
 
 def trace_spans(records: DataFrame) -> DataFrame:
-    """One row a send, a message consumed, an end of a transaction, a recall.
+    """One row per send, a message consumed, an end of a transaction, a recall.
 
     `records`: what `trace_records` returns.
     Returns `kind` (`send`, `consume`, `end transaction`, `recall`), `group_name, topic, message_id, keys, tags,
@@ -127,7 +127,7 @@ def slow_groups(spans: DataFrame, slow_ms: int = 1000) -> DataFrame:
 
 
 def service_map(spans: DataFrame) -> DataFrame:
-    """Who sends to whom: one row a producer group, topic and consumer group.
+    """Who sends to whom: one row per producer group, topic and consumer group.
 
     A topic that nobody was seen to consume has a row with a null consumer group.
     Returns `producer_group, topic, consumer_group, messages, deliveries, failed, first_time, last_time`.

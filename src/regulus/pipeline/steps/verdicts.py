@@ -40,7 +40,7 @@ BAD_VERDICTS = (LOST, UNMADE, TWICE, LATE, STUCK, DEAD, NO_EFFECT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When a key is overdue. `log_since`: from when on the log is complete; None when it is so from its beginning."""
+    """When a key is overdue. `log_since`: from when on the log is complete; None when it is so from the beginning."""
 
     now: datetime
     late_ms: int = 60_000
@@ -49,13 +49,13 @@ class Limits:
 
 def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = None,
                  effects: DataFrame | None = None) -> DataFrame:
-    """One row a business key.
+    """One row per business key.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, properties, body, born_time, store_time,
     deliver_time` of the topic and, where they exist, of the group's retry and dead-letter topics, of
     `SCHEDULE_TOPIC_XXXX` and of the two half topics. Rows without keys are passed over.
     `stubs`: `key string, created_time timestamp` (null where not known).
-    `effects`: `key string, applied_time timestamp`, one row an effect.
+    `effects`: `key string, applied_time timestamp`, one row per effect.
     Returns `key, verdict, sends, retries, parked` (retries on their way), `delayed` (sends on their way, or gone by),
     `dead_letters, open_halves, effects` (all bigint; effects null when no table of them was given), `created_time,
     born_time, stored_time, last_stored_time, applied_time, latency_ms`.
@@ -81,7 +81,7 @@ def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = 
 
 
 def verdict_counts(verdicts: DataFrame) -> DataFrame:
-    """`verdict, keys`, one row a verdict that occurs."""
+    """`verdict, keys`, one row per verdict that occurs."""
     return verdicts.groupBy("verdict").agg(F.count("*").alias("keys"))
 
 
@@ -98,7 +98,7 @@ def log_complete_since(messages: DataFrame) -> datetime | None:
 
 
 def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: datetime) -> datetime | None:
-    """The same of queues whose messages retention removed, all of them; None when there are none. Runs a job.
+    """The same of queues whose messages retention removed, all of them; None if there are none. Runs a job.
 
     `bounds`: `broker_name, queue_id, min_offset, max_offset` of the topic. A log goes from its beginning on, with all
     queues; so since the first message that is left of any queue of the broker it is whole. `now` where none is left.
@@ -110,7 +110,7 @@ def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: d
 
 
 def open_halves(messages: DataFrame) -> DataFrame:
-    """The half messages that were neither committed nor rolled back, one row a message id.
+    """The half messages that were neither committed nor rolled back, one row per message id.
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, body, store_time` with the topics
     `RMQ_SYS_TRANS_HALF_TOPIC` and `RMQ_SYS_TRANS_OP_HALF_TOPIC`, whose bodies list the offsets of ended halves.

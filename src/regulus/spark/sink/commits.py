@@ -33,7 +33,7 @@ READ_BACK_MAX = 100_000
 """Records looked through, from the newest back, for those of a batch."""
 READ_SIZE = 32
 STUCK_MS = 300_000
-"""A commit that is not done after so long has no driver any more, so brokers are told what it decided."""
+"""A commit that is not done after this long has no driver any more, so brokers are told what it decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Decision:
 
 
 def verdict(attempt: Attempt, decision: Decision, time_ms: int) -> TransactionState:
-    """What a broker is told that asks for a half message of this attempt.
+    """What a broker is told when it asks for a half message of this attempt.
 
     While a driver is at work on the commit it ends the halves itself, and a second end from here would make RocketMQ
     deliver a message twice; so a commit is told only when it has been stuck.

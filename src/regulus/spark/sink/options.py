@@ -208,7 +208,7 @@ def _check_together(options: SinkOptions, values: dict[str, str], is_stream: boo
         raise OptionError(f"a batch write has no id that outlives it, which deliveryGuarantee={guarantee} needs: give "
                           "option 'sinkId', and the same again to complete a job that failed, or use atLeastOnce")
     if is_stream and "jobId" in values:
-        raise OptionError("option 'jobId' is of batch writes: a stream numbers its batches itself")
+        raise OptionError("option 'jobId' is for batch writes: a stream numbers its batches itself")
     if options.is_transactional and "producerGroup" not in values:
         raise OptionError("deliveryGuarantee=transactional needs option 'producerGroup', a group of this sink alone: "
                           "brokers ask it what became of a transaction")

@@ -41,7 +41,7 @@ class SinkRoutes:
     def queues(self, topic: str, batch: int, current: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
         """The queues that this batch is sent to; those of the `current` route when the sink is new to the topic.
 
-        Raises SinkRefused when what is kept is none of ours, BrokerRefused, ClientError.
+        Raises SinkRefused when what is kept is not ours, BrokerRefused, ClientError.
         """
         entries = self._entries(topic)
         if not entries:

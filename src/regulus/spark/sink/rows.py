@@ -68,7 +68,7 @@ class Rows:
 def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> Rows:
     """The rows of a pa.RecordBatch, at most 65536. Their unique keys are these 28 digits and four of the row's number.
 
-    `where` names the task in errors. Raises RowRefused when a row can be no message.
+    `where` names the task in errors. Raises RowRefused when a row cannot be a message.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     count = batch.num_rows

@@ -35,12 +35,12 @@ REQUEST_SIZE_MAX = 1 << 20
 """Bytes of a request's body, unless one message alone has more."""
 GROUP_ROWS = 1024
 GROUP_SIZE = 1 << 20
-"""Requests are handed to the event loop's thread in groups of so many rows or bytes: a hand-over costs more than a
+"""Requests are handed to the event loop's thread in groups of this many rows or bytes: a hand-over costs more than a
 message."""
 MARK = "mark"
 """Field of the answer to a run that was stored before: how far its writer has come."""
 RATE_STEPS = 10
-"""With a rate limit, a second is divided into so many requests at least."""
+"""With a rate limit, a second is divided into at least this many requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ class _Task:
             self._submit(group, count)
 
     def _submit(self, group: list[BulkSend], count: int) -> None:
-        """Begin sends of so many rows together."""
+        """Begin the sends of one group of rows."""
         if group:
             self._pace.wait(count)
             self._sender.submit(group)
@@ -335,14 +335,14 @@ class _Task:
         request = RemotingCommand.request(RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(self._place.sink_id).ext())
         answer = self._sender.ask(broker_name, topic, request)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise SinkRefused(f"{broker_name} is no Regulus broker and does not remember what a sink sent, so "
+            raise SinkRefused(f"{broker_name} is not a Regulus broker and does not remember what a sink sent, so "
                               "deliveryGuarantee=exactlyOnce cannot be kept: use transactional, or atLeastOnce")
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark, broker_name)
 
 
 class _Pace:
-    """Holds a task to so many messages a second."""
+    """Holds a task to its messages a second."""
 
     def __init__(self, rate: int | None) -> None:
         self._rate = rate

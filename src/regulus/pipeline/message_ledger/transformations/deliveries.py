@@ -14,7 +14,7 @@ if parameters.group:
     effects = parameters.read_effects(spark)
     progress = parameters.progress(spark)
 
-    @dp.materialized_view(comment="One row a message that the group failed on, and how it ended.")
+    @dp.materialized_view(comment="One row per message that the group failed on, and how it ended.")
     def retry_outcomes() -> DataFrame:
         return retries.retry_outcomes(spark.read.table("messages"), effects, progress)
 
@@ -30,7 +30,7 @@ if parameters.group:
     def group_lag() -> DataFrame:
         return steps_group_lag.group_lag(progress, spark.read.table("messages"))
 
-    @dp.materialized_view(comment="One row a business key: how often sent, delivered, and where it ended.")
+    @dp.materialized_view(comment="One row per business key: how often sent, delivered, and where it ended.")
     def ledger() -> DataFrame:
         return delivery_ledger.delivery_ledger(spark.read.table("messages"), parameters.topics, parameters.group,
                                                effects, progress)

@@ -12,7 +12,7 @@ parameters = parameters_of(spark)
 effects = parameters.read_effects(spark)
 
 
-@dp.materialized_view(comment="One row a message: when it was born, stored, delivered, applied.")
+@dp.materialized_view(comment="One row per message: when it was born, stored, delivered, applied.")
 def message_latency() -> DataFrame:
     delivered = deliveries_from_trace(spark.read.table("trace_spans")) if parameters.trace else None
     return latency.latencies(spark.read.table("messages"), delivered, effects)
