@@ -29,6 +29,15 @@ def test_each_compiled_module_has_its_types_beside_it(name: str) -> None:
     assert "cython" not in source.read_text().replace("Cython", ""), "x.py never imports cython"
 
 
+@pytest.mark.parametrize("name", compiled_modules())
+def test_no_compiled_module_counts_from_the_end(name: str) -> None:
+    """Without `wraparound` a negative index of a list reads what lies in front of it."""
+    tree = ast.parse((ROOT / "src" / f"{name.replace('.', '/')}.py").read_text())
+    negative = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Subscript)
+                and isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub)]
+    assert negative == []
+
+
 def test_each_types_file_belongs_to_a_compiled_module() -> None:
     names = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in (ROOT / "src").rglob("*.pxd")}
     packages = {name for name in names if name.endswith("__init__")}

@@ -32,7 +32,7 @@ class MappedFileQueue:
     def load(self) -> None:
         """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
         found = [name for name in disk.names(self.directory) if len(name) == NAME_SIZE and name.isdigit()]
-        while found and disk.file_size(self.directory / found[-1]) == 0:
+        while found and disk.file_size(self.directory / found[len(found) - 1]) == 0:
             # A crash between making the newest files and bringing their sizes to disk leaves these.
             disk.remove_file(self.directory / found.pop())
         self.files = []
