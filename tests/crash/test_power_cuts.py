@@ -41,6 +41,7 @@ RUNS = int(os.environ.get("REGULUS_POWER_CUT_SEEDS", "6"))
 DEEDS = 40
 ENTRIES_PER_FILE = SETTINGS["max_index_num"] - 1
 KEYS_PER_RECORD = 3
+MEANWHILE_MAX, CUTS_MAX = 12, 12
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +128,7 @@ def test_what_a_killed_process_left_is_on_disk_after_the_next_start(tmp_path: Pa
 
 def test_the_checkpoint_does_not_pass_queues_that_a_partial_flush_left_out(tmp_path: Path,
                                                                            power: ForgetfulDisk) -> None:
-    run = Run(power.root, power, seed=1)
+    run = without_index(power)
     run.append(4000, "TopicA", 0, 0)
     run.dispatch()
     run.now_ms += 10_000
@@ -144,12 +145,14 @@ def test_the_checkpoint_does_not_pass_queues_that_a_partial_flush_left_out(tmp_p
 
 
 def test_the_checkpoint_does_not_pass_what_is_dispatched_meanwhile(tmp_path: Path, power: ForgetfulDisk) -> None:
-    run = Run(power.root, power, seed=1)
+    """And the next flush brings it."""
+    run = without_index(power)
     run.append(100, "TopicB", 0, 0)
     run.dispatch()
 
     def append_meanwhile(point: SyncPoint) -> None:
         power.on_sync = None
+        run.append(100, "TopicB", 0, 0)
         run.append(100, "TopicA", 0, 0)
         run.now_ms += 10_000
         for _ in range(8):
@@ -157,10 +160,34 @@ def test_the_checkpoint_does_not_pass_what_is_dispatched_meanwhile(tmp_path: Pat
         run.dispatch()
 
     power.on_sync = append_meanwhile
-    run.flush_queues()
+    for _ in range(2):
+        run.flush_queues()
+        run.flush_log()
+        run.flush_checkpoint()
+        cut_and_check(run, tmp_path)
+
+
+def without_index(power: ForgetfulDisk) -> Run:
+    """The start goes back to the checkpoint alone, and not to where the index lacks something."""
+    run = Run(power.root, power, seed=1, message_index_enable=False)
+    run.promise.indexed_end = 0
+    return run
+
+
+def test_the_index_is_whole_after_any_power_cut_if_it_is_to_be_safe(tmp_path: Path, power: ForgetfulDisk) -> None:
+    run = Run(power.root, power, seed=1, max_hash_slot_num=2000)
+    for number in range(2 * ENTRIES_PER_FILE // KEYS_PER_RECORD + 8):
+        run.append(600, "TopicA", 0, 0)
+        run.now_ms += 500
+        run.dispatch()
+        if number % 5 == 0:
+            power.look()
+        if number == ENTRIES_PER_FILE // KEYS_PER_RECORD + 3:
+            run.flush_log()
+            run.flush_queues()
+            run.flush_checkpoint()
     run.flush_log()
-    run.flush_checkpoint()
-    cut_and_check(run, tmp_path)
+    cut_and_check(run, tmp_path, *range(10))
 
 
 def test_full_index_files_are_on_disk_when_the_checkpoint_says_so(tmp_path: Path, power: ForgetfulDisk) -> None:
@@ -178,10 +205,12 @@ def test_full_index_files_are_on_disk_when_the_checkpoint_says_so(tmp_path: Path
     cut_and_check(run, tmp_path, SURE_ONLY, 2, 3)
 
 
+@pytest.mark.parametrize("has_index", [True, False])
 @pytest.mark.parametrize("kind", ["file", "directory"])
-def test_what_a_failed_flush_left_out_is_flushed_by_the_next(tmp_path: Path, power: ForgetfulDisk, kind: str) -> None:
+def test_what_a_failed_flush_left_out_is_flushed_by_the_next(tmp_path: Path, power: ForgetfulDisk, kind: str,
+                                                             has_index: bool) -> None:
     """Each sync of queues and index fails once; the checkpoint that is saved then does not pass what is not on disk."""
-    run = Run(power.root, power, seed=1, max_hash_slot_num=2000)
+    run = Run(power.root, power, seed=1, max_hash_slot_num=2000) if has_index else without_index(power)
     for queue_id in range(3):
         run.append(4000, "TopicA", queue_id, 0)
     run.dispatch()
@@ -318,7 +347,7 @@ def test_the_power_is_cut_in_the_midst_of_each_sync(tmp_path: Path, power: Forge
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_answered_sends_are_there_with_sync_flush(tmp_path: Path, power: ForgetfulDisk, seed: int) -> None:
-    """Real broker, real client on the loopback; the power is cut in the midst of syncs, by whatever thread."""
+    """Real broker, real client on the loopback; the power is cut in the midst of syncs, and messages come then."""
     store_config = MessageStoreConfig(
         store_path_root_dir=str(power.root), mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000,
         max_hash_slot_num=50, max_index_num=200, message_index_safe=True, flush_interval_consume_queue=20,
@@ -326,16 +355,28 @@ async def test_answered_sends_are_there_with_sync_flush(tmp_path: Path, power: F
     server = Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType.SYNC_FLUSH), store_config,
                      NamesrvConfig(listen_port=0, bind_address="127.0.0.1"),
                      transport_config=TransportConfig(bind_address="127.0.0.1"))
-    answered = []
-    cuts = []
+    answered: list[tuple[int, int, bytes, str]] = []
+    cuts: list[tuple[Path, tuple[tuple[int, int, bytes, str], ...]]] = []
+    meanwhile: list[asyncio.Task[None]] = []
+    loop = asyncio.get_running_loop()
+    store = server.broker_server.store
 
     def cut(point: SyncPoint) -> None:
-        if point.number % 7 == seed and len(cuts) < 20:
+        if point.kind == "range" and len(meanwhile) < MEANWHILE_MAX:
+            asyncio.run_coroutine_threadsafe(one_more(), loop).result()
+        if len(cuts) < CUTS_MAX and point.number % 3 == seed:
             promised = tuple(answered)
-            cuts.append((power.crash((SURE_ONLY, 2 + point.number)[point.number % 2], tmp_path / f"{point.number}"),
-                         promised))
+            copy = power.crash((SURE_ONLY, point.number)[point.number % 2], tmp_path / f"{point.number}")
+            cuts.append((copy, promised))
 
-    async def send(producer: Producer, number: int) -> None:
+    async def one_more() -> None:
+        """A send is appended while the sync is under way."""
+        end = store.commit_log_max_offset()
+        meanwhile.append(asyncio.create_task(send(1000 + len(meanwhile))))
+        while store.commit_log_max_offset() == end:
+            await asyncio.sleep(0)
+
+    async def send(number: int) -> None:
         body = f"{number}".encode().ljust(number * 131 % 3000, b".")
         result = await producer.send(Message("Orders", body))
         answered.append((result.message_queue.queue_id, result.queue_offset, body, result.message_id))
@@ -347,12 +388,14 @@ async def test_answered_sends_are_there_with_sync_flush(tmp_path: Path, power: F
             await producer.send(Message("Orders", b"first"))
             power.on_sync = cut
             for first in range(0, 120, 12):
-                await asyncio.gather(*(send(producer, number) for number in range(first, first + 12)))
+                await asyncio.gather(*(send(number) for number in range(first, first + 12)))
+            await asyncio.gather(*meanwhile)
             power.on_sync = None
             cuts.append((power.crash(SURE_ONLY, tmp_path / "last"), tuple(answered)))
     finally:
         power.on_sync = None
         await server.stop()
+    assert len(meanwhile) == MEANWHILE_MAX
     assert len({len(promised) for _, promised in cuts}) > 3
     for copy, promised in cuts:
         check_answered(copy, store_config, promised)

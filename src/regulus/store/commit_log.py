@@ -250,11 +250,7 @@ class CommitLog:
             made = self.files.make(start)
             made.map_ahead()
             self._reserve_window(made, 0)
-            # Names are synced all at once. One before this whose length is not on disk yet would be found as an empty
-            # file in the midst of the log; then it is left to the flush.
-            if tail is None or not tail.is_new:
-                disk.sync_data(made.path)
-                self._sync_names([made])
+            self._sync_names([made])
             self._next = made
 
     def _reserve_window(self, file: MappedFile, wrote: int) -> None:
@@ -316,7 +312,7 @@ class CommitLog:
         self._sync_names(files)
 
     def _sync_names(self, files: list[MappedFile]) -> None:
-        """Once their lengths are on disk: of a name alone a power cut leaves an empty file."""
+        """Of a file whose name alone is on disk a power cut leaves an empty one, at the end of the log."""
         new = [file for file in files if file.is_new]
         if new:
             disk.sync_directory(self.files.directory)
