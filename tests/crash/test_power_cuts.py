@@ -255,6 +255,17 @@ def test_the_log_takes_nothing_for_flushed_after_a_failed_sync(tmp_path: Path, p
     assert run.store.flushed_offset == 0
 
 
+def test_a_saved_document_is_there_and_the_one_before_until_then(tmp_path: Path, power: ForgetfulDisk) -> None:
+    run = Run(power.root, power, seed=1)
+    cuts = PowerCuts(run, tmp_path, (SURE_ONLY, 2, 3))
+    power.on_sync = cuts
+    for _ in range(4):
+        run.save_document()
+        cuts.cut("saved")
+    for copy, promise in cuts.copies:
+        check(copy, promise, **SETTINGS)
+
+
 def test_no_stop_is_a_clean_one_before_its_end(tmp_path: Path, power: ForgetfulDisk) -> None:
     run = Run(power.root, power, seed=1)
     for number in range(30):
