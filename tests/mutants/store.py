@@ -86,7 +86,7 @@ MUTANTS = [
            old="            self.position += request.size\n            if is_any", new="            if is_any",
            tests=("tests/unit/store/test_dispatch.py::test_a_message_is_visible_once_it_is_dispatched",)),
     Mutant(name="a queue that was written is not flushed", path=_DISPATCH,
-           old="self.dirty.append(queue)", new="pass",
+           old="                    self.dirty.append(queue)\n", new="                    pass\n",
            tests=("tests/unit/store/test_dispatch.py", "tests/unit/store/test_file_message_store.py")),
     Mutant(name="a delayed message is due a millisecond late in the files", path=_DISPATCH,
            old="return request.store_timestamp + self._delays_ms[",
