@@ -383,8 +383,9 @@ async def test_answered_sends_are_there_with_sync_flush(tmp_path: Path, power: F
     async def one_more() -> None:
         """A send is appended while the sync is under way."""
         end = store.commit_log_max_offset()
-        meanwhile.append(asyncio.create_task(send(1000 + len(meanwhile))))
-        while store.commit_log_max_offset() == end:
+        sending = asyncio.create_task(send(1000 + len(meanwhile)))
+        meanwhile.append(sending)
+        while store.commit_log_max_offset() == end and not sending.done():
             await asyncio.sleep(0)
 
     async def send(number: int) -> None:
