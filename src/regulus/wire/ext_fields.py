@@ -46,7 +46,10 @@ def parse_long(text: str) -> int:
 
 def whole_number(text: str, limit: int) -> int:
     """A number as Java parses it. Raises ValueError when it is none, or outside [-limit - 1, limit]."""
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError as cause:     # also of thousands of digits
+        raise ValueError("is no whole number") from cause
     # int() is laxer than Java: it takes underscores, blanks and other digits.
     if str(number) != text:
         digits = text[1:] if text[:1] in ("-", "+") else text

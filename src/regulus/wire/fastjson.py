@@ -10,7 +10,7 @@ Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
 import json
 import math
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
@@ -26,6 +26,21 @@ _LITERALS = {"true": True, "false": False, "null": None}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def _finite(text: str) -> float:
+    """`1e400` would be read as infinity, which no whole number can be made of and no JSON can say again."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise HeaderError(f"JSON has the number {text[:40]}, which is beyond all bounds")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise HeaderError(f"JSON has {name}, which is no number")
+
+
+_LOADS = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant).decode
+
+
 def loads(data: bytes | str) -> Any:
     """The value of a fastjson text; unquoted keys become text, object keys compact JSON text. Raises HeaderError."""
     try:
@@ -33,7 +48,7 @@ def loads(data: bytes | str) -> Any:
     except UnicodeDecodeError as cause:
         raise HeaderError(f"JSON is no UTF-8: {cause.reason} at byte {cause.start}") from cause
     try:
-        value = json.loads(text)
+        value = _LOADS(text)
     except (ValueError, RecursionError):
         value = _Reader(text).document()
     else:
@@ -154,7 +169,7 @@ class _Reader:
     def number(self, number: "re.Match[str]") -> int | float:
         self.position = number.end()
         try:
-            return float(number[0]) if number[1] or number[2] else int(number[0])
+            return _finite(number[0]) if number[1] or number[2] else int(number[0])
         except ValueError as cause:
             raise HeaderError(f"JSON has a number of {len(number[0])} digits") from cause
 

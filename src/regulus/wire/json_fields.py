@@ -7,6 +7,7 @@ takes the field's default, an unknown member is skipped, a number may come as te
 Source: RemotingSerializable.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
 from types import NoneType, UnionType
@@ -172,9 +173,12 @@ def _to_float(value: Any) -> float:
     if type(value) not in (int, float, str):
         raise ValueError(f"{_shown(value)} is no number")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError as cause:
         raise ValueError("is a number beyond all bounds") from cause
+    if not math.isfinite(number):
+        raise ValueError(f"{_shown(value)} is no number that JSON can say")
+    return number
 
 
 def _to_bool(value: Any) -> bool:

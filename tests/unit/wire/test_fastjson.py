@@ -52,6 +52,13 @@ def test_bombs_and_broken_text_are_refused() -> None:
         fastjson.loads('{"a":"\\ud800"}')
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 400 + ".0", "Infinity", "-Infinity", "NaN"])
+@pytest.mark.parametrize("text", ['{"a":%s}', "[%s]", "%s", '{0:{"a":%s}}', '{{"topic":%s}:1}'])
+def test_numbers_beyond_all_bounds_are_refused(text: str, number: str) -> None:
+    with pytest.raises(HeaderError, match=r"^JSON (has|lacks) "):
+        fastjson.loads(text % number)
+
+
 def test_writing() -> None:
     value = {"b": [1, 2.0, True, None], "a": {10: "x", 9: "y"}, "none": None, "text": "é\x01\"", "q": QUEUE}
     assert fastjson.dumps(value) == ('{"a":{"10":"x","9":"y"},"b":[1,2.0,true,null],"q":' + QUEUE_TEXT

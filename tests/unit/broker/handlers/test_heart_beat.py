@@ -123,3 +123,14 @@ def test_a_consumer_learns_before_it_starts_whether_its_filter_is_served(rig, ex
 
 def test_a_body_that_is_no_heartbeat_is_an_error(rig):
     assert rig.ask(RequestCode.HEART_BEAT, body=b"[]").code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("value", ["1e400", "-1e400", "NaN", "Infinity", "9" * 5000, "[" * 100_000 + "]" * 100_000,
+                                   "[" * 70 + "]" * 70, '{"a":' * 70 + "1" + "}" * 70, '"\\ud800"'])
+@pytest.mark.parametrize("place", ['"codeSet":[%s]', '"tagsSet":[%s]', '"subVersion":%s', '"topic":%s', '"spare":%s'])
+def test_a_value_that_nothing_can_be_made_of_is_refused_in_a_sentence(rig, place, value):
+    text = '{"clientID":"c1","consumerDataSet":[{"groupName":"CG","subscriptionDataSet":[{"topic":"TopicA",%s}]}]}'
+    response = rig.ask(RequestCode.HEART_BEAT, body=(text % (place % value)).encode())
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark.startswith(("JSON ", "SubscriptionData."))
+    assert rig.broker.clients.consumer_group("CG") is None
