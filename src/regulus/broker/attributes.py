@@ -1,6 +1,8 @@
 """Attributes of topics and groups: settings by name, altered by a list such as `+message.type=FIFO,-reserve.time`.
 
-`+key=value` adds or alters, `-key` deletes. Some may only be given when the topic is made.
+`+key=value` adds or alters, `-key` deletes. Some may only be given when the topic is made. A value that asks for what
+this broker does not do is refused, as an unknown one is; one that stands in a document of RocketMQ's stays there, and may
+be deleted.
 
 Source: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil.alterCurrentAttributes, AttributeParser.
 """
@@ -12,10 +14,18 @@ from regulus.errors import HeaderError
 
 
 class Attribute(NamedTuple):
-    """`is_legal` says whether a value may be given; not `changeable`: only when the topic or group is made."""
+    """`is_legal` says whether RocketMQ takes a value; not `changeable`: only when the topic or group is made.
+
+    `served` is the only value that is done here, and `instead` what to do for the others; without it all are.
+    """
 
     changeable: bool
     is_legal: Callable[[str], bool]
+    served: str = ""
+    instead: str = ""
+
+    def is_served(self, value: str) -> bool:
+        return not self.served or value == self.served
 
 
 def _one_of(*values: str) -> Callable[[str], bool]:
@@ -27,13 +37,19 @@ def _minutes(text: str) -> bool:
 
 
 TOPIC_ATTRIBUTES = {
-    "queue.type": Attribute(False, _one_of("SimpleCQ", "BatchCQ")),
-    "cleanup.policy": Attribute(False, _one_of("DELETE", "COMPACTION")),
+    "queue.type": Attribute(False, _one_of("SimpleCQ", "BatchCQ"), "SimpleCQ",
+                            "send the batches to a topic without queue.type, where each message gets its own place"),
+    "cleanup.policy": Attribute(False, _one_of("DELETE", "COMPACTION"), "DELETE",
+                                "leave cleanup.policy away, and let consumers keep the newest message of each key"),
     "message.type": Attribute(True, _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")),
-    "reserve.time": Attribute(True, _minutes),
+    "reserve.time": Attribute(True, _minutes, "-1",
+                              "leave reserve.time away, and set fileReservedTime, which holds for all topics"),
 }
+"""`message.type` is for proxies, which read it from the route; brokers, RocketMQ's too, take any message."""
+
 GROUP_ATTRIBUTES = {
-    "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100),
+    "priority.factor": Attribute(True, lambda text: text.isascii() and text.isdigit() and int(text) <= 100, "100",
+                                 "leave priority.factor away: it is for POP, and consumers pull here"),
 }
 
 
@@ -65,14 +81,27 @@ def altered(known: Mapping[str, Attribute], current: Mapping[str, str] | None,
         deletes = signed_key.startswith("-")
         if not deletes and result.get(key) == value:
             continue
-        if current is not None and not attribute.changeable:
+        is_undone = key in result and not attribute.is_served(result[key])
+        if current is not None and not attribute.changeable and not (deletes and is_undone):
             raise HeaderError(f"attempt to update an unchangeable attribute: {key}")
         if deletes:
             if key not in result:
                 raise HeaderError(f"attempt to delete a nonexistent key: {key}")
             del result[key]
-        elif attribute.is_legal(value):
-            result[key] = value
-        else:
+        elif not attribute.is_legal(value):
             raise HeaderError(f"value {value!r} is not allowed for the attribute {key}")
+        elif not attribute.is_served(value):
+            raise HeaderError(unserved(attribute, key, value))
+        else:
+            result[key] = value
     return result
+
+
+def unserved(attribute: Attribute, key: str, value: str) -> str:
+    return f"{key}={value} is not served by this broker: {attribute.instead}"
+
+
+def unserved_in(known: Mapping[str, Attribute], attributes: Mapping[str, str]) -> list[str]:
+    """What a document of another broker asks for and is not done here."""
+    return [unserved(known[key], key, value) for key, value in attributes.items()
+            if key in known and not known[key].is_served(value)]

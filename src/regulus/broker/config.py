@@ -60,8 +60,6 @@ class BrokerConfig(StoreRules):
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
-    slave_read_enable: bool = False
-    enable_property_filter: bool = False
     flush_consumer_offset_interval: int = 5000
     use_server_side_reset_offset: bool = True
 
@@ -78,8 +76,9 @@ class BrokerConfig(StoreRules):
             fault = name_fault(name)
             if fault is not None:
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
-        if self.enable_property_filter:
-            raise ConfigError("enablePropertyFilter is true, but this broker filters by tag only: set it to false")
+        if self.broker_id:
+            raise ConfigError(f"brokerId is {self.broker_id}: replicas are not served, and every broker here is the "
+                              "only one of its name; write 0 and a brokerName of its own")
         if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if not 0 <= self.listen_port <= 65535:

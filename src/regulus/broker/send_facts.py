@@ -45,6 +45,11 @@ class TopicFacts:
         elif not permission.is_writable(config.perm):
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = f"the topic[{name}] sending message is forbidden"
+        elif config.attributes.get("queue.type") == "BatchCQ":
+            # RocketMQ would look for these messages in queues of another form, which are not written here.
+            self.refusal_code = int(ResponseCode.NO_PERMISSION)
+            self.refusal_remark = (f"the topic[{name}] has queue.type=BatchCQ, which is not served by this broker: "
+                                   "delete the attribute (-queue.type), or send to another topic")
         self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
 
     def count(self, messages: int, appended: Appended) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from regulus.broker.archived_offset import ArchivedOffset
+from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserved_in
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
@@ -196,6 +197,13 @@ class BrokerState:
             if text and text.strip():
                 load(text)
         self.transactions.load()
+
+    def unserved_attributes(self) -> list[str]:
+        """What topics and groups that another broker made ask for and is not done here, a sentence each."""
+        return [f"topic {config.topic_name}: {fault}" for config in self.topics.table.values()
+                for fault in unserved_in(TOPIC_ATTRIBUTES, config.attributes)] + [
+                f"group {config.group_name}: {fault}" for config in self.subscription_groups.table.values()
+                for fault in unserved_in(GROUP_ATTRIBUTES, config.attributes)]
 
     def _load_archived_offset(self, text: str) -> None:
         self.archived_offset.load(text, self.store.commit_log_max_offset())

@@ -1,7 +1,8 @@
 """Configuration files: RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
 
-A key that RocketMQ knows and we do not act on is accepted, and named in one warning; any other unknown key is refused
-with the nearest known one, because a misspelt key would otherwise be a setting that silently does not hold.
+A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning. One that promises what is not
+served is refused with what to do instead, and any other unknown key with the nearest known one: either would otherwise be
+a setting that silently does not hold.
 """
 
 import tomllib
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from regulus.cli.rocketmq_keys import ROCKETMQ_KEYS
 from regulus.errors import ConfigError
+from regulus.model.fixed_settings import FIXED_SETTINGS, setting_fault
 from regulus.wire.config_text import config_key, field_name, parse_lines, with_values
 
 if TYPE_CHECKING:
@@ -61,11 +63,15 @@ def apply(values: dict[str, str], *defaults: "DataclassInstance") -> LoadedConfi
     known = [{item.name for item in fields(config) if item.init} for config in defaults]
     names = set[str]().union(*known)
     ignored = []
-    for key in values:
+    for key, text in values.items():
         if field_name(key) not in names:
             if key not in ROCKETMQ_KEYS:
                 raise ConfigError(_unknown_key(key, names))
-            ignored.append(key)
+            fault = setting_fault(key, text)
+            if fault is not None:
+                raise ConfigError(fault)
+            if key not in FIXED_SETTINGS:
+                ignored.append(key)
     configs = tuple(with_values(config, {key: text for key, text in values.items() if field_name(key) in its_names})
                     for config, its_names in zip(defaults, known, strict=True))
     return LoadedConfigs(configs, tuple(sorted(ignored)))

@@ -10,11 +10,8 @@ class NamesrvConfig:
     bind_address: str = "0.0.0.0"
     listen_port: int = 9876
     """0 takes any free port."""
-    rocketmq_home: str = ""
     kv_config_path: str = ""
     """File that keeps the key-value configuration; empty: memory only."""
-    product_env_name: str = "center"
-    cluster_test: bool = False
     order_message_enable: bool = False
     """Whether route answers carry the order configuration of their topic."""
     return_order_topic_config_to_broker: bool = True
@@ -37,9 +34,9 @@ class NamesrvConfig:
 
 
 UPDATABLE_KEYS = frozenset({
-    "orderMessageEnable", "returnOrderTopicConfigToBroker", "enableAllTopicList", "enableTopicList", "clusterTest",
+    "orderMessageEnable", "returnOrderTopicConfigToBroker", "enableAllTopicList", "enableTopicList",
     "deleteTopicWithBrokerRegistration", "scanNotActiveBrokerInterval", "needWaitForService", "waitSecondsForService",
-    "supportActingMaster", "notifyMinBrokerIdChanged", "productEnvName"})
+    "supportActingMaster", "notifyMinBrokerIdChanged"})
 """Keys that UPDATE_NAMESRV_CONFIG changes at run time."""
 
 FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})

@@ -243,6 +243,8 @@ class BrokerServer:
             self.broker.load_documents({name: text for name, text in documents.items() if text is not None})
         except HeaderError as error:
             raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}") from error
+        for warning in self.broker.unserved_attributes():
+            _log.warning("%s", warning)
 
     def _start_parts(self) -> None:
         self._keeper.save_settings()

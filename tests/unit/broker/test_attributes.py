@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, altered, parse_changes
+from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, altered, parse_changes, unserved_in
 from regulus.errors import HeaderError
 
 
@@ -20,10 +20,10 @@ def test_what_is_neither_added_nor_deleted_is_refused(text):
 
 
 def test_attributes_are_added_altered_and_deleted():
-    made = altered(TOPIC_ATTRIBUTES, None, {"+message.type": "FIFO", "+cleanup.policy": "COMPACTION"})
-    assert made == {"message.type": "FIFO", "cleanup.policy": "COMPACTION"}
+    made = altered(TOPIC_ATTRIBUTES, None, {"+message.type": "FIFO", "+cleanup.policy": "DELETE"})
+    assert made == {"message.type": "FIFO", "cleanup.policy": "DELETE"}
     assert altered(TOPIC_ATTRIBUTES, made, {"+message.type": "NORMAL"})["message.type"] == "NORMAL"
-    assert altered(TOPIC_ATTRIBUTES, made, {"-message.type": ""}) == {"cleanup.policy": "COMPACTION"}
+    assert altered(TOPIC_ATTRIBUTES, made, {"-message.type": ""}) == {"cleanup.policy": "DELETE"}
 
 
 def test_an_attribute_given_again_unchanged_is_fine():
@@ -32,9 +32,9 @@ def test_an_attribute_given_again_unchanged_is_fine():
 
 
 @pytest.mark.parametrize(("current", "changes"), [
-    ({}, {"+unknown": "1"}), ({}, {"+message.type": "LOUD"}), ({}, {"+cleanup.policy": "COMPACTION"}),
+    ({}, {"+unknown": "1"}), ({}, {"+message.type": "LOUD"}), ({}, {"+cleanup.policy": "DELETE"}),
     ({}, {"-message.type": ""}), ({"cleanup.policy": "DELETE"}, {"-cleanup.policy": ""}),
-    ({}, {"+reserve.time": "-2"})])
+    ({}, {"+reserve.time": "-2"}), ({"cleanup.policy": "COMPACTION"}, {"+cleanup.policy": "DELETE"})])
 def test_what_may_not_be_is_refused(current, changes):
     with pytest.raises(HeaderError):
         altered(TOPIC_ATTRIBUTES, current, changes)
@@ -44,3 +44,25 @@ def test_groups_have_attributes_of_their_own():
     assert altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": "100"}) == {"priority.factor": "100"}
     with pytest.raises(HeaderError):
         altered(GROUP_ATTRIBUTES, {}, {"+priority.factor": "101"})
+
+
+UNSERVED = [(TOPIC_ATTRIBUTES, "queue.type", "BatchCQ"), (TOPIC_ATTRIBUTES, "cleanup.policy", "COMPACTION"),
+            (TOPIC_ATTRIBUTES, "reserve.time", "60"), (GROUP_ATTRIBUTES, "priority.factor", "50")]
+
+
+@pytest.mark.parametrize(("known", "key", "value"), UNSERVED)
+def test_what_is_not_done_is_refused_with_what_to_do_instead(known, key, value):
+    with pytest.raises(HeaderError, match=f"^{key}={value} is not served by this broker: .*{key}"):
+        altered(known, None, {f"+{key}": value})
+
+
+@pytest.mark.parametrize(("known", "key", "value"), UNSERVED)
+def test_where_it_stands_already_it_is_told_may_stay_and_may_go(known, key, value):
+    made = {key: value}
+    assert [text.partition(" is not")[0] for text in unserved_in(known, made)] == [f"{key}={value}"]
+    assert altered(known, made, {f"+{key}": value}) == made
+    assert altered(known, made, {f"-{key}": ""}) == {}
+
+
+def test_what_is_done_is_not_told():
+    assert unserved_in(TOPIC_ATTRIBUTES, {"queue.type": "SimpleCQ", "message.type": "FIFO", "unknown": "1"}) == []

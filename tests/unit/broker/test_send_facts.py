@@ -14,7 +14,9 @@ from regulus.testing.memory_store import MemoryStore
     (TopicConfig(topic_name="T", perm=4), False, 16),
     (TopicConfig(topic_name="SCHEDULE_TOPIC_XXXX"), False, 16),
     (TopicConfig(topic_name="%RETRY%G"), False, 0),
-    (TopicConfig(topic_name="T", attributes={"cleanup.policy": "COMPACTION"}), False, 0)])
+    (TopicConfig(topic_name="T", attributes={"cleanup.policy": "COMPACTION"}), False, 0),
+    (TopicConfig(topic_name="T", attributes={"queue.type": "SimpleCQ"}), True, 0),
+    (TopicConfig(topic_name="T", attributes={"queue.type": "BatchCQ"}), False, 16)])
 def test_a_plain_topic_needs_no_further_look(config, is_plain, code):
     facts = TopicFacts(config)
     assert (facts.is_plain, facts.refusal_code) == (is_plain, code)

@@ -8,7 +8,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
-from regulus.model.topics import TopicConfig
+from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
 
@@ -52,6 +52,16 @@ def test_a_broker_goes_on_where_an_earlier_one_stopped():
 
 def test_missing_and_empty_documents_are_passed_by():
     broker().load_documents({"topics": "", "subscriptionGroup": " \n", "unknown": "x"})
+
+
+def test_what_a_document_of_another_broker_asks_for_in_vain_is_told():
+    state = broker()
+    assert state.unserved_attributes() == []
+    state.topics.put(TopicConfig(topic_name="B", attributes={"queue.type": "BatchCQ", "message.type": "FIFO"}), 1)
+    state.subscription_groups.put(SubscriptionGroupConfig(group_name="G", attributes={"priority.factor": "5"}), 1)
+    again = broker()
+    again.load_documents(state.documents())
+    assert [text.partition(":")[0] for text in again.unserved_attributes()] == ["topic B", "group G"]
 
 
 def test_a_read_only_broker_registers_its_topics_so():

@@ -6,9 +6,14 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.cli.config_file import LoadedConfigs, apply, load
+from regulus.cli.rocketmq_keys import ROCKETMQ_KEYS
 from regulus.errors import ConfigError
+from regulus.model.fixed_settings import FIXED_SETTINGS
 from regulus.model.store_rules import FlushDiskType
+from regulus.nameserver.config import NamesrvConfig
 from regulus.store.config import MessageStoreConfig
+from regulus.transport.config import TransportConfig
+from regulus.wire.config_text import config_values
 
 BROKER_CONF = """
 # a broker.conf as it ships with RocketMQ
@@ -61,6 +66,23 @@ def test_toml_takes_both_spellings_and_tables(tmp_path: Path) -> None:
 
 def test_nothing_ignored_is_nothing_said() -> None:
     assert apply({"listenPort": "1"}, BrokerConfig()).warning is None
+
+
+def test_a_key_with_the_one_value_that_is_served_is_no_news() -> None:
+    values = {key: fixed.value for key, fixed in FIXED_SETTINGS.items()}
+    assert apply(values, BrokerConfig(), MessageStoreConfig(), TransportConfig()).ignored == ()
+
+
+@pytest.mark.parametrize("key", sorted(FIXED_SETTINGS))
+def test_a_key_that_promises_what_is_not_served_is_refused_with_what_to_do_instead(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"broker\.conf: {key}=other is not served: .*, and write {key}="):
+        loaded(tmp_path, "broker.conf", f"{key} = other")
+
+
+def test_every_such_key_is_one_of_rocketmq_s_and_no_setting_of_ours() -> None:
+    ours = {key for config in (BrokerConfig(), MessageStoreConfig(), TransportConfig(), NamesrvConfig())
+            for key in config_values(config)}
+    assert FIXED_SETTINGS.keys() <= ROCKETMQ_KEYS - ours
 
 
 @pytest.mark.parametrize(("key", "nearest"), [

@@ -7,6 +7,7 @@ from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError
 from regulus.model import permission
+from regulus.model.fixed_settings import FIXED_BROKER_SETTINGS, setting_fault
 from regulus.model.peer import Peer
 from regulus.model.retention_rules import RetentionRules
 from regulus.model.topics import AUTO_CREATE_TOPIC, TopicConfig
@@ -28,7 +29,7 @@ UPDATABLE_KEYS = frozenset({
 FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 """Keys that may never be changed from outside."""
 
-FIXED_VALUES = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "useTLS": "false", "aclEnable": "false",
+FIXED_VALUES = {**{key: fixed.value for key, fixed in FIXED_BROKER_SETTINGS.items()},
                 "messageIndexEnable": "true", "brokerConfigPath": "", "rocketmqHome": "",
                 "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
 """Settings that tools ask for and that this broker does not have: what they would say."""
@@ -39,7 +40,10 @@ def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: Br
     values = config_text.parse_lines(request.body.decode("utf-8", "replace"))
     if not FORBIDDEN_KEYS.isdisjoint(values):
         return refuse(request, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    fixed = sorted(values.keys() - UPDATABLE_KEYS)
+    unserved = [fault for fault in map(setting_fault, values, values.values()) if fault is not None]
+    if unserved:
+        return refuse(request, ResponseCode.SYSTEM_ERROR, "; ".join(unserved))
+    fixed = sorted(values.keys() - UPDATABLE_KEYS - FIXED_BROKER_SETTINGS.keys())
     if fixed:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"{', '.join(fixed)} cannot change while the broker runs; these can: "
@@ -47,7 +51,8 @@ def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: Br
     if not values:
         return refuse(request, ResponseCode.SYSTEM_ERROR, "string2Properties error: there is no key=value line")
     try:
-        config = config_text.with_values(broker.config, values)
+        config = config_text.with_values(broker.config, {key: text for key, text in values.items()
+                                                         if key in UPDATABLE_KEYS})
     except ConfigError as error:
         return refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
     before = broker.config

@@ -8,6 +8,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.handlers.broker_config import FORBIDDEN_KEYS, UPDATABLE_KEYS
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.model import permission
+from regulus.model.fixed_settings import FIXED_BROKER_SETTINGS
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.config_text import config_values, parse_lines
 
@@ -54,6 +55,22 @@ def test_what_cannot_be_changed_is_named(rig, text, remark):
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert remark in response.remark
     assert rig.broker.config == before
+
+
+@pytest.mark.parametrize(("key", "text"), [
+    ("brokerRole", "SLAVE"), ("aclEnable", "true"), ("enablePropertyFilter", "true"), ("slaveReadEnable", "true"),
+    ("storeType", "defaultRocksDB"), ("readOnlyCommitLogStorePaths", "/b,/c")])
+def test_what_is_not_served_is_refused_with_what_to_do_instead(rig, key, text):
+    response = update(rig, f"traceOn=false\n{key}={text}")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark.startswith(f"{key}={text} is not served: ")
+    assert response.remark.endswith(f", and write {key}={FIXED_BROKER_SETTINGS[key].value}")
+    assert rig.broker.config.trace_on is True
+
+
+def test_what_holds_already_may_be_said_again(rig):
+    assert update(rig, "traceOn=false\nbrokerRole=ASYNC_MASTER\naclEnable=FALSE").code == ResponseCode.SUCCESS
+    assert rig.broker.config.trace_on is False
 
 
 def test_all_keys_or_none(rig):

@@ -37,3 +37,13 @@ def test_a_bad_value_is_named() -> None:
         response = NameServerUnderTest().ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
         assert response.code == ResponseCode.SYSTEM_ERROR
         assert body.split(b"=")[0].decode() in (response.remark or "")
+
+
+def test_what_is_not_served_is_refused_with_what_to_do_instead() -> None:
+    server = NameServerUnderTest()
+    response = server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"clusterTest=true\norderMessageEnable=true")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark == ("clusterTest=true is not served: a name server here asks no other one, "
+                               "and write clusterTest=false")
+    assert server.state.config.order_message_enable is False
+    assert server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"clusterTest=false").code == ResponseCode.SUCCESS

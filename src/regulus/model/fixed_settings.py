@@ -1,0 +1,85 @@
+"""Settings of RocketMQ that promise what is not served here, each with the one value that holds.
+
+A file that gives this value may stay as it is. Another one is refused with what to do instead: a broker that starts and
+does not do what its file promises is worse than one that does not start. RocketMQ's other keys are about its own
+threads, caches and intervals; they may say what they like.
+
+Source: the defaults of BrokerConfig, MessageStoreConfig and NamesrvConfig, releases 4.9.8 and 5.3.3.
+"""
+
+from typing import NamedTuple
+
+
+class FixedSetting(NamedTuple):
+    value: str
+    instead: str
+
+
+_ALONE = "brokers here have no replicas and wait for none; keep RocketMQ's brokers where a second copy is wanted"
+_OPEN = "nobody is asked who he is here; let only those reach the port who may use it"
+_FILES = "queues and log are plain files here; export the store with RocketMQ's own tools first"
+_POP = "consumers pull here"
+_LIGHT = "light queues are not served; use a topic for each"
+
+FIXED_BROKER_SETTINGS = {
+    # who the broker is, and who else has its messages
+    "brokerRole": FixedSetting("ASYNC_MASTER", _ALONE),
+    "slaveReadEnable": FixedSetting("false", _ALONE),
+    "inSyncReplicas": FixedSetting("1", _ALONE),
+    "minInSyncReplicas": FixedSetting("1", _ALONE),
+    "allAckInSyncStateSet": FixedSetting("false", _ALONE),
+    "enableAutoInSyncReplicas": FixedSetting("false", _ALONE),
+    "duplicationEnable": FixedSetting("false", _ALONE),
+    "enableControllerMode": FixedSetting("false", _ALONE),
+    "enableDLegerCommitLog": FixedSetting("false", _ALONE),
+    "enableSlaveActingMaster": FixedSetting("false", _ALONE),
+    "enableRemoteEscape": FixedSetting("false", _ALONE),
+    # who may do what
+    "aclEnable": FixedSetting("false", _OPEN),
+    "authenticationEnabled": FixedSetting("false", _OPEN),
+    "authorizationEnabled": FixedSetting("false", _OPEN),
+    "useTLS": FixedSetting("false", "this port speaks plain text; put what speaks TLS before it"),
+    # how messages rest
+    "storeType": FixedSetting("default", _FILES),
+    "enableRocksDBLog": FixedSetting("false", _FILES),
+    "rocksdbCQDoubleWriteEnable": FixedSetting("false", _FILES),
+    "readOnlyCommitLogStorePaths": FixedSetting("", "a log lies in one directory here; move its files into that"),
+    "messageStorePlugIn": FixedSetting("", "classes of Java are not loaded here"),
+    "enabledAppendPropCRC": FixedSetting("false", "the checksum of a record is of its body here"),
+    "forceVerifyPropCRC": FixedSetting("false", "the checksum of a record is of its body here"),
+    # what clients see
+    "enablePropertyFilter": FixedSetting("false", "this broker filters by tag only"),
+    "filterSupportRetry": FixedSetting("false", "this broker filters by tag only"),
+    "enableLmq": FixedSetting("false", _LIGHT),
+    "enableMultiDispatch": FixedSetting("false", _LIGHT),
+    "enableRetryTopicV2": FixedSetting("false", _POP),
+    "defaultMessageRequestMode": FixedSetting("PULL", _POP),
+    "recallMessageEnable": FixedSetting("false", "a message that was sent is delivered here"),
+    "rejectPullConsumerEnable": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
+    "disableConsumeIfConsumerReadSlowly": FixedSetting("false", "set consumeEnable of the groups that may not pull"),
+    "notifyConsumerIdsChangedEnable": FixedSetting("true", "set it for each group"),
+    "useStaticSubscription": FixedSetting("false", "a group wants here what its consumers say"),
+    "storeReplyMessageEnable": FixedSetting("true", "replies are stored here as all messages are"),
+    "clearRetryTopicWhenDeleteTopic": FixedSetting("true", "retry topics go with their topic here"),
+    "validateSystemTopicWhenUpdateTopic": FixedSetting("true", "operators cannot set the broker's own topics here"),
+    "filterServerNums": FixedSetting("0", "filter servers are not served; filter by tag"),
+    "inBrokerContainer": FixedSetting("false", "each broker is a process of its own here"),
+    # where it finds others, and tells of itself
+    "fetchNamesrvAddrByAddressServer": FixedSetting("false", "write the addresses into namesrvAddr"),
+    "fetchNameSrvAddrByDnsLookup": FixedSetting("false", "write the addresses into namesrvAddr"),
+    "metricsExporterType": FixedSetting("DISABLE", "ask with brokerStatus and statsAll"),
+}
+FIXED_NAME_SERVER_SETTINGS = {
+    "clusterTest": FixedSetting("false", "a name server here asks no other one"),
+    "productEnvName": FixedSetting("center", "a name server here asks no other one"),
+    "enableControllerInNamesrv": FixedSetting("false", _ALONE),
+}
+FIXED_SETTINGS = FIXED_BROKER_SETTINGS | FIXED_NAME_SERVER_SETTINGS
+
+
+def setting_fault(key: str, text: str) -> str | None:
+    """Why a broker or name server cannot be set so; None when nothing here speaks against it."""
+    fixed = FIXED_SETTINGS.get(key)
+    if fixed is None or text.strip().lower() == fixed.value.lower():
+        return None
+    return f"{key}={text.strip()} is not served: {fixed.instead}, and write {key}={fixed.value}"
