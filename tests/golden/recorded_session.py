@@ -97,7 +97,8 @@ class _Replay:
         self.offsets: dict[int, int] = {}
 
     def run(self, recorded: list[RecordedFrame]) -> Iterator[Exchange]:
-        self.broker = BrokerState(self.config, self.store, now_ms=int(recorded[0].t_ms), seed=1)
+        self.broker = BrokerState(self.config, self.store, now_ms=int(recorded[0].t_ms),
+                                  steady_ms=int(recorded[0].t_ms), seed=1)
         answers = {(frame.scenario, frame.connection, frame.command.opaque): frame.command for frame in recorded
                    if not frame.from_client and frame.command.is_response}
         last = {(frame.scenario, frame.connection): frame for frame in recorded}
@@ -116,10 +117,16 @@ class _Replay:
         assert self.broker is not None
         while self.now_ms and self.now_ms + STEP_MS < now_ms:
             self.now_ms += STEP_MS
+            self._tell_time()
             self.broker.tick(self.now_ms)
             self._dispatch()
             self.name_server.tick(self.now_ms)
         self.now_ms = now_ms
+        self._tell_time()
+
+    def _tell_time(self) -> None:
+        assert self.broker is not None
+        self.broker.steady_ms = self.name_server.steady_ms = self.now_ms
 
     def _dispatch(self) -> None:
         assert self.broker is not None

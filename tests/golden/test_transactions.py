@@ -42,6 +42,7 @@ def test_what_rocketmq_left_open_is_asked_for_once_and_ended(tmp_path: Path, wit
 
     heartbeat = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="PG_trans")])
     ask(broker, RequestCode.HEART_BEAT, {}, now_ms, heartbeat.encode())
+    broker.steady_ms = 40_000
     broker.tick(now_ms + 40_000)
     (notice,) = broker.notices
     header = CheckTransactionStateRequest.decode(notice.command)
@@ -56,6 +57,7 @@ def test_what_rocketmq_left_open_is_asked_for_once_and_ended(tmp_path: Path, wit
     store.dispatch(1000)
     assert store.max_offset("STrans", message.queue_id) == before + 1
     broker.notices.clear()
+    broker.steady_ms = 80_000
     broker.tick(now_ms + 80_000)
     assert not broker.notices
     store.close()

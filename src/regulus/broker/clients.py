@@ -17,18 +17,22 @@ CLUSTERING = "CLUSTERING"
 
 
 class Client:
-    """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`."""
+    """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`.
 
-    __slots__ = ("channel", "client_id", "language", "last_update_timestamp", "remote_text", "version")
+    `heard_ms` is when it was heard by the clock that never jumps, `last_update_timestamp` the time of day for operators.
+    """
+
+    __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "version")
 
     def __init__(self, channel: int, client_id: str, language: int, version: int, remote_text: str,
-                 now_ms: int) -> None:
+                 now_ms: int, heard_ms: int) -> None:
         self.channel = channel
         self.client_id = client_id
         self.language = language
         self.version = version
         self.remote_text = remote_text
         self.last_update_timestamp = now_ms
+        self.heard_ms = heard_ms
 
 
 class ConsumerGroup:
@@ -142,10 +146,10 @@ class Clients:
         oldest = now_ms - CLIENT_EXPIRY_MS
         lost = []
         for group, clients in list(self._producers.items()):
-            for channel in [c.channel for c in clients.values() if c.last_update_timestamp < oldest]:
+            for channel in [c.channel for c in clients.values() if c.heard_ms < oldest]:
                 self.unregister_producer(group, channel)
         for name, entry in list(self._consumers.items()):
-            silent = [c.channel for c in entry.clients.values() if c.last_update_timestamp < oldest]
+            silent = [c.channel for c in entry.clients.values() if c.heard_ms < oldest]
             for channel in silent:
                 self.unregister_consumer(name, channel)
             if silent:

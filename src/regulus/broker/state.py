@@ -1,7 +1,8 @@
 """All that a broker knows. Handlers read and change it; the server carries out what it asks for.
 
 What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved is told
-by `take_changed_documents`. Time comes in as `now_ms`.
+by `take_changed_documents`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time that
+never jumps, which the server sets whenever it tells the time.
 """
 
 from collections import deque
@@ -45,13 +46,16 @@ TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
 
 
 class BrokerState:
-    """`now_ms` is the time at which the broker starts; `seed` is its chance: queues, and the ids that it makes.
+    """`now_ms` is the time at which the broker starts, as `steady_ms` is by the clock that never jumps; `seed` is its
+    chance: queues, and the ids that it makes.
 
     `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
     the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
     """
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, seed: int = 0) -> None:
+    def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, steady_ms: int = 0,
+                 seed: int = 0) -> None:
+        self.steady_ms = steady_ms
         self.store = store
         self.topics = Topics(config)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group)
@@ -62,10 +66,10 @@ class BrokerState:
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
-        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms)
+        self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
         self.transactions = Transactions(config, store, self.topics, self.consumer_offsets, self.clients, self.notices,
-                                         now_ms)
+                                         steady_ms)
         self.chance = Chance(seed)
         self.runtime_facts = RuntimeFacts()
         self.config_version = DataVersion()
@@ -138,15 +142,16 @@ class BrokerState:
 
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
+        steady_ms = self.steady_ms
         wait_ms = self.delay_schedule.tick(now_ms)
-        for held in self.held_requests.expired(now_ms):
+        for held in self.held_requests.expired(steady_ms):
             self.notices.append(Notice(held.channel, held.resume(now_ms)))
-        lost, clients_ms = self.clients.tick(now_ms)
+        lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
             self.notify_consumer_ids_changed(group)
-        held_ms = self.held_requests.wait_ms(now_ms)
-        waits = [wait_ms, clients_ms, self.transactions.tick(now_ms), self.queue_locks.tick(now_ms),
-                 self.statistics.tick(now_ms)]
+        held_ms = self.held_requests.wait_ms(steady_ms)
+        waits = [wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms), self.queue_locks.tick(steady_ms),
+                 self.statistics.tick(now_ms, steady_ms)]
         return min(waits) if held_ms is None else min(held_ms, *waits)
 
     # --- what is saved -----------------------------------------------------------------------------------------------

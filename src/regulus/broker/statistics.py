@@ -3,6 +3,8 @@
 A send adds to its `TopicFacts`, everything else to a `StatisticsItem`. Samples are taken as RocketMQ takes them: each
 10 s for the minute, each 10 min for the hour, each hour for the day; 7, 7 and 25 of them are kept.
 
+Intervals go by the clock that never jumps, days by the time of day.
+
 Source: BrokerStatsManager, StatsItem, StoreStatsService.
 """
 
@@ -53,8 +55,8 @@ class StatisticsItem:
         self.value += value
         self.times += 1
 
-    def sample(self, now_ms: int, hour: bool, day: bool) -> None:
-        sample = (now_ms, self.value, self.times)
+    def sample(self, steady_ms: int, hour: bool, day: bool) -> None:
+        sample = (steady_ms, self.value, self.times)
         self._minute.append(sample)
         if hour:
             self._hour.append(sample)
@@ -74,7 +76,7 @@ class StatisticsItem:
 class Statistics:
     """`items` by (statistics name, key). The other counts are of the whole broker since it started."""
 
-    def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int) -> None:
+    def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
         self.items: dict[tuple[str, str], StatisticsItem] = {}
         self.put_failed_times = 0
@@ -91,7 +93,7 @@ class Statistics:
         self._retired_put_nums = 0
         self._retired_put_size = 0
         self._rates: deque[tuple[int, int, int, int, int]] = deque(maxlen=RATE_SAMPLES_MAX)
-        self._sampled_ms = boot_timestamp
+        self._sampled_ms = steady_ms
         self._next_sample_ms = 0
         self._next_hour_ms = 0
         self._next_day_ms = 0
@@ -141,23 +143,23 @@ class Statistics:
         for entry in [entry for entry in self.items if entry[1].endswith(suffix)]:
             del self.items[entry]
 
-    def tick(self, now_ms: int) -> int:
+    def tick(self, now_ms: int, steady_ms: int) -> int:
         """Take samples when they are due; ms until the next one."""
-        if now_ms < self._next_sample_ms:
-            return self._next_sample_ms - now_ms
-        hour = now_ms >= self._next_hour_ms
-        day = now_ms >= self._next_day_ms
-        self._next_sample_ms = now_ms + MINUTE_SAMPLE_MS
+        if steady_ms < self._next_sample_ms:
+            return self._next_sample_ms - steady_ms
+        hour = steady_ms >= self._next_hour_ms
+        day = steady_ms >= self._next_day_ms
+        self._next_sample_ms = steady_ms + MINUTE_SAMPLE_MS
         if hour:
-            self._next_hour_ms = now_ms + HOUR_SAMPLE_MS
+            self._next_hour_ms = steady_ms + HOUR_SAMPLE_MS
         if day:
-            self._next_day_ms = now_ms + DAY_SAMPLE_MS
+            self._next_day_ms = steady_ms + DAY_SAMPLE_MS
         self._collect_puts()
         self._turn_day(now_ms)
         for item in self.items.values():
-            item.sample(now_ms, hour, day)
-        self._sampled_ms = now_ms
-        self._rates.append((now_ms, self.put_message_nums, self.get_found_times, self.get_missed_times,
+            item.sample(steady_ms, hour, day)
+        self._sampled_ms = steady_ms
+        self._rates.append((steady_ms, self.put_message_nums, self.get_found_times, self.get_missed_times,
                             self.get_message_nums))
         return MINUTE_SAMPLE_MS
 
@@ -202,9 +204,9 @@ class Statistics:
         return item
 
     def _turn_day(self, now_ms: int) -> None:
-        if now_ms < self._next_morning_ms:
+        if now_ms < self._next_morning_ms <= now_ms + _DAY_MS:
             return
-        if self._next_morning_ms:
+        if 0 < self._next_morning_ms <= now_ms:     # else the clock was set back by days, and no day is over
             self.put_total_yesterday_morning = self.put_total_today_morning
             self.get_total_yesterday_morning = self.get_total_today_morning
             self.put_total_today_morning = self.put_message_nums

@@ -88,7 +88,7 @@ class Transactions:
     """`notices` takes the questions to producers."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topics: Topics, offsets: ConsumerOffsets,
-                 clients: Clients, notices: deque[Notice], now_ms: int) -> None:
+                 clients: Clients, notices: deque[Notice], steady_ms: int) -> None:
         self.config = config
         self._store = store
         self._topics = topics
@@ -102,12 +102,13 @@ class Transactions:
         self._newest: dict[int, int] = {}   # by first offset: the open copy of a chain of several
         self._ended: dict[int, TransactionOutcome] = {}     # by first offset
         self._asked: dict[str, set[int]] = {}   # by group: what this run asked for and has no answer to, first offsets
-        self._last_talk_ms = 0              # when a producer was asked, or answered
+        self._steady_ms = steady_ms         # at the last tick
+        self._last_talk_ms = steady_ms      # when a producer was asked, or answered
         self._java_copies: dict[int, int] = {}      # found at the start: the first offset of a copy that names none
         self._unwritten: deque[int] = deque()       # done, without an op message yet
         self._store_host = b"\0" * 8        # of the last half ended, for op messages
-        self._run_began_ms: int | None = None
-        self._last_run_ms = now_ms
+        self._run_end: int | None = None    # what stands in the half queue from here on is for the next run
+        self._last_run_ms = steady_ms
         self._turn = 0
 
     @property
@@ -158,7 +159,7 @@ class Transactions:
         newest = self._newest.pop(first, half.queue_offset)
         self._ended[first] = outcome
         self._asked.get(half.properties.get(names.PRODUCER_GROUP, ""), set()).discard(first)
-        self._last_talk_ms = now_ms
+        self._last_talk_ms = self._steady_ms
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         for queue_offset in sorted({half.queue_offset, newest}):
@@ -201,27 +202,35 @@ class Transactions:
 
     # --- asking for open ones ----------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> int:
-        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on at once."""
+    def tick(self, now_ms: int, steady_ms: int) -> int:
+        """Do a part of a run when one is due; ms until the next call, 0 when the run goes on at once.
+
+        Ages are between stamps, which are times of day; runs and pauses go by the clock that never jumps.
+        """
+        self._steady_ms = steady_ms
         self._write_ops(now_ms)
-        if self._run_began_ms is None:
-            wait_ms = min(self._last_run_ms, now_ms) + self.config.transaction_check_interval - now_ms
+        if self._run_end is None:
+            wait_ms = self._last_run_ms + self.config.transaction_check_interval - steady_ms
             if wait_ms > 0:
                 return wait_ms
-            self._run_began_ms = self._last_run_ms = now_ms
+            self._last_run_ms = steady_ms
+            self._run_end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
             self._asked.clear()
-        step = self._run(self._run_began_ms, now_ms)
+        step = self._run(self._run_end, now_ms)
         self._commit_offsets(now_ms)
         if step is _Step.PASS:
             return 0
         if step is _Step.PAUSE:
             return PAUSE_MS
-        self._run_began_ms = None
+        self._run_end = None
         return self.config.transaction_check_interval
 
-    def _run(self, began_ms: int, now_ms: int) -> _Step:
-        """A part of a run. PASS: it has done its part of this tick and goes on with the next."""
-        end = self._store.max_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
+    def _run(self, end: int, now_ms: int) -> _Step:
+        """A part of a run. PASS: it has done its part of this tick and goes on with the next.
+
+        What was put since the run began waits for the next one: new ones are young, and the last question too has until
+        the next run.
+        """
         first = self._store.min_offset(TRANS_HALF_TOPIC, _QUEUE_ID)
         if self._half_offset < first:
             self._half_offset = first
@@ -231,21 +240,19 @@ class Transactions:
         while self._half_offset < stop:
             if self._half_offset not in self._done:
                 judged += 1
-                step = self._judge(self._half_offset, began_ms, now_ms) if judged <= JUDGED_PER_TICK_MAX else None
+                step = self._judge(self._half_offset, now_ms) if judged <= JUDGED_PER_TICK_MAX else None
                 if step is not _Step.PASS:
                     return step or _Step.PASS
             self._done.discard(self._half_offset)
             self._half_offset += 1
         return _Step.END if stop == end else _Step.PASS
 
-    def _judge(self, queue_offset: int, began_ms: int, now_ms: int) -> _Step:
+    def _judge(self, queue_offset: int, now_ms: int) -> _Step:
         """Deal with one open half."""
         units = self._store.queue_units(TRANS_HALF_TOPIC, _QUEUE_ID, queue_offset, 1)
         half = self._store.look_message(units[0].physical_offset) if units else None
         if half is None:
             return _Step.PASS       # gone with its file of the log
-        if half.store_timestamp >= began_ms:
-            return _Step.END        # put again by this run, or new; the last question too has until the next run
         checks = _number(half.properties.get(names.TRANSACTION_CHECK_TIMES, ""))
         age_ms = now_ms - half.born_timestamp
         if checks >= self.config.transaction_check_max or age_ms > self.config.reserved_ms:
@@ -258,14 +265,14 @@ class Transactions:
         group = half.properties.get(names.PRODUCER_GROUP, "")
         producers = self._clients.producer_group(group)
         if producers and len(self._asked.get(group, ())) >= ASKED_MAX * len(producers):
-            if now_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
+            if self._steady_ms - self._last_talk_ms <= ANSWER_WAIT_MS:
                 return _Step.PAUSE
             return self._put_again(half, checks, now_ms)[0]
         step, copy = self._put_again(half, checks + 1, now_ms)
         if copy is not None and producers:
             self._turn += 1
             self._asked.setdefault(group, set()).add(self._first_offset(half))
-            self._last_talk_ms = now_ms
+            self._last_talk_ms = self._steady_ms
             self._ask(copy, producers[self._turn % len(producers)])
         return step
 

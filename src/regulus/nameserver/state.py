@@ -22,18 +22,21 @@ class BrokerNotice(NamedTuple):
 
 
 class NameServerState:
-    """`started_ms`: when the name server began; counts only with needWaitForService."""
+    """`steady_ms` is a time that never jumps, set by the server whenever it tells the time; all here goes by it.
 
-    def __init__(self, config: NamesrvConfig, started_ms: int = 0) -> None:
+    `started_ms`: when the name server began; counts only with needWaitForService.
+    """
+
+    def __init__(self, config: NamesrvConfig, steady_ms: int = 0) -> None:
         self.config = config
-        self.started_ms = started_ms
+        self.steady_ms = self.started_ms = steady_ms
         self.routes = RouteTable()
         self.kv_config = KvConfig()
         self.notices: deque[BrokerNotice] = deque()
 
     def tick(self, now_ms: int) -> int:
         """Drop brokers whose registration lapsed; answers ms until it wants to be called again."""
-        self.tell(self.routes.expire(now_ms))
+        self.tell(self.routes.expire(self.steady_ms))
         return self.config.scan_not_active_broker_interval
 
     def channel_closed(self, channel: int, now_ms: int) -> None:

@@ -22,7 +22,7 @@ from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
 from regulus.nameserver.state import KV_CONFIG_DOCUMENT, NameServerState
-from regulus.server.clock import Clock, wall_clock_ms
+from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
 from regulus.server.fact_finder import FactFinder
@@ -76,15 +76,16 @@ class NameServer:
     """A name server on its port."""
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
-                 clock: Clock = wall_clock_ms) -> None:
+                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms) -> None:
         self._config = config
         self._transport_config = transport_config
         self._clock = clock
+        self._steady_clock = steady_clock
         path = Path(config.kv_config_path).expanduser() if config.kv_config_path else None
         self._documents = JsonFiles(path.parent) if path is not None else None
         self._document_name = path.stem if path is not None else ""
         self._unsaved = ""
-        self.state = NameServerState(config, clock())
+        self.state = NameServerState(config, steady_clock())
 
     @property
     def port(self) -> int:
@@ -94,11 +95,11 @@ class NameServer:
         """Raises OSError when the port is taken."""
         self._load_documents()
         self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable,
-                                       self.state.channel_closed, self._clock)
+                                       self.state.channel_closed, self._tell_time)
         bound = bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config)
         await self._listener.accept()
-        self._ticks = TickLoop(self._tick, self._clock, _NAME_SERVER_TICK_MAX_MS)
+        self._ticks = TickLoop(self._tick, self._tell_time, _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
 
     async def stop(self) -> None:
@@ -107,7 +108,7 @@ class NameServer:
 
     def ask(self, request: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request of the broker in this process."""
-        now_ms = self._clock()
+        now_ms = self._tell_time()
         answer = name_server_table.handle(request, self._own_peer(), self.state, now_ms)
         self._settle(now_ms)
         return answer
@@ -115,6 +116,11 @@ class NameServer:
     def _own_peer(self) -> Peer:
         own = host_bytes("127.0.0.1", self.port)
         return Peer(_OWN_CHANNEL, own, own, "this process", "127.0.0.1")
+
+    def _tell_time(self) -> int:
+        """The time of day; the state is told the steady time with it."""
+        self.state.steady_ms = self._steady_clock()
+        return self._clock()
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
@@ -156,12 +162,13 @@ class BrokerServer:
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
-                 clock: Clock = wall_clock_ms) -> None:
+                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms) -> None:
         self._config = config
         self._store_config = store_config
         self._name_server = name_server
         self._transport_config = transport_config
         self._clock = clock
+        self._steady_clock = steady_clock
         self._name_servers = _name_servers(config.namesrv_addr)
         self._registered_changes = -1
         self._group_changes = -1
@@ -213,18 +220,18 @@ class BrokerServer:
     def _make_parts(self, bound: socket) -> None:
         config = replace(self._config, listen_port=bound.getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
-        self.broker = BrokerState(config, self.store, now_ms=self._clock(), seed=seed)
+        self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
         self._flush = FlushLoop(self.store, self._store_config, self._worker, self._make_visible)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
-        self._care = StoreCare(self.store, self._store_config, self._clock)
+        self._care = StoreCare(self.store, self._store_config, self._steady_clock)
         self._retention = RetentionLoop(self.store, self.broker, self._clock)
         self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker, self._save_interval_ms)
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
                                       self._clock)
-        self._ticks = TickLoop(self._tick, self._clock)
+        self._ticks = TickLoop(self._tick, self._tell_time)
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
-                                       self._flush.answer_when_durable, self.broker.channel_closed, self._clock)
+                                       self._flush.answer_when_durable, self.broker.channel_closed, self._tell_time)
         self._listener = _make_listener(bound, self._requests, self._transport_config)
         self._door = self._make_door()
 
@@ -257,9 +264,14 @@ class BrokerServer:
 
     # --- while running -----------------------------------------------------------------------------------------------
 
+    def _tell_time(self) -> int:
+        """The time of day; the broker is told the steady time with it."""
+        self.broker.steady_ms = self._steady_clock()
+        return self._clock()
+
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.broker.tick(now_ms)
-        self._facts.tick(now_ms)
+        self._facts.tick(self.broker.steady_ms)
         self._settle(now_ms)
         return wait_ms
 
@@ -305,10 +317,11 @@ class Regulus:
     """Broker and name server in one process."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
-                 transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms) -> None:
-        self.name_server = NameServer(namesrv_config, transport_config, clock)
+                 transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
+                 steady_clock: Clock = steady_clock_ms) -> None:
+        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
-                                          transport_config=transport_config, clock=clock)
+                                          transport_config=transport_config, clock=clock, steady_clock=steady_clock)
 
     async def start(self) -> None:
         await self.name_server.start()

@@ -105,7 +105,7 @@ class RetentionLoop:
         if deletes:
             self._ordered_passes = max(self._ordered_passes - 1, 0)
             try:
-                await self._delete(plan, rules, now_ms)
+                await self._delete(plan, rules, self._broker.steady_ms)
                 self._warn(_lack_of_room(plan, facts, rules))
             except StoreError as error:
                 self._warn(f"old files were not deleted: {error}")
@@ -119,30 +119,30 @@ class RetentionLoop:
             self._store.refuse_writes(full_remark(rules, facts, plan) if plan.is_full else "")
         self._is_full, self._is_full_for_archive = reason
 
-    async def _delete(self, plan: RetentionPlan, rules: RetentionRules, now_ms: int) -> None:
+    async def _delete(self, plan: RetentionPlan, rules: RetentionRules, steady_ms: int) -> None:
         old_files = self._store.old_files
         hanging = old_files.hanging
         if hanging is not None:
-            is_due = now_ms - hanging.tried_ms >= rules.redelete_hanged_file_interval
-            if not (plan.is_due or is_due) or not await self._delete_hanging(rules, now_ms):
+            is_due = steady_ms - hanging.tried_ms >= rules.redelete_hanged_file_interval
+            if not (plan.is_due or is_due) or not await self._delete_hanging(rules, steady_ms):
                 return
         dropped = dict(plan.dropped)
         for number, file in enumerate(plan.files):
             if number:
                 await asyncio.sleep(rules.delete_commit_log_files_interval / 1000)
-            if not old_files.take_log_file(file.start, now_ms):
+            if not old_files.take_log_file(file.start, steady_ms):
                 return
             for begin in [begin for begin in dropped if file.start <= begin < file.end]:
                 self._tell_dropped(begin, dropped[begin])
-            if not await self._delete_hanging(rules, now_ms):
+            if not await self._delete_hanging(rules, steady_ms):
                 return
 
-    async def _delete_hanging(self, rules: RetentionRules, now_ms: int) -> bool:
+    async def _delete_hanging(self, rules: RetentionRules, steady_ms: int) -> bool:
         """Whether the file that is out of use is deleted now."""
         hanging = self._store.old_files.hanging
         assert hanging is not None
         forcibly_after_ms = rules.destroy_maped_file_interval_forcibly
-        is_deleted = await self._in_worker(self._store.old_files.delete_hanging, now_ms, forcibly_after_ms)
+        is_deleted = await self._in_worker(self._store.old_files.delete_hanging, steady_ms, forcibly_after_ms)
         if is_deleted:
             self._deleted_files += 1
             _log.info("deleted %s; the log begins at %d", hanging.file.path, self._store.commit_log_min_offset())

@@ -27,6 +27,7 @@ from regulus.wire.headers import (
 from regulus.wire.remoting_command import RemotingCommand
 
 START_MS = 1_700_000_000_000
+STEADY_START_MS = 5_000_000
 LOCAL = host_bytes("10.0.0.1", 10911)
 
 
@@ -36,19 +37,31 @@ def peer(channel: int = 1, address: str = "10.0.0.5") -> Peer:
 
 @dataclass
 class Rig:
-    """`now_ms` moves only when a test moves it."""
+    """`now_ms` is the time of day, and moves only when a test moves it; the steady time moves with it, but when the clock
+    is set."""
 
     broker: BrokerState
     store: MemoryStore
     now_ms: int = START_MS
     peer: Peer = field(default_factory=peer)
     arrivals: list[Arrival] = field(default_factory=list)
+    wall_ahead_ms: int = START_MS - STEADY_START_MS
+
+    def set_clock(self, jump_ms: int) -> None:
+        """Somebody sets the clock of the machine so much forward, or back."""
+        self.now_ms += jump_ms
+        self.wall_ahead_ms += jump_ms
+
+    def tell_time(self) -> int:
+        """As the server does before each batch of requests and each tick."""
+        self.broker.steady_ms = self.now_ms - self.wall_ahead_ms
+        return self.now_ms
 
     def handle(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False,
                version: int = 479, peer: Peer | None = None) -> Outcome:
         request = RemotingCommand.request(int(code), ext, body, oneway=oneway, opaque=7)
         request.version = version
-        outcome = request_table.handle(request, peer or self.peer, self.broker, self.now_ms)
+        outcome = request_table.handle(request, peer or self.peer, self.broker, self.tell_time())
         self.dispatch()
         return outcome
 
@@ -132,7 +145,7 @@ class Rig:
         """Let time pass as the server does: tick whenever the broker asks for it."""
         end_ms = self.now_ms + elapsed_ms
         while True:
-            wait_ms = self.broker.tick(self.now_ms)
+            wait_ms = self.broker.tick(self.tell_time())
             self.dispatch()
             if wait_ms is None or self.now_ms + wait_ms > end_ms:
                 break
@@ -146,7 +159,8 @@ class Rig:
 
 def make_rig(**settings: object) -> Rig:
     store = MemoryStore(BrokerConfig(**settings))
-    return Rig(BrokerState(BrokerConfig(**settings), store, now_ms=START_MS, seed=1), store)
+    return Rig(BrokerState(BrokerConfig(**settings), store, now_ms=START_MS, steady_ms=STEADY_START_MS, seed=1),
+               store)
 
 
 @pytest.fixture

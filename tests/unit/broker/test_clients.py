@@ -5,7 +5,7 @@ from regulus.wire.bodies import SubscriptionData
 
 
 def client(channel: int, now_ms: int = 0) -> Client:
-    return Client(channel, f"c{channel}", 0, 479, "10.0.0.5:1", now_ms)
+    return Client(channel, f"c{channel}", 0, 479, "10.0.0.5:1", 1_700_000_000_000, now_ms)
 
 
 def join(clients: Clients, channel: int, *topics: str, group: str = "G", now_ms: int = 0) -> bool:
@@ -76,9 +76,9 @@ def test_a_client_is_found_by_its_id():
 def test_a_client_that_connects_anew_is_one_client():
     clients = Clients()
     for channel in (1, 2):
-        clients.register_consumer("G", Client(channel, "same", 0, 479, "", 0), "CONSUME_PASSIVELY", "CLUSTERING",
+        clients.register_consumer("G", Client(channel, "same", 0, 479, "", 0, 0), "CONSUME_PASSIVELY", "CLUSTERING",
                                   "CONSUME_FROM_LAST_OFFSET", [])
-        clients.register_producer("P", Client(channel, "maker", 0, 479, "", 0))
+        clients.register_producer("P", Client(channel, "maker", 0, 479, "", 0, 0))
     assert clients.consumer_group("G").client_ids() == ["same"]
     assert clients.consumer_group("G").find("same").channel == 2
     assert clients.find_client("maker").channel == 2

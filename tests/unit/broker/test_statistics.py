@@ -11,7 +11,7 @@ DAY_MS = 86_400_000
 def fresh(now_ms: int = 0) -> tuple[Statistics, Topics]:
     topics = Topics(BrokerConfig())
     topics.put(TopicConfig(topic_name="T"), 0)
-    return Statistics(topics, "C", now_ms), topics
+    return Statistics(topics, "C", now_ms, now_ms), topics
 
 
 def put(topics: Topics, count: int, size: int) -> None:
@@ -22,9 +22,9 @@ def put(topics: Topics, count: int, size: int) -> None:
 def test_sends_show_up_under_topic_and_cluster():
     statistics, topics = fresh()
     put(topics, 30, 3000)
-    statistics.tick(10_000)
+    statistics.tick(10_000, 10_000)
     put(topics, 30, 3000)
-    statistics.tick(20_000)
+    statistics.tick(20_000, 20_000)
     assert statistics.item("TOPIC_PUT_NUMS", "T").minute().sum == 60
     assert statistics.item("TOPIC_PUT_NUMS", "T").minute().tps == 3.0
     assert statistics.item("TOPIC_PUT_SIZE", "T").minute().avgpt == 100.0
@@ -34,20 +34,20 @@ def test_sends_show_up_under_topic_and_cluster():
 
 def test_rates_look_back_ten_seconds_a_minute_and_ten():
     statistics, topics = fresh()
-    statistics.tick(0)
+    statistics.tick(0, 0)
     for second in range(10, 130, 10):
         put(topics, 10 if second > 120 - 10 else 100, 1)
-        statistics.tick(second * 1000)
+        statistics.tick(second * 1000, second * 1000)
     # 10 of the last ten seconds, 510 of the last minute, and 1110 of the 120 s that there were.
     assert statistics.put_tps() == (1.0, 8.5, 9.25)
 
 
 def test_gets_and_misses():
     statistics, _ = fresh()
-    statistics.tick(0)
+    statistics.tick(0, 0)
     statistics.note_get("G", "T", 5, 500)
     statistics.note_miss()
-    statistics.tick(10_000)
+    statistics.tick(10_000, 10_000)
     assert statistics.get_found_tps()[0] == 0.1
     assert statistics.get_miss_tps()[0] == 0.1
     assert statistics.get_transferred_tps()[0] == 0.5
@@ -57,14 +57,14 @@ def test_gets_and_misses():
 
 def test_samples_come_only_when_they_are_due():
     statistics, _ = fresh()
-    assert statistics.tick(0) == 10_000
-    assert statistics.tick(4_000) == 6_000
+    assert statistics.tick(0, 0) == 10_000
+    assert statistics.tick(4_000, 4_000) == 6_000
 
 
 def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
     statistics, topics = fresh()
     put(topics, 7, 70)
-    statistics.tick(0)
+    statistics.tick(0, 0)
     statistics.note_get("G", "T", 1, 1)
     facts = topics.facts["T"]
     topics.delete("T", 0)
@@ -76,10 +76,26 @@ def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
 
 def test_mornings_are_remembered():
     statistics, topics = fresh()
-    statistics.tick(1000)
+    statistics.tick(1000, 1000)
     put(topics, 5, 5)
-    statistics.tick(DAY_MS)
+    statistics.tick(DAY_MS, DAY_MS)
     assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (0, 5)
     put(topics, 5, 5)
-    statistics.tick(2 * DAY_MS)
+    statistics.tick(2 * DAY_MS, 2 * DAY_MS)
     assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (5, 10)
+
+
+def test_a_clock_that_is_set_moves_no_sample_and_turns_a_day_once():
+    statistics, topics = fresh()
+    statistics.tick(DAY_MS, 0)
+    put(topics, 10, 100)
+    assert statistics.tick(31 * DAY_MS, 4_000) == 6_000
+    statistics.tick(31 * DAY_MS, 10_000)
+    assert statistics.put_tps()[0] == 1.0
+    assert statistics.put_total_today_morning == 10
+    put(topics, 10, 100)
+    statistics.tick(DAY_MS, 20_000)
+    assert statistics.put_tps()[0] == 1.0
+    assert statistics.put_total_today_morning == 10
+    statistics.tick(2 * DAY_MS, 30_000)
+    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (10, 20)

@@ -74,6 +74,35 @@ async def broker_connection(server: Regulus) -> Connection:
     return await connect(HOST, server.broker_server.port)
 
 
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000, 30 * 24 * 3_600_000])
+async def test_a_clock_that_is_set_changes_stamps_and_nothing_that_lasts(tmp_path: Path, jump_ms: int) -> None:
+    """Both parts of the process are told both times, by requests and by ticks."""
+    wall_ms, steady_ms = 1_700_000_000_000, 5_000_000
+    server = Regulus(BrokerConfig(listen_port=0), store_config(tmp_path), NamesrvConfig(listen_port=0, bind_address=HOST),
+                     transport_config=LOOPBACK, clock=lambda: wall_ms, steady_clock=lambda: steady_ms)
+    await server.start()
+    connection = await broker_connection(server)
+    name_server = await connect(HOST, server.name_server.port)
+    try:
+        holding = asyncio.create_task(pull(connection, 0, hold_ms=15_000, topic="TBW102"))
+        await ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)
+        wall_ms += jump_ms
+        steady_ms += 14_900
+        await send(connection, b"stamped")
+        assert (await ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == 0
+        server.name_server.state.tick(wall_ms)
+        assert (await ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == 0
+        assert not holding.done()
+        steady_ms += 100
+        assert (await holding).code == ResponseCode.PULL_NOT_FOUND
+        (message,) = message_record.decode_all((await pull(connection, 0)).body)
+        assert message.store_timestamp == wall_ms
+    finally:
+        connection.close()
+        name_server.close()
+        await server.stop()
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_what_is_sent_is_pulled(tmp_path: Path, flush: str) -> None:
     server = make_regulus(tmp_path, flush)

@@ -18,7 +18,8 @@ FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     heartbeat = HeartbeatData.decode(request.body)
-    client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms)
+    client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms,
+                    broker.steady_ms)
     fingerprint = heartbeat.heartbeat_fingerprint or 0
     is_sub_change = fingerprint == 0
     for consumer in heartbeat.consumer_data_set:

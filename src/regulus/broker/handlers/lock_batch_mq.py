@@ -10,7 +10,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 def handle_lock_batch_mq(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     body = LockBatchRequestBody.decode(request.body)
-    held = broker.queue_locks.lock(body.consumer_group, body.client_id, body.mq_set, now_ms)
+    held = broker.queue_locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.steady_ms)
     return succeed(request, body=LockBatchResponseBody(lock_ok_mq_set=held).encode())
 
 

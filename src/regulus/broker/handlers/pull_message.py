@@ -72,7 +72,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     if broker.held_requests.is_full:
         return Reply(request.response(ResponseCode.SYSTEM_BUSY,
                                       "[REJECTREQUEST]too many pulls are held, start flow control for a while"))
-    _hold(request, header, checked, peer, broker, now_ms)
+    _hold(request, header, checked, peer, broker)
     return HOLD
 
 
@@ -87,8 +87,8 @@ class _Checked:
         self.tags_codes = codes
 
 
-def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer, broker: BrokerState,
-          now_ms: int) -> None:
+def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
+          broker: BrokerState) -> None:
     config = broker.config
     hold_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
 
@@ -97,7 +97,8 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
         return again if isinstance(again, RemotingCommand) else _read(request, header, again, broker)
 
     broker.held_requests.hold(HeldRequest(peer.channel, header.topic, header.queue_id, header.queue_offset,
-                                          checked.tags_codes, now_ms + max(0, min(hold_ms, HOLD_MS_MAX)), resume))
+                                          checked.tags_codes, broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX)),
+                                          resume))
 
 
 def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,

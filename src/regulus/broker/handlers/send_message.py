@@ -308,7 +308,7 @@ def _is_exhausted(request: RemotingCommand, header: SendMessageRequest, broker: 
     limit = settings.retry_max_times if settings is not None else 0
     if request.version >= RETRY_LIMIT_VERSION_MIN and header.max_reconsume_times != MAX_RECONSUME_TIMES_ABSENT:
         limit = header.max_reconsume_times
-    return header.reconsume_times > limit or broker.queue_locks.is_any_held(group, now_ms)
+    return header.reconsume_times > limit or broker.queue_locks.is_any_held(group, broker.steady_ms)
 
 
 def _bury(message: MessageExt, broker: BrokerState, now_ms: int) -> None:

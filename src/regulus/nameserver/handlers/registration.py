@@ -41,7 +41,7 @@ def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServ
     header = RegisterBrokerRequest.decode(request)
     if header.body_crc32 and crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
         return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    result = state.routes.register(_registration(request, header, peer), now_ms,
+    result = state.routes.register(_registration(request, header, peer), state.steady_ms,
                                    state.config.delete_topic_with_broker_registration)
     if not result.accepted:
         return request.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
@@ -69,7 +69,7 @@ def handle_query_data_version(request: RemotingCommand, peer: Peer, state: NameS
     header = QueryDataVersionRequest.decode(request)
     asked = decode_data_version(request.body)
     known = state.routes.data_version(header.cluster_name, header.broker_addr)
-    state.routes.heartbeat(header.cluster_name, header.broker_addr, now_ms)
+    state.routes.heartbeat(header.cluster_name, header.broker_addr, state.steady_ms)
     return request.response(ResponseCode.SUCCESS, ext=QueryDataVersionResponse(changed=known != asked).ext(),
                             body=b"" if known is None else encode_data_version(known))
 
@@ -77,7 +77,7 @@ def handle_query_data_version(request: RemotingCommand, peer: Peer, state: NameS
 def handle_broker_heartbeat(request: RemotingCommand, peer: Peer, state: NameServerState,
                             now_ms: int) -> RemotingCommand:
     header = BrokerHeartbeatRequest.decode(request)
-    state.routes.heartbeat(header.cluster_name, header.broker_addr, now_ms)
+    state.routes.heartbeat(header.cluster_name, header.broker_addr, state.steady_ms)
     return request.response(ResponseCode.SUCCESS)
 
 

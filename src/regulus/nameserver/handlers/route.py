@@ -18,7 +18,7 @@ def handle_get_routeinfo_by_topic(request: RemotingCommand, peer: Peer, state: N
     """TOPIC_NOT_EXIST is load-bearing: producers react to it by asking for the template topic."""
     header = GetRouteinfoByTopicRequest.decode(request)
     config = state.config
-    if config.need_wait_for_service and now_ms < state.started_ms + config.wait_seconds_for_service * 1000:
+    if config.need_wait_for_service and state.steady_ms < state.started_ms + config.wait_seconds_for_service * 1000:
         return request.response(ResponseCode.SYSTEM_ERROR, "name server not ready")
     route = state.routes.route(header.topic)
     if route is None:

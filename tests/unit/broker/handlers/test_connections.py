@@ -39,6 +39,6 @@ def test_all_producers(rig):
 
 
 def test_a_language_that_nobody_knows_is_another_one(rig):
-    rig.broker.clients.register_producer("PG", Client(1, "p1", 99, 1, "h:1", rig.now_ms))
+    rig.broker.clients.register_producer("PG", Client(1, "p1", 99, 1, "h:1", rig.now_ms, 0))
     body = json.loads(rig.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "PG"}).body)
     assert body["connectionSet"][0]["language"] == "OTHER"
