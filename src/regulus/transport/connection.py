@@ -6,7 +6,8 @@ where they were read, so whoever wants to keep one must ask for it then.
 
 A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
 socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
-would ever go on. Bytes that are no frame close this connection and no other.
+would ever go on. Nor is a client read whose large frame must wait for room (`unfinished_frames`). Bytes that are no frame
+close this connection and no other.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
 
@@ -47,14 +49,18 @@ class _Deadline:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `listener.listen` and `connector.connect`. `buffer` may serve other connections of the same loop too."""
+    """Made by `listener.listen` and `connector.connect`. `buffer` may serve other connections of the same loop too.
+
+    `unfinished`: the account of frames under way; None where the peer is trusted to end what it begins.
+    """
 
     def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop, buffer: ReadBuffer,
-                 reads_always: bool = False) -> None:
+                 reads_always: bool = False, unfinished: UnfinishedFrames | None = None) -> None:
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
+        self.frame_began = 0.0              # of the loop's clock
         self._on_requests = on_requests
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -68,6 +74,10 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines: dict[int, _Deadline] = {}
         self._opaque = 0
         self._has_read = False
+        self._is_deaf = False
+        self._unfinished = unfinished
+        self._is_noted = False              # as one in the middle of a frame
+        self._waits_for_room = False
         self._outbox: list[bytes | memoryview] = []
         self._drained: asyncio.Future[None] | None = None   # while more is waiting to leave than should
         self._closed: asyncio.Future[None] = loop.create_future()
@@ -93,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             return
         self.active_time = self._loop.time()
+        if self._is_deaf:
+            return
         buffer = self._buffer
         if not self._has_read and not self._first_byte_fits(buffer.room[0]):
             return
@@ -101,15 +113,18 @@ class Connection(asyncio.BufferedProtocol):
             reader.lend(buffer.data, buffer.front, buffer.front + size)
         else:
             reader.fill(size)
+        has_ended = False
         try:
             # The reader returns the good frames before a bad one first and raises at the next call.
             while commands := reader.frames():
+                has_ended = True
                 self._deliver(commands)
         except FrameError as error:
             self.refuse(str(error))
             return
         finally:
-            reader.give_back()
+            held = reader.buffered
+            reader.give_back(self._note_unfinished(held, has_ended) if held or self._is_noted else True)
         if size >= _FULL_READ and self.is_open:
             self._end_turn()
 
@@ -124,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
+        self._end_frame()
         self._wake_drained()
         for deadline in self._deadlines.values():
             deadline.timer.cancel()
@@ -183,6 +199,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is us who do not read, because the peer does not or because its frame waits for room."""
+        return self._waits_for_room or self._drained is not None
+
+    def read_on(self) -> None:
+        """There is room for the frame that waited for it."""
+        self._waits_for_room = False
+        self.frame_began = self._loop.time()
+        if self.is_open:
+            self._reader.give_back()
+            self._resume_reading()
+
+    def ignore_input(self) -> None:
+        """Take no more requests or answers of the peer. What it sends is still read, and thrown away: a connection that
+        is closed with bytes unread takes answers with it that have not left yet."""
+        self._is_deaf = True
+
     def close(self) -> None:
         """Close after what was written has left."""
         self._flush_outbox()
@@ -221,8 +255,31 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._resume_reading)
 
     def _resume_reading(self) -> None:
-        if self.is_open and (self._drained is None or self._reads_always):
+        if self.is_open and not self._waits_for_room and (self._drained is None or self._reads_always):
             self._transport.resume_reading()
+
+    def _note_unfinished(self, held: int, has_ended: bool) -> bool:
+        """Tell what has come of a frame; whether the rest may have memory of its own. Else nothing more is read."""
+        unfinished = self._unfinished
+        if unfinished is None:
+            return True
+        if has_ended or not held or not self._is_noted:
+            self._end_frame()
+            self.frame_began = self.active_time
+        if not held or not self.is_open:
+            return self.is_open
+        self._is_noted = True
+        has_room = unfinished.note(self, held, self._reader.wanted)
+        if not has_room and self.is_open and self._is_noted:
+            self._waits_for_room = True
+            self._transport.pause_reading()
+        return has_room
+
+    def _end_frame(self) -> None:
+        if self._is_noted and self._unfinished is not None:
+            self._is_noted = False
+            self._waits_for_room = False
+            self._unfinished.forget(self)
 
     def _wake_drained(self) -> None:
         if self._drained is not None:

@@ -7,17 +7,20 @@ import socket
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.unfinished_frames import UnfinishedFrames
 
 _log = logging.getLogger(__name__)
 
 _IDLE_CHECKS_PER_LIMIT = 4      # a connection is closed at the latest after 5/4 of the idle limit
+_FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
 
 
 class Listener:
-    """Made by `listen`, or of a socket that `bind` gave."""
+    """Made by `listen`, or of a socket that `bind` gave. `unfinished` may be shared with other listeners."""
 
     def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
-                 config: TransportConfig, loop: asyncio.AbstractEventLoop) -> None:
+                 config: TransportConfig, loop: asyncio.AbstractEventLoop,
+                 unfinished: UnfinishedFrames | None = None) -> None:
         self.connections: set[Connection] = set()
         self.port: int = bound.getsockname()[1]
         self._on_requests = on_requests
@@ -26,9 +29,11 @@ class Listener:
         self._config = config
         self._loop = loop
         self._buffer = ReadBuffer()
+        self._unfinished = unfinished or UnfinishedFrames(config)
         self._bound: socket.socket | None = bound
         self._server: asyncio.Server | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._frame_timer: asyncio.TimerHandle | None = None
         self._is_full = False
 
     async def accept(self) -> None:
@@ -38,6 +43,7 @@ class Listener:
                                                       backlog=self._config.accept_backlog)
         self._bound = None
         self._check_idle()
+        self._check_frames()
 
     def stop_accepting(self) -> None:
         if self._server is not None:
@@ -47,23 +53,32 @@ class Listener:
             self._bound.close()
             self._bound = None
 
+    def ignore_input(self) -> None:
+        """Accept no more connections, and no more requests of those that are there; answers still leave."""
+        self.stop_accepting()
+        for connection in self.connections:
+            connection.ignore_input()
+
     async def close(self) -> None:
         """Accept no more, close all connections; what was written gets `close_wait_max_ms` to leave."""
         self.stop_accepting()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in (self._idle_timer, self._frame_timer):
+            if timer is not None:
+                timer.cancel()
         leaving = list(self.connections)
         for connection in leaving:
             connection.close()
-        if leaving:
-            await asyncio.wait([self._loop.create_task(connection.wait_closed()) for connection in leaving],
-                               timeout=self._config.close_wait_max_ms / 1000)
+        tasks = [self._loop.create_task(connection.wait_closed()) for connection in leaving]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._config.close_wait_max_ms / 1000)
         for connection in leaving:
             connection.abort()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _make_connection(self) -> Connection:
         return Connection(self._on_requests, self._opened, self._closed, self._config, self._loop,
-                          self._buffer)
+                          self._buffer, unfinished=self._unfinished)
 
     def _opened(self, connection: Connection) -> None:
         if len(self.connections) < self._config.connections_max:
@@ -94,6 +109,11 @@ class Listener:
             else:       # since the last look the peer has not read what was written before
                 connection.abort()
         self._idle_timer = self._loop.call_later(idle_max / _IDLE_CHECKS_PER_LIMIT, self._check_idle)
+
+    def _check_frames(self) -> None:
+        self._unfinished.close_overdue(self._loop.time())
+        self._frame_timer = self._loop.call_later(
+            self._config.frame_time_max_ms / 1000 / _FRAME_CHECKS_PER_LIMIT, self._check_frames)
 
 
 async def listen(host: str, port: int, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,

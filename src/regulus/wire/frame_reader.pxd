@@ -30,7 +30,7 @@ cdef class FrameReader:
     @cython.locals(rest=Py_ssize_t)
     cpdef lend(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
 
-    cpdef give_back(self)
+    cpdef give_back(self, bint has_room=*)
 
     @cython.locals(own=bytearray, end=Py_ssize_t)
     cdef _make_room(self)

@@ -92,11 +92,14 @@ class FrameReader:
         self._position = start - rest
         self._end = end
 
-    def give_back(self) -> None:
-        """Keep the beginning of a frame, and nothing else, of what was lent."""
+    def give_back(self, has_room: bool = True) -> None:
+        """Keep the beginning of a frame, and nothing else, of what was lent; memory of its own only if there is room.
+
+        Once there is, another call lets the frame go on in memory of its own.
+        """
         if self.room is not None:
             return
-        if self._wanted >= _LARGE_FRAME and self.buffered * _GROWTH_MAX >= self._wanted:
+        if has_room and self._wanted >= _LARGE_FRAME and self.buffered * _GROWTH_MAX >= self._wanted:
             self._make_room()
         elif isinstance(self._data, bytearray):
             self._data = cut(self._data, self._position, self._end)
@@ -122,6 +125,11 @@ class FrameReader:
         assert self.room is not None
         self._end += size
         self.room = self.room[size:]
+
+    @property
+    def wanted(self) -> int:
+        """Bytes of the frame that is under way, as far as that is known."""
+        return self._wanted
 
     @property
     def buffered(self) -> int:

@@ -12,6 +12,7 @@ from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.transport.listener import Listener, listen
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.remoting_command import RemotingCommand
 
 ECHO, SILENT, ASK_BACK, CLOSE, LARGE = 1, 2, 3, 4, 5
@@ -187,6 +188,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": (HOST, 1), "sockname": (HOST, 2)})
         self.is_read = True
+        self.is_aborted = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
@@ -197,9 +199,22 @@ class Wire(asyncio.Transport):
         self.is_read = True
 
 
-def wired() -> tuple[Connection, Wire]:
-    connection = Connection(lambda _, requests: None, lambda _: None, lambda _: None, TransportConfig(),
-                            asyncio.get_running_loop(), ReadBuffer())
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def wired(unfinished: UnfinishedFrames | None = None, received: list[int] | None = None) -> tuple[Connection, Wire]:
+    def on_requests(_: Connection, requests: list[RemotingCommand]) -> None:
+        if received is not None:
+            received.extend(len(request.body) for request in requests)
+
+    connection = Connection(on_requests, lambda _: None, lambda _: None, TransportConfig(),
+                            asyncio.get_running_loop(), ReadBuffer(), unfinished=unfinished)
     wire = Wire()
     connection.connection_made(wire)
     return connection, wire
@@ -207,8 +222,11 @@ def wired() -> tuple[Connection, Wire]:
 
 def receive(connection: Connection, data: bytes) -> None:
     """What an event loop does with bytes that came."""
-    connection.get_buffer(-1)[:len(data)] = data
-    connection.buffer_updated(len(data))
+    while data:
+        room = connection.get_buffer(-1)
+        part, data = data[:len(room)], data[len(room):]
+        room[:len(part)] = part
+        connection.buffer_updated(len(part))
 
 
 FULL_READ = RemotingCommand.request(SILENT, body=bytes(1000)).encode() * 200
@@ -232,3 +250,107 @@ async def test_a_turn_does_not_begin_while_the_peer_does_not_read() -> None:
     assert not wire.is_read
     connection.resume_writing()
     assert wire.is_read
+
+
+FRAME = RemotingCommand.request(SILENT, body=bytes(10 << 20)).encode()
+SMALL = RemotingCommand.request(SILENT, body=bytes(100)).encode()
+
+
+def account() -> UnfinishedFrames:
+    """Room for one frame of 10 MiB, but not for two."""
+    return UnfinishedFrames(TransportConfig(large_frames_size_max=17 << 20))
+
+
+async def test_a_large_frame_waits_unread_until_another_has_ended() -> None:
+    unfinished, received = account(), []
+    first, first_wire = wired(unfinished, received)
+    second, second_wire = wired(unfinished, received)
+    receive(first, FRAME[:5000])
+    receive(second, FRAME[:5000])
+    assert (first_wire.is_read, second_wire.is_read) == (True, False)
+    receive(first, FRAME[5000:] + SMALL[:20])
+    assert received == [10 << 20]
+    assert second_wire.is_read
+    assert unfinished.large_size == len(FRAME)
+    receive(second, FRAME[5000:])
+    receive(first, SMALL[20:])
+    assert received == [10 << 20, 10 << 20, 100]
+    assert (unfinished.large_size, unfinished.small_size) == (0, 0)
+
+
+async def test_a_frame_that_waited_with_much_of_it_goes_on_in_memory_of_its_own() -> None:
+    unfinished, received = account(), []
+    first, _ = wired(unfinished)
+    second, second_wire = wired(unfinished, received)
+    receive(first, FRAME[:5000])
+    receive(second, FRAME[:200_000])
+    await asyncio.sleep(0)      # the turn of the others is over
+    assert not second_wire.is_read
+    first.connection_lost(None)
+    assert second_wire.is_read
+    receive(second, FRAME[200_000:])
+    assert received == [10 << 20]
+
+
+async def test_small_frames_come_while_large_ones_wait() -> None:
+    unfinished, received = account(), []
+    for _ in range(3):
+        receive(wired(unfinished)[0], FRAME[:5000])
+    connection, wire = wired(unfinished, received)
+    for position in range(len(SMALL)):
+        receive(connection, SMALL[position:position + 1])
+        assert wire.is_read
+    assert received == [100]
+
+
+async def test_a_frame_that_does_not_end_is_cut_off_and_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    unfinished = account()
+    connection, wire = wired(unfinished)
+    receive(connection, SMALL + SMALL[:20])
+    unfinished.close_overdue(connection.frame_began + 60)
+    assert not wire.is_aborted
+    receive(connection, SMALL[20:30])
+    unfinished.close_overdue(connection.frame_began + 60.01)
+    assert wire.is_aborted
+    assert "has not come whole within 60000 ms" in caplog.text
+
+
+async def test_each_frame_has_its_own_time() -> None:
+    unfinished = account()
+    connection, wire = wired(unfinished)
+    receive(connection, SMALL[:20])
+    began = connection.frame_began
+    connection.frame_began -= 60
+    receive(connection, SMALL[20:] + SMALL[:20])
+    assert connection.frame_began >= began
+    unfinished.close_overdue(began + 60)
+    assert not wire.is_aborted
+
+
+async def test_what_comes_after_the_end_was_told_is_thrown_away() -> None:
+    received: list[int] = []
+    connection, wire = wired(received=received)
+    receive(connection, SMALL + SMALL[:20])
+    connection.ignore_input()
+    receive(connection, SMALL[20:] + SMALL)
+    assert received == [100]
+    assert wire.is_read
+
+
+async def test_unfinished_frames_of_real_peers_are_bounded(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    listener = await start(server, large_frames_size_max=17 << 20, frame_time_max_ms=300)
+    peers = [await asyncio.open_connection(HOST, listener.port) for _ in range(4)]
+    for _, writer in peers:
+        writer.write(FRAME[:2 << 20])
+    small = await connect(HOST, listener.port)
+    assert (await small.request(RemotingCommand.request(ECHO, body=b"small"), 5000)).body == b"small"
+    for reader, writer in peers:    # one after the other, each in its own time
+        with pytest.raises(ConnectionError):
+            while await reader.read(1):
+                pass
+            raise ConnectionResetError
+        writer.close()
+    assert caplog.text.count("has not come whole within 300 ms") == 4
+    assert (await small.request(RemotingCommand.request(ECHO, body=b"small"), 5000)).body == b"small"
+    small.close()
+    await listener.close()

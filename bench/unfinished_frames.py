@@ -1,0 +1,64 @@
+"""What a broker's memory grows by when many peers begin large frames and do not end them.
+
+    python bench/unfinished_frames.py --connections 60 --mib 15
+
+Starts a `regulus up` of its own on the loopback with a store in a temporary directory, opens the connections, sends of
+each frame what the broker will take, waits until nothing moves any more, and prints the broker's memory before, at its
+most, and whether a small request is still answered.
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from regulus.testing.running_server import HOST, ServerProcess
+from regulus.transport.connector import connect
+from regulus.wire.codes import RequestCode
+from regulus.wire.remoting_command import RemotingCommand
+
+FRAME_SIZE = 16 << 20
+STILL_S = 2.0       # without growth: the broker takes no more
+LONGEST_S = 30.0
+
+
+def resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+async def begin_frame(port: int, size: int) -> asyncio.StreamWriter:
+    _, writer = await asyncio.open_connection(HOST, port)
+    writer.write(FRAME_SIZE.to_bytes(4, "big") + bytes(size - 4))
+    return writer
+
+
+async def main(connections: int, size: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "store") as server:
+        asker = await connect(HOST, server.port)
+        before = most = resident_mib(server.pid)
+        writers = [await begin_frame(server.port, size) for _ in range(connections)]
+        began = grown = time.monotonic()
+        while time.monotonic() - grown < STILL_S and time.monotonic() - began < LONGEST_S:
+            await asyncio.sleep(0.05)
+            now = resident_mib(server.pid)
+            if now > most + 1:
+                most, grown = now, time.monotonic()
+        asked = time.monotonic()
+        answer = await asker.request(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5000)
+        took = time.monotonic() - asked
+        print(f"{connections} frames of {size >> 20} MiB begun: {before:.0f} MiB before, {most:.0f} MiB at the most "
+              f"(+{most - before:.0f}); a small request was answered {answer.code} in {took * 1000:.1f} ms")
+        for writer in writers:
+            writer.transport.abort()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--connections", type=int, default=60)
+    parser.add_argument("--mib", type=int, default=15)
+    options = parser.parse_args()
+    asyncio.run(main(options.connections, options.mib << 20))
