@@ -1,8 +1,8 @@
 """Attributes of topics and groups: settings by name, altered by a list such as `+message.type=FIFO,-reserve.time`.
 
 `+key=value` adds or alters, `-key` deletes. Some may only be given when the topic is made. A value that asks for what
-this broker does not do is refused, as an unknown one is; one that stands in a document of RocketMQ's stays there, and may
-be deleted.
+this broker does not do is refused, as an unknown one is; one that stands in a document of RocketMQ's stays there, and
+may be deleted.
 
 Source: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil.alterCurrentAttributes, AttributeParser.
 """

@@ -19,7 +19,7 @@ CLUSTERING = "CLUSTERING"
 class Client:
     """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`.
 
-    `heard_ms` is when it was heard by the clock that never jumps, `last_update_timestamp` the time of day for operators.
+    `heard_ms` is when it was heard, by the clock that never jumps; `last_update_timestamp` the time of day, for show.
     """
 
     __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "version")

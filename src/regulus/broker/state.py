@@ -1,8 +1,8 @@
 """All that a broker knows. Handlers read and change it; the server carries out what it asks for.
 
 What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved is told
-by `take_changed_documents`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time that
-never jumps, which the server sets whenever it tells the time.
+by `take_changed_documents`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time
+that never jumps, which the server sets whenever it tells the time.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """Configuration files: RocketMQ's own `.conf` (Java properties) and TOML, into typed config dataclasses.
 
-A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning. One that promises what is not
-served is refused with what to do instead, and any other unknown key with the nearest known one: either would otherwise be
-a setting that silently does not hold.
+A key of RocketMQ's own threads, caches and intervals is accepted, and named in one warning. One that promises what is
+not served is refused with what to do instead, and any other unknown key with the nearest known one: either would
+otherwise be a setting that silently does not hold.
 """
 
 import tomllib

@@ -40,6 +40,7 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import split_address
 from regulus.transport.listener import Listener, bind
+from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -58,9 +59,10 @@ def _name_servers(text: str) -> list[tuple[str, int]]:
         raise ConfigError(f"namesrvAddr: {error}") from error
 
 
-def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig) -> Listener:
+def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig,
+                   unfinished: UnfinishedFrames | None) -> Listener:
     return Listener(bound, requests.on_requests, requests.on_opened, requests.on_closed, config,
-                    asyncio.get_running_loop())
+                    asyncio.get_running_loop(), unfinished)
 
 
 def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
@@ -73,14 +75,16 @@ def _never_durable(end: int, connection: Connection, frames: bytes) -> None:
 
 
 class NameServer:
-    """A name server on its port."""
+    """A name server on its port. `unfinished` is the account of frames that it shares with a broker in this process."""
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
-                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms) -> None:
+                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
+                 unfinished: UnfinishedFrames | None = None) -> None:
         self._config = config
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
+        self._unfinished = unfinished
         path = Path(config.kv_config_path).expanduser() if config.kv_config_path else None
         self._documents = JsonFiles(path.parent) if path is not None else None
         self._document_name = path.stem if path is not None else ""
@@ -97,7 +101,7 @@ class NameServer:
         self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable,
                                        self.state.channel_closed, self._tell_time)
         bound = bind(self._config.bind_address, self._config.listen_port)
-        self._listener = _make_listener(bound, self._requests, self._transport_config)
+        self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
         await self._listener.accept()
         self._ticks = TickLoop(self._tick, self._tell_time, _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
@@ -162,13 +166,15 @@ class BrokerServer:
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
-                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms) -> None:
+                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
+                 unfinished: UnfinishedFrames | None = None) -> None:
         self._config = config
         self._store_config = store_config
         self._name_server = name_server
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
+        self._unfinished = unfinished
         self._name_servers = _name_servers(config.namesrv_addr)
         self._registered_changes = -1
         self._group_changes = -1
@@ -200,16 +206,20 @@ class BrokerServer:
         self._settle(self._clock())
 
     async def stop(self) -> None:
-        """Clean: nothing is accepted any more, answers leave, everything is on disk, the store is closed."""
-        self._listener.stop_accepting()
+        """Clean: nothing is accepted any more, answers leave, everything is on disk, the store is closed.
+
+        No request is taken from the first moment on, and no connection is left when the workers end: what its end
+        brings about may need them.
+        """
+        self._listener.ignore_input()
         await self._door.stop()
         self._ticks.stop()
         self._dispatch.stop()
         self._requests.stop()
-        await self._retention.stop()
-        await self._care.stop()
         await self._flush.stop()
         await self._listener.close()
+        await self._retention.stop()
+        await self._care.stop()
         await self._keeper.stop()
         self._worker.shutdown()
         self.store.close()
@@ -232,7 +242,7 @@ class BrokerServer:
         self._ticks = TickLoop(self._tick, self._tell_time)
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
                                        self._flush.answer_when_durable, self.broker.channel_closed, self._tell_time)
-        self._listener = _make_listener(bound, self._requests, self._transport_config)
+        self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
         self._door = self._make_door()
 
     def _make_door(self) -> NameServerDoor:
@@ -319,9 +329,11 @@ class Regulus:
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms) -> None:
-        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock)
+        unfinished = UnfinishedFrames(transport_config)
+        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
-                                          transport_config=transport_config, clock=clock, steady_clock=steady_clock)
+                                          transport_config=transport_config, clock=clock, steady_clock=steady_clock,
+                                          unfinished=unfinished)
 
     async def start(self) -> None:
         await self.name_server.start()

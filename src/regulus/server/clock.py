@@ -1,7 +1,7 @@
 """The one place where the servers read the time.
 
-The time of day may jump, when somebody sets the clock; it is for stamps, and for what is compared with stamps. What lasts
-(deadlines, leases, expiries, intervals) goes by the steady clock, which never jumps and means nothing by itself.
+The time of day may jump, when somebody sets the clock; it is for stamps, and for what is compared with stamps. What
+lasts (deadlines, leases, expiries, intervals) goes by the steady clock, which never jumps and means nothing by itself.
 """
 
 import time

@@ -18,18 +18,18 @@ class TransportConfig:
     write_buffer_low: int = 256 << 10       # down to it they are read again
     write_buffer_max: int = 256 << 20       # a peer that lets more pile up is cut off
     large_frames_size_max: int = 128 << 20  # of frames under way above 64 KiB, in all; the next one waits, unread
-    unfinished_size_max: int = 64 << 20     # that has come of all others; the one that has not moved longest is closed
+    unfinished_size_max: int = 64 << 20     # that has come of all others; above it the stillest is closed
     frame_time_max_ms: int = 60_000         # a frame that takes longer to come whole: closed
     close_wait_max_ms: int = 2_000          # how long closing waits until written bytes have left
 
     def __post_init__(self) -> None:
-        for name in ("connections_max", "accept_backlog", "write_buffer_high", "write_buffer_max", "unfinished_size_max",
-                     "frame_time_max_ms"):
+        for name in ("connections_max", "accept_backlog", "write_buffer_high", "write_buffer_max",
+                     "unfinished_size_max", "frame_time_max_ms"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.large_frames_size_max < FRAME_SIZE_MAX + 4:
-            raise ConfigError(f"large_frames_size_max is {self.large_frames_size_max}; it must be {FRAME_SIZE_MAX + 4} or "
-                              "more, so that the largest frame can come")
+            raise ConfigError(f"large_frames_size_max is {self.large_frames_size_max}; it must be {FRAME_SIZE_MAX + 4} "
+                              "or more, so that the largest frame can come")
         if self.idle_time_max_ms < 0:
             raise ConfigError(f"idle_time_max_ms is {self.idle_time_max_ms}; it must be 0 (never) or more")
         if not 0 <= self.write_buffer_low < self.write_buffer_high < self.write_buffer_max:

@@ -6,8 +6,8 @@ where they were read, so whoever wants to keep one must ask for it then.
 
 A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
 socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
-would ever go on. Nor is a client read whose large frame must wait for room (`unfinished_frames`). Bytes that are no frame
-close this connection and no other.
+would ever go on. Nor is a client read whose large frame must wait for room (`unfinished_frames`). Bytes that are no
+frame close this connection and no other.
 """
 
 import asyncio

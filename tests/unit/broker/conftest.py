@@ -37,8 +37,8 @@ def peer(channel: int = 1, address: str = "10.0.0.5") -> Peer:
 
 @dataclass
 class Rig:
-    """`now_ms` is the time of day, and moves only when a test moves it; the steady time moves with it, but when the clock
-    is set."""
+    """`now_ms` is the time of day, and moves only when a test moves it; the steady time moves with it, but when the
+    clock is set."""
 
     broker: BrokerState
     store: MemoryStore

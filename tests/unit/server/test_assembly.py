@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ConfigError, StoreLocked
+from regulus.errors import ConfigError, ConnectionLost, StoreLocked
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
@@ -78,8 +78,9 @@ async def broker_connection(server: Regulus) -> Connection:
 async def test_a_clock_that_is_set_changes_stamps_and_nothing_that_lasts(tmp_path: Path, jump_ms: int) -> None:
     """Both parts of the process are told both times, by requests and by ticks."""
     wall_ms, steady_ms = 1_700_000_000_000, 5_000_000
-    server = Regulus(BrokerConfig(listen_port=0), store_config(tmp_path), NamesrvConfig(listen_port=0, bind_address=HOST),
-                     transport_config=LOOPBACK, clock=lambda: wall_ms, steady_clock=lambda: steady_ms)
+    server = Regulus(BrokerConfig(listen_port=0), store_config(tmp_path),
+                     NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK,
+                     clock=lambda: wall_ms, steady_clock=lambda: steady_ms)
     await server.start()
     connection = await broker_connection(server)
     name_server = await connect(HOST, server.name_server.port)
@@ -149,6 +150,47 @@ async def test_with_sync_flush_a_message_is_seen_once_it_is_on_disk(
         go_on.release(100)
     connection.close()
     await server.stop()
+
+
+async def test_a_server_that_stops_answers_what_it_took_and_takes_no_more(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_regulus(tmp_path, "SYNC_FLUSH")
+    await server.start()
+    connection = await broker_connection(server)
+    await send(connection, b"first")
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    sync_range = disk.sync_range
+
+    def slowly(*arguments: Any) -> None:
+        begun.release()
+        go_on.acquire()
+        sync_range(*arguments)
+
+    monkeypatch.setattr(disk, "sync_range", slowly)
+    taken = asyncio.create_task(send(connection, b"taken"))
+    try:
+        assert await asyncio.to_thread(begun.acquire, timeout=5)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)      # it has begun
+        late = [asyncio.create_task(send(connection, b"late")) for _ in range(20)]
+        (reading,) = server.broker_server._listener.connections
+        before = reading.active_time
+        while reading.active_time == before:    # they have reached the server
+            await asyncio.sleep(0)
+    finally:
+        monkeypatch.undo()
+        go_on.release(100)
+    await stopping
+    assert (await taken).code == 0
+    outcomes = await asyncio.gather(*late, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
+    assert not [record for record in caplog.records if record.exc_info]
+    again = make_regulus(tmp_path)
+    await again.start()
+    connection = await broker_connection(again)
+    assert bodies(await pull(connection, 0)) == [b"first", b"taken"]
+    connection.close()
+    await again.stop()
 
 
 async def test_a_held_pull_is_woken_by_a_send(regulus: Regulus) -> None:

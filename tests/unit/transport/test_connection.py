@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -345,10 +346,8 @@ async def test_unfinished_frames_of_real_peers_are_bounded(server: Server, caplo
     small = await connect(HOST, listener.port)
     assert (await small.request(RemotingCommand.request(ECHO, body=b"small"), 5000)).body == b"small"
     for reader, writer in peers:    # one after the other, each in its own time
-        with pytest.raises(ConnectionError):
-            while await reader.read(1):
-                pass
-            raise ConnectionResetError
+        with suppress(ConnectionResetError):    # with bytes unread the end comes as a reset
+            assert await reader.read() == b""
         writer.close()
     assert caplog.text.count("has not come whole within 300 ms") == 4
     assert (await small.request(RemotingCommand.request(ECHO, body=b"small"), 5000)).body == b"small"

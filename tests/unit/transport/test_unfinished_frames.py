@@ -116,7 +116,8 @@ def test_a_frame_that_does_not_end_is_closed_and_one_that_we_do_not_read_is_not(
     assert later.told == []
 
 
-@pytest.mark.parametrize("limits", [{"large_frames_size_max": LARGE}, {"unfinished_size_max": 0}, {"frame_time_max_ms": 0}])
+@pytest.mark.parametrize("limits", [
+    {"large_frames_size_max": LARGE}, {"unfinished_size_max": 0}, {"frame_time_max_ms": 0}])
 def test_limits_that_no_frame_could_keep_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):
         TransportConfig(**limits)

@@ -36,8 +36,8 @@ def sent(rig):
 
 def join(rig, client_id, channel, version=479):
     rig.broker.clients.register_consumer(
-        "CG", Client(channel, client_id, LanguageCode.JAVA, version, "h:1", rig.now_ms, rig.broker.steady_ms), "CONSUME_PASSIVELY",
-        "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", [SubscriptionData.compile("TopicA", "*", 1)])
+        "CG", Client(channel, client_id, LanguageCode.JAVA, version, "h:1", rig.now_ms, rig.broker.steady_ms),
+        "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", [SubscriptionData.compile("TopicA", "*", 1)])
 
 
 # --- reset offset -----------------------------------------------------------------------------------------------------
