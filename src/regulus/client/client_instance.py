@@ -34,7 +34,13 @@ NOT_SUPPORTED_REMARK = " request type {} not supported"
 
 
 def now_ms() -> int:
+    """The time of day, for stamps."""
     return int(time.time() * 1000)
+
+
+def steady_ms() -> int:
+    """A time that never jumps, for locks, deadlines and how long things take."""
+    return int(time.monotonic() * 1000)
 
 
 class GroupMember(Protocol):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from regulus.client.client_instance import now_ms
+from regulus.client.client_instance import steady_ms
 from regulus.client.core.process_queue import ProcessQueue
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.tasks import TaskGroup
@@ -127,7 +127,7 @@ class ListenerWorkers:
                 continue
             if ready:
                 self._wake_one()
-            work.started_ms = now_ms()
+            work.started_ms = steady_ms()
             self.running.add(work)
             try:
                 status, error = await self._call_async(work)
@@ -161,7 +161,7 @@ class ListenerWorkers:
         while (work := self._handed.get()) is not None:
             if work.process_queue.dropped:
                 continue
-            work.started_ms = now_ms()
+            work.started_ms = steady_ms()
             self.running.add(work)
             status, error = self._call(work)
             if error is not None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from regulus.client.client_instance import now_ms
+from regulus.client.client_instance import steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.ordered_queue import OrderedQueue, suspend_ms
 from regulus.client.core.process_queue import ProcessQueue
@@ -87,7 +87,7 @@ class OrderlyConsumption:
 
     def taken(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         """The queue, locked a moment ago, is ours."""
-        process_queue.locked_until_ms = now_ms() + TRUSTED_MS
+        process_queue.locked_until_ms = steady_ms() + TRUSTED_MS
         self._owned[queue] = _Owned(process_queue)
 
     async def settle(self, queues: Collection[MessageQueue] | None = None, wait_ms: int = SETTLE_WAIT_MS) -> None:
@@ -131,7 +131,7 @@ class OrderlyConsumption:
             self._workers.submit([Work(queue, process_queue, list(batch))])
 
     def is_locked(self, process_queue: ProcessQueue) -> bool:
-        return self._locks is None or process_queue.locked_until_ms > now_ms()
+        return self._locks is None or process_queue.locked_until_ms > steady_ms()
 
     def _batch_done(self, queue: MessageQueue, owned: _Owned) -> None:
         batch = owned.ordered.current
@@ -161,7 +161,7 @@ class OrderlyConsumption:
     async def _renew_locks(self, locks: QueueLocks) -> None:
         while True:
             await asyncio.sleep(RENEW_INTERVAL_MS / 1000)
-            begun = now_ms()
+            begun = steady_ms()
             held = await locks.lock(list(self._owned))
             for queue, owned in self._owned.items():
                 if queue in held:

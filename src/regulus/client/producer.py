@@ -8,13 +8,12 @@ answer cannot be told from a lost request), and that the application owns it aga
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from regulus.client import client_instance
-from regulus.client.client_instance import ClientInstance, RequestHandler
+from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.core import batching, fault_isolation
 from regulus.client.core.batching import BatchKey, Gatherer
@@ -200,7 +199,7 @@ class Producer:
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
         if self._permits is None:
             return await self._attempts(outgoing, queue, timeout_ms)
-        started = _monotonic_ms()
+        started = steady_ms()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._permits.acquire()
@@ -208,23 +207,23 @@ class Producer:
             raise TooManyRequests(f"{self.config.back_pressure_for_async_send_num} sends are under way, and none ended "
                                   f"within {timeout_ms} ms") from None
         try:
-            return await self._attempts(outgoing, queue, max(1, timeout_ms - (_monotonic_ms() - started)))
+            return await self._attempts(outgoing, queue, max(1, timeout_ms - (steady_ms() - started)))
         finally:
             self._permits.release()
 
     async def _attempts(self, outgoing: Outgoing, wanted: MessageQueue | None, timeout_ms: int) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
-        started = _monotonic_ms()
+        started = steady_ms()
         budget = self._budget(outgoing) if wanted is None else _ONE_ATTEMPT
         tried: list[str] = []
         failure: ClientError | None = None
         stored: SendResult | None = None
         for attempt in range(1, budget.attempts + 1):
-            route = await self._route_within(outgoing.topic, timeout_ms - (_monotonic_ms() - started))
+            route = await self._route_within(outgoing.topic, timeout_ms - (steady_ms() - started))
             queue = wanted or self._choose(route, tried[-1] if tried else None)
             if not self._back_off.is_idle:
-                await self._rest(queue.broker_name, timeout_ms - (_monotonic_ms() - started), failure)
-            begun = _monotonic_ms()
+                await self._rest(queue.broker_name, timeout_ms - (steady_ms() - started), failure)
+            begun = steady_ms()
             attempt_timeout = budget.attempt_timeout_ms(attempt, timeout_ms - (begun - started))
             if attempt_timeout <= 0:
                 break
@@ -240,7 +239,7 @@ class Producer:
             except (ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster) as error:
                 failure = error
                 if not budget.resends_without_answer and isinstance(error, ConnectionLost | RequestTimeout):
-                    raise SendFailed(topic=outgoing.topic, attempts=attempt, elapsed_ms=_monotonic_ms() - started,
+                    raise SendFailed(topic=outgoing.topic, attempts=attempt, elapsed_ms=steady_ms() - started,
                                      brokers=tuple(tried), cause=error) from error
             else:
                 if result.send_status is SendStatus.SEND_OK or not self.config.retry_another_broker_when_not_store_ok:
@@ -248,7 +247,7 @@ class Producer:
                 stored = result
         if stored is not None:
             return stored
-        raise _terminal(outgoing.topic, tried, budget.attempts, _monotonic_ms() - started, failure)
+        raise _terminal(outgoing.topic, tried, budget.attempts, steady_ms() - started, failure)
 
     def _budget(self, outgoing: Outgoing) -> SendBudget:
         """How the attempts of this send share its time."""
@@ -259,7 +258,7 @@ class Producer:
         turn = self._turn(route.topic)
         if last_broker is None and self._isolation is NO_ISOLATION and self._back_off.is_idle:
             return turn.select(queues)
-        now = _monotonic_ms()
+        now = steady_ms()
         tiers = list(self._isolation.tiers(route.brokers, last_broker, now))
         resting = self._back_off.resting(now)
         if resting:
@@ -268,7 +267,7 @@ class Producer:
 
     async def _rest(self, broker_name: str, left_ms: int, failure: ClientError | None) -> None:
         """Wait while the broker rests after throttling. Raises Throttled when that is longer than the budget."""
-        wait = self._back_off.wait_ms(broker_name, _monotonic_ms())
+        wait = self._back_off.wait_ms(broker_name, steady_ms())
         if wait == 0:
             return
         if wait >= left_ms:
@@ -302,7 +301,7 @@ class Producer:
         return result
 
     def _report(self, broker_name: str, outcome: Outcome, begun_ms: int) -> None:
-        now = _monotonic_ms()
+        now = steady_ms()
         self._isolation.report(broker_name, outcome, now - begun_ms, now)
 
     # --- batches of concurrent sends ---------------------------------------------------------------------------------
@@ -439,7 +438,3 @@ def _master(route: Route, queue: MessageQueue) -> str:
     if address is None:
         raise ConnectFailed(f"broker {queue.broker_name} has no master")
     return address
-
-
-def _monotonic_ms() -> int:
-    return int(time.monotonic() * 1000)

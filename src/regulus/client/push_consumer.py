@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from regulus.client import client_instance, consumer_start
-from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms
+from regulus.client.client_instance import ClientInstance, RequestHandler, now_ms, steady_ms
 from regulus.client.config import MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
@@ -232,10 +232,10 @@ class PushConsumer:
         return self._subscriptions.get(topic) or SubscriptionData.compile(topic, "*")
 
     def touch_subscription(self, topic: str) -> None:
-        """Give the subscription a new version, after the queues of its topic changed."""
+        """Give the subscription a newer version, also when the clock was set back: the queues of its topic changed."""
         known = self._subscriptions.get(topic)
         if known is not None:
-            self._subscriptions[topic] = replace(known, sub_version=now_ms())
+            self._subscriptions[topic] = replace(known, sub_version=max(now_ms(), known.sub_version + 1))
 
     def statistics(self, topic: str) -> TopicStatistics:
         known = self._statistics.get(topic)
@@ -306,7 +306,7 @@ class PushConsumer:
         """A listener call ended. Results of a queue that was lost, or of a call that expired, count for nothing."""
         if self._orderly is not None:
             ok = len(work.messages) if status == ConsumeStatus.CONSUME_SUCCESS else 0
-            self.statistics(work.queue.topic).consumed(ok, len(work.messages) - ok, now_ms() - work.started_ms)
+            self.statistics(work.queue.topic).consumed(ok, len(work.messages) - ok, steady_ms() - work.started_ms)
             self._orderly.result(work, status)
             return
         if work.process_queue.dropped or work.expired:
@@ -317,7 +317,8 @@ class PushConsumer:
             failed = messages
         elif work.context.ack_index < len(messages) - 1:
             failed = messages[max(0, work.context.ack_index + 1):]
-        self.statistics(work.queue.topic).consumed(len(messages) - len(failed), len(failed), now_ms() - work.started_ms)
+        self.statistics(work.queue.topic).consumed(len(messages) - len(failed), len(failed),
+                                                   steady_ms() - work.started_ms)
         if failed and self._is_clustering():
             self._sends_back.spawn(self._send_back_all(work, failed), f"send back to {work.queue.broker_name}")
             return
@@ -361,7 +362,7 @@ class PushConsumer:
             await asyncio.sleep(self.config.persist_consumer_offset_interval / 1000)
             await self._offsets.persist()
             for statistics in self._statistics.values():
-                statistics.sample(now_ms())
+                statistics.sample(steady_ms())
 
     async def _watch_for_expired(self) -> None:
         """Send back what a listener has held for too long, whatever its place in the queue."""
@@ -369,7 +370,7 @@ class PushConsumer:
         assert self._workers is not None
         while True:
             await asyncio.sleep(min(limit / 4, EXPIRY_SCAN_INTERVAL_MAX_MS) / 1000)
-            now = now_ms()
+            now = steady_ms()
             for work in list(self._workers.running):
                 if not work.expired and now - work.started_ms > limit and self._is_clustering():
                     await self._expire(work)
@@ -426,7 +427,7 @@ class PushConsumer:
             orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
             subscriptions=self._subscriptions.values(),
             queues={queue: each.process_queue for queue, each in owned.items()}, offsets=self._table(),
-            statistics=self._statistics, now_ms=now_ms())
+            statistics=self._statistics, now_ms=steady_ms())
 
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from regulus.client.client_instance import ClientInstance, now_ms
+from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
 from regulus.client.config import PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
@@ -107,7 +107,7 @@ class QueuePuller:
     async def _pull(self) -> int:
         """One pull; the ms to wait before the next."""
         config = self._consumption.config
-        begun = now_ms()
+        begun = steady_ms()
         try:
             address = await self._address()
             answer = await self._instance.connections.request(address, self._command(),
@@ -119,7 +119,7 @@ class QueuePuller:
         if self._process_queue.dropped:
             return 0
         try:
-            return await self._take(answer, now_ms() - begun)
+            return await self._take(answer, steady_ms() - begun)
         except (HeaderError, RecordError) as error:
             _log.error("answer to a pull of %s at %d cannot be read: %s", self._queue, self.next_offset, error)
             return config.pull_time_delay_when_exception

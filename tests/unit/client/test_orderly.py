@@ -1,6 +1,7 @@
 """Consuming in order, against a real server."""
 
 import asyncio
+import time
 from collections import defaultdict
 from contextlib import asynccontextmanager
 
@@ -54,6 +55,24 @@ async def prepare(server, admin, queue_count, keys, per_key):
         for number in range(per_key):
             for key in keys:
                 await producer.send(Message("T", f"{key}/{number}".encode()), selector=select_by_hash, argument=key)
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+async def test_a_clock_that_is_set_takes_no_lock_away(server, admin, monkeypatch, jump_s):
+    seen = []
+
+    async def listener(messages, context):
+        seen.extend(messages)
+        return SUCCESS
+
+    await prepare(server, admin, 1, ["a"], 1)
+    async with consuming(server, listener):
+        await until(lambda: len(seen) == 1)
+        set_to = time.time() + jump_s
+        monkeypatch.setattr(time, "time", lambda: set_to)
+        await prepare(server, admin, 1, ["b"], 3)
+        async with asyncio.timeout(5):      # far less than until a lock is renewed
+            await until(lambda: len(seen) == 4)
 
 
 async def until(condition):
