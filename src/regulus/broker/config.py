@@ -84,6 +84,12 @@ class BrokerConfig(StoreRules):
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),
+                            ("defaultQueryMaxNum", self.default_query_max_num),
+                            ("flushConsumerOffsetInterval", self.flush_consumer_offset_interval),
+                            ("flushDelayOffsetInterval", self.flush_delay_offset_interval),
+                            ("registerNameServerPeriod", self.register_name_server_period),
+                            ("registerBrokerTimeoutMills", self.register_broker_timeout_mills),
+                            ("shortPollingTimeMills", self.short_polling_time_mills),
                             ("transactionCheckInterval", self.transaction_check_interval),
                             ("transactionCheckMax", self.transaction_check_max),
                             ("sinkMarksMax", self.sink_marks_max),

@@ -11,12 +11,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from regulus.errors import ConfigError
+from regulus.wire.ext_fields import parse_long
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _Config = TypeVar("_Config", bound="DataclassInstance")
-_Value = str | int | float | bool | Enum | None
+_Value = str | int | bool | Enum | None
 
 _IRREGULAR_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2",
                    "use_tls": "useTLS", "check_crc_on_recover": "checkCRCOnRecover"}
@@ -134,10 +135,10 @@ def _parse_value(key: str, text: str, current: _Value) -> _Value:
             if text not in kind.__members__:
                 raise ConfigError(f"{key} has {text!r}: write one of {', '.join(kind.__members__)}")
             return kind[text]
-        case int() | float():
+        case int():
             try:
-                return type(current)(text)
+                return parse_long(text)
             except ValueError:
-                raise ConfigError(f"{key} has {text!r}: write a number") from None
+                raise ConfigError(f"{key} has {text[:40]!r}: write a whole number of 64 bits at most") from None
         case _:
             return text

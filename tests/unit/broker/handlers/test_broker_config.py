@@ -48,7 +48,9 @@ def test_some_settings_may_never_change_from_outside(rig, key):
 @pytest.mark.parametrize(("text", "remark"), [
     ("listenPort=1", "listenPort cannot change"), ("brokerName=x", "brokerName cannot change"),
     ("noSuchKey=1", "noSuchKey cannot change"), ("traceOn=perhaps", "traceOn"), ("maxMessageSize=0", "maxMessageSize"),
-    ("maxMessageSize=many", "maxMessageSize"), ("", "no key=value line")])
+    ("maxMessageSize=many", "maxMessageSize"), (f"flushDelayOffsetInterval={'9' * 400}", "whole number"),
+    ("flushConsumerOffsetInterval=0", "flushConsumerOffsetInterval"), ("shortPollingTimeMills=-1", "shortPolling"),
+    ("", "no key=value line")])
 def test_what_cannot_be_changed_is_named(rig, text, remark):
     before = rig.broker.config
     response = update(rig, text)
