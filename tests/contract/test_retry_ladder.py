@@ -61,7 +61,7 @@ class FailingConsumer:
         """Time passes all at once; then the broker does what is due."""
         self.rig.now_ms += elapsed_ms
         for _ in range(TICKS):
-            self.rig.broker.tick(self.rig.now_ms)
+            self.rig.broker.tick(self.rig.tell_time())
             self.rig.dispatch()
         self.rig.heartbeat("CG", "TopicA", "%RETRY%CG")
 

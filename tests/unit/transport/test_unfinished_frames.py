@@ -46,9 +46,18 @@ def test_those_that_wait_get_room_in_their_turn() -> None:
     assert [peer.told for peer in peers] == [[]] * 7
     account.forget(peers[0])
     assert [peer.told for peer in peers] == [[]] * 4 + [["read on"], [], []]
-    assert not account.note(Peer(), 100, SMALL_FRAME + 1), "nobody overtakes those that wait"
     account.forget(peers[1])
     assert peers[6].told == ["read on"]
+
+
+def test_nobody_overtakes_those_that_wait() -> None:
+    account, waiting, smaller = frames(large_frames_size_max=LARGE + MIB), Peer(), Peer()
+    first = Peer()
+    assert account.note(first, 100, 10 * MIB)
+    assert not account.note(waiting, 100, LARGE)
+    assert not account.note(smaller, 100, SMALL_FRAME + 1)
+    account.forget(first)
+    assert (waiting.told, smaller.told) == (["read on"], ["read on"])
 
 
 def test_all_is_free_when_all_have_ended() -> None:
