@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
-        self.frame_began = 0.0              # of the loop's clock
+        self.frame_began = 0.0              # of the loop's clock, or when it was read again after a pause of ours
         self._on_requests = on_requests
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -134,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self.frame_began = self._loop.time()
         self._wake_drained()
         self._resume_reading()
 

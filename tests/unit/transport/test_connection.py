@@ -328,6 +328,22 @@ async def test_each_frame_has_its_own_time() -> None:
     assert not wire.is_aborted
 
 
+async def test_the_time_in_which_a_peer_is_not_read_does_not_count() -> None:
+    unfinished = account()
+    connection, wire = wired(unfinished)
+    receive(connection, SMALL[:20])
+    connection.pause_writing()
+    connection.frame_began -= 61
+    began = connection.frame_began
+    unfinished.close_overdue(began + 60.5)
+    assert not wire.is_aborted
+    connection.resume_writing()
+    unfinished.close_overdue(began + 60.5)
+    assert not wire.is_aborted
+    unfinished.close_overdue(connection.frame_began + 60.5)
+    assert wire.is_aborted
+
+
 async def test_what_comes_after_the_end_was_told_is_thrown_away() -> None:
     received: list[int] = []
     connection, wire = wired(received=received)
