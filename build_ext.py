@@ -26,6 +26,7 @@ COMPILED_MODULES = (
     "regulus.broker.placement",
     "regulus.broker.request_table",
     "regulus.broker.send_facts",
+    "regulus.broker.storing",
     "regulus.model.message",
     "regulus.model.message_properties",
     "regulus.model.peer",

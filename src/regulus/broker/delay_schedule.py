@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import when_due
-from regulus.broker.topics import Topics
+from regulus.broker.storing import Storing
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
 from regulus.wire import fastjson
@@ -29,12 +29,12 @@ UPDATES_PER_DATA_VERSION = 200
 class DelaySchedule:
     """`changes` counts moves of any offset, for saving."""
 
-    def __init__(self, store: MessageStore, ladder_ms: Sequence[int], topics: Topics) -> None:
+    def __init__(self, store: MessageStore, ladder_ms: Sequence[int], storing: Storing) -> None:
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion()
         self.changes = 0
         self._store = store
-        self._topics = topics
+        self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
         self._last_level = 0
 
@@ -84,18 +84,15 @@ class DelaySchedule:
         return now_ms if due_ms > now_ms + self._ladder_ms[level - 1] else due_ms
 
     def _deliver_unit(self, unit: QueueUnit, now_ms: int) -> bool:
-        """False when the store refused, so that the unit must be tried again."""
+        """False when the store refuses for now, so that the unit must be tried again.
+
+        What it never takes is passed: all behind it would wait for ever.
+        """
         parked = self._store.look_message(unit.physical_offset)
         message = None if parked is None else when_due(parked)
         if message is None:
             return True
-        appended = self._store.append(message, now_ms)
-        if appended.status != PutStatus.PUT_OK:
-            return False
-        facts = self._topics.facts.get(message.topic)
-        if facts is not None:
-            facts.count(1, appended)
-        return True
+        return self._storing.append(message, now_ms).status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
 
     def _corrected(self, level: int) -> int:
         """The level's offset, moved into what its queue still holds."""

@@ -42,6 +42,8 @@ cdef class SendFacts:
     cdef public bint is_writable
     cdef public bint is_restricted
 
+    cpdef long long durable_at(self, long long end, bint waits)
+
     @cython.locals(answers=PlainAnswers)
     cpdef PlainAnswers answers(self, bytes store_host)
 

@@ -90,6 +90,10 @@ class SendFacts:
         self.is_writable = permission.is_writable(config.broker_permission)
         self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
 
+    def durable_at(self, end: int, waits: bool) -> int:
+        """Whether an answer waits for the log: up to `end`, or 0. `waits`: whether the client wants to."""
+        return end if self.sync_flush and waits else 0
+
     def answers(self, store_host: bytes) -> PlainAnswers:
         """Those for sends that are stored under this address."""
         answers = self.plain_answers.get(store_host)

@@ -271,19 +271,6 @@ def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
     return sink, sequence
 
 
-def sequences_of_batch(batch: list[dict[str, str]]) -> list[tuple[str, Sequence]]:
-    """SINK and SEQ of each message. Raises MessageIllegal when one has none, or SEQ does not rise."""
-    last: dict[str, Sequence] = {}
-    marked = []
-    for properties in batch:
-        each = sequence_of(properties)
-        if each is None or (each[0] in last and last[each[0]] >= each[1]):
-            raise MessageIllegal("each message of a batch of a sink has the properties SINK and SEQ, and SEQ rises")
-        last[each[0]] = each[1]
-        marked.append(each)
-    return marked
-
-
 def _place(message: MessageExt) -> Sequence:
     sequence = _sequence(message.properties[names.SEQUENCE])
     assert sequence is not None, "the message was checked before it was stored"

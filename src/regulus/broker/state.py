@@ -24,6 +24,7 @@ from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
+from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
 from regulus.broker.transactions import Transactions
@@ -62,13 +63,14 @@ class BrokerState:
         self.consumer_offsets = ConsumerOffsets()
         self.clients = Clients()
         self.held_requests = HeldRequests()
-        self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.topics)
+        self.sink_marks = SinkMarks(store, config.sink_marks_max)
+        self.storing = Storing(SendFacts(config, store, self.topics.facts, self.sink_marks))
+        self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
-        self.sink_marks = SinkMarks(store, config.sink_marks_max)
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
-        self.transactions = Transactions(config, store, self.topics, self.consumer_offsets, self.clients, self.notices,
+        self.transactions = Transactions(config, store, self.storing, self.consumer_offsets, self.clients, self.notices,
                                          steady_ms)
         self.chance = Chance(seed)
         self.runtime_facts = RuntimeFacts()
@@ -86,7 +88,7 @@ class BrokerState:
     def set_config(self, config: BrokerConfig) -> None:
         """Take over settings, now or while running; works out what the send path wants ready."""
         self.config = config
-        self.send_facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
+        self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,

@@ -79,7 +79,6 @@ class Statistics:
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
         self.items: dict[tuple[str, str], StatisticsItem] = {}
-        self.put_failed_times = 0
         self.get_found_times = 0
         self.get_missed_times = 0
         self.get_message_nums = 0

@@ -38,7 +38,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import ConsumerOffsets
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
-from regulus.broker.topics import Topics
+from regulus.broker.storing import Storing
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
@@ -87,11 +87,11 @@ class _Step(Enum):
 class Transactions:
     """`notices` takes the questions to producers."""
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, topics: Topics, offsets: ConsumerOffsets,
+    def __init__(self, config: BrokerConfig, store: MessageStore, storing: Storing, offsets: ConsumerOffsets,
                  clients: Clients, notices: deque[Notice], steady_ms: int) -> None:
         self.config = config
         self._store = store
-        self._topics = topics
+        self._storing = storing
         self._offsets = offsets
         self._clients = clients
         self._notices = notices
@@ -141,8 +141,7 @@ class Transactions:
     def commit(self, half: MessageExt, now_ms: int) -> Appended:
         """Make the message visible. The answer is that of the store; only PUT_OK ends the transaction."""
         message = placement.committed(half)
-        placement.place(message, len(self.config.delay_ladder_ms))
-        appended = self._append(message, now_ms)
+        appended = self._storing.store(message, now_ms)
         if appended.status == PutStatus.PUT_OK:
             self._end(half, TransactionOutcome.COMMITTED, now_ms)
         return appended
@@ -152,7 +151,7 @@ class Transactions:
 
     def resume(self, given_up: MessageExt, now_ms: int) -> Appended:
         """Put a half that was given up back, to be asked for from the beginning."""
-        return self._append(placement.half_again(given_up, checks=0, first_offset=None), now_ms)
+        return self._storing.append(placement.half_again(given_up, checks=0, first_offset=None), now_ms)
 
     def _end(self, half: MessageExt, outcome: TransactionOutcome, now_ms: int) -> None:
         first = self._first_offset(half)
@@ -176,7 +175,7 @@ class Transactions:
             op = MessageExt(TRANS_OP_HALF_TOPIC, str(queue_offset).encode(),
                             {names.WAIT_STORE_MSG_OK: "true", names.TAGS: OP_TAG}, _QUEUE_ID, born_timestamp=now_ms,
                             born_host=self._store_host, store_host=self._store_host)
-            appended = self._append(op, now_ms)
+            appended = self._storing.append(op, now_ms)
             if appended.status != PutStatus.PUT_OK:
                 return
             self._ops.append((appended.queue_offset, queue_offset))
@@ -277,7 +276,7 @@ class Transactions:
         return step
 
     def _give_up(self, half: MessageExt, now_ms: int) -> _Step:
-        appended = self._append(placement.given_up(half), now_ms)
+        appended = self._storing.append(placement.given_up(half), now_ms)
         if appended.status != PutStatus.PUT_OK:
             return _Step.END
         self._newest.pop(self._first_offset(half), None)
@@ -291,7 +290,7 @@ class Transactions:
         """
         first = self._first_offset(half)
         copy = placement.half_again(half, checks, first)
-        status = self._append(copy, now_ms).status
+        status = self._storing.append(copy, now_ms).status
         if status == PutStatus.MESSAGE_ILLEGAL:
             return self._give_up(half, now_ms), None
         if status != PutStatus.PUT_OK:
@@ -383,13 +382,6 @@ class Transactions:
         """The queue offset of the first copy of a half, which names all of them."""
         text = half.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
         return int(text) if _is_number(text) else self._java_copies.get(half.queue_offset, half.queue_offset)
-
-    def _append(self, message: MessageExt, now_ms: int) -> Appended:
-        appended = self._store.append(message, now_ms)
-        facts = self._topics.facts.get(message.topic)
-        if facts is not None and appended.status == PutStatus.PUT_OK:
-            facts.count(1, appended)
-        return appended
 
 
 def _number(text: str) -> int:

@@ -6,8 +6,12 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.delay_schedule import DELIVERIES_PER_TICK_MAX, POLL_MS, DelaySchedule
+from regulus.broker.send_facts import SendFacts
+from regulus.broker.sink_marks import SinkMarks
+from regulus.broker.storing import Storing
 from regulus.broker.topics import Topics
 from regulus.model.message import MessageExt
+from regulus.model.store_result import Appended, PutStatus
 from regulus.testing.memory_store import MemoryStore
 
 LADDER = "50ms 1s 10s"
@@ -15,9 +19,11 @@ LADDER = "50ms 1s 10s"
 
 class Clockwork:
     def __init__(self) -> None:
-        self.store = MemoryStore(BrokerConfig(message_delay_level=LADDER))
-        self.topics = Topics(BrokerConfig(message_delay_level=LADDER))
-        self.schedule = DelaySchedule(self.store, BrokerConfig(message_delay_level=LADDER).delay_ladder_ms, self.topics)
+        config = BrokerConfig(message_delay_level=LADDER)
+        self.store = MemoryStore(config)
+        self.topics = Topics(config)
+        self.storing = Storing(SendFacts(config, self.store, self.topics.facts, SinkMarks(self.store, 1)))
+        self.schedule = DelaySchedule(self.store, config.delay_ladder_ms, self.storing)
 
     def park(self, level: int, now_ms: int, count: int = 1, topic: str = "T") -> None:
         for _ in range(count):
@@ -107,7 +113,7 @@ def test_progress_is_saved_and_kept_within_the_queues(clockwork):
     clockwork.park(1, 0, 2)
     clockwork.tick(50)
     assert clockwork.schedule.progress() == {1: (2, 2)}
-    again = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.topics)
+    again = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.storing)
     again.load(clockwork.schedule.document())
     assert again.offset_table == {1: 2}
     again.load('{"offsetTable":{1:99,2:5,77:1}}')
@@ -126,3 +132,15 @@ def test_what_is_larger_than_a_limit_that_was_lowered_since_is_delivered(rig):
     rig.broker.set_config(replace(rig.broker.config, max_message_size=10))
     rig.run(2_000)
     assert [message.body for message in rig.stored("T")] == [b"x" * 100]
+
+
+def test_what_the_store_never_takes_does_not_hold_up_those_behind_it(clockwork):
+    clockwork.park(1, 0)
+    clockwork.park(1, 0, topic="U")
+    take = clockwork.store.append
+    clockwork.store.append = lambda message, now_ms: take(message, now_ms) if message.topic == "U" else Appended(
+        PutStatus.MESSAGE_ILLEGAL, remark="too long for a file of the log")
+    clockwork.tick(50)
+    assert (clockwork.delivered(), clockwork.delivered("U")) == (0, 1)
+    assert clockwork.schedule.progress() == {1: (2, 2)}
+    assert clockwork.storing.put_failed_times == 1

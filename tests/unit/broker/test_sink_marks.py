@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regulus.broker import sink_marks
-from regulus.broker.sink_marks import DOCUMENT_LAG_MAX, Sequence, SinkMarks, sequence_of, sequences_of_batch
+from regulus.broker.sink_marks import DOCUMENT_LAG_MAX, Sequence, SinkMarks, sequence_of
 from regulus.errors import HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.testing.memory_store import MemoryStore
@@ -110,12 +110,6 @@ def test_a_misspelt_mark_is_refused(sink: str, sequence: str) -> None:
     {"SINK": "S/0", "SEQ": "1/0", "DLQ_ORIGIN_MESSAGE_ID": "X"}])
 def test_other_messages_and_copies_have_no_mark(properties: dict[str, str]) -> None:
     assert sequence_of(properties) is None
-
-
-@pytest.mark.parametrize("rows", [["1/0", "1/0"], ["1/1", "1/0"], ["1/0", ""]])
-def test_in_a_batch_each_has_a_mark_and_they_rise(rows: list[str]) -> None:
-    with pytest.raises(MessageIllegal, match="SEQ rises"):
-        sequences_of_batch([{"SINK": "S/0", "SEQ": row} if row else {} for row in rows])
 
 
 def test_what_was_saved_is_taken_over_and_the_log_behind_it_is_walked(marks: SinkMarks, store: MemoryStore) -> None:

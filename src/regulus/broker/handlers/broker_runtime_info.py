@@ -28,7 +28,7 @@ _PUT_TIME_BUCKETS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200
 def handle_get_broker_runtime_info(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     table = {
         **_version_and_time(broker, now_ms),
-        **_puts_and_gets(broker.statistics),
+        **_puts_and_gets(broker),
         **_rates(broker.statistics),
         **_days(broker.statistics),
         **_log(broker),
@@ -72,11 +72,12 @@ def _version_and_time(broker: BrokerState, now_ms: int) -> dict[str, str]:
     }
 
 
-def _puts_and_gets(statistics: Statistics) -> dict[str, str]:
+def _puts_and_gets(broker: BrokerState) -> dict[str, str]:
+    statistics = broker.statistics
     nums, size = statistics.put_message_nums, statistics.put_message_size
     return {
         "putMessageTimesTotal": str(nums),
-        "putMessageFailedTimes": str(statistics.put_failed_times),
+        "putMessageFailedTimes": str(broker.storing.put_failed_times),
         "putMessageSizeTotal": str(size),
         "putMessageAverageSize": str(size / nums if nums else 0.0),
         "putMessageEntireTimeMax": "0",

@@ -8,8 +8,9 @@ Source: AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from regulus.broker import statistics
 from regulus.broker.outcome import Outcome, Reply, refuse
-from regulus.broker.placement import dead_letter_copy, place, retry_copy
+from regulus.broker.placement import dead_letter_copy, retry_copy
 from regulus.broker.state import BrokerState
+from regulus.broker.storing import refusal_of
 from regulus.model import permission
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
 from regulus.model.message import MessageExt
@@ -47,12 +48,12 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the message at {header.offset} is of {failed.topic}, which no group consumes")
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
-    appended = broker.store.append(message, now_ms)
+    appended = broker.storing.store(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
     original_topic = header.origin_topic or failed.topic
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
-    return Reply(request.response(ResponseCode.SUCCESS), appended.end if broker.send_facts.sync_flush else 0)
+    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
 
 
 def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig, failed: MessageExt,
@@ -63,6 +64,4 @@ def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfi
         return dead_letter_copy(failed, header.group, store_host)
     level = header.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
     queue_id = broker.chance.below(group.retry_queue_nums)
-    message = retry_copy(failed, header.group, queue_id, level, store_host)
-    place(message, broker.send_facts.delay_level_max)
-    return message
+    return retry_copy(failed, header.group, queue_id, level, store_host)

@@ -7,6 +7,7 @@ Source: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
+from regulus.broker.storing import refusal_of
 from regulus.broker.transactions import TransactionOutcome
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
@@ -59,9 +60,8 @@ def _fault(header: EndTransactionRequest, half: MessageExt) -> str | None:
 def _commit(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
     appended = broker.transactions.commit(half, now_ms)
     if appended.status != PutStatus.PUT_OK:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
-    durable_at = broker.store.commit_log_max_offset() if broker.send_facts.sync_flush else 0
-    return Reply(request.response(ResponseCode.SUCCESS), durable_at)
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
+    return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
 
 
 def _roll_back(request: RemotingCommand, half: MessageExt, broker: BrokerState, now_ms: int) -> Outcome:
@@ -83,5 +83,5 @@ def handle_resume_check_half_message(request: RemotingCommand, peer: Peer, broke
                       "given up")
     appended = broker.transactions.resume(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, appended.remark or appended.status.name)
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
     return succeed(request)

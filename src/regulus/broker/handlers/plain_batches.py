@@ -4,7 +4,6 @@ that rest, without an object for a message.
 What is unusual leaves this way before anything was done, and a run that is not simply the next one is unusual.
 """
 
-from regulus.broker.handlers.send_refusals import refuse_put
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.send_facts import SendFacts, TopicFacts
 from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of
@@ -23,7 +22,7 @@ _OF_RUN = [names.SINK, names.SEQUENCE]
 
 def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
                      peer: Peer, broker: BrokerState, now_ms: int) -> Outcome | None:
-    """None when there is something unusual, even a reason to refuse: nothing was done then."""
+    """None when there is something unusual, or a reason to refuse: nothing was done then."""
     facts = broker.send_facts
     batch = facts.plain_batches
     run = _next_run(header.properties, broker) if header.properties else None
@@ -38,7 +37,7 @@ def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue
     _fill(batch.message, header, queue_id, topic, facts.store_host or peer.local, peer)
     appended = facts.store.append_batch(batch, now_ms)
     if appended.status is not PutStatus.PUT_OK:
-        return refuse_put(request, broker, appended)
+        return None
     topic.count(batch.count, appended)
     if run is None:
         return answer_batch(request, appended, queue_id, batch.message.store_host, True, facts)
@@ -55,7 +54,7 @@ def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, st
     ids = ",".join([facts.offset_message_id(store_host, start) for start in appended.starts])
     response = send_message_response(request, int(ResponseCode.SUCCESS), ids, queue_id, appended.queue_offset, None,
                                      facts.region_id, facts.trace_on)
-    return Reply(response, appended.end if facts.sync_flush and waits else 0)
+    return Reply(response, facts.durable_at(appended.end, waits))
 
 
 def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appended, facts: SendFacts) -> Outcome:
@@ -66,7 +65,7 @@ def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appende
     message_id = facts.offset_message_id(first.store_host, appended.start)
     response = send_message_response(request, int(ResponseCode.SUCCESS), message_id, first.queue_id,
                                      appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
-    return Reply(response, appended.end if facts.sync_flush and first.waits else 0)
+    return Reply(response, facts.durable_at(appended.end, first.waits))
 
 
 def _next_run(properties: dict[str, str], broker: BrokerState) -> tuple[str, Sequence] | None:

@@ -1,8 +1,9 @@
 cimport cython
 
 from regulus.broker.outcome cimport NoReply, Reply, reply_frame
-from regulus.broker.placement cimport delay_level, place, place_dead_letter
+from regulus.broker.placement cimport delay_level, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
+from regulus.broker.storing cimport Storing
 from regulus.model.message cimport MessageExt, PlainMessage
 from regulus.model.peer cimport Peer
 from regulus.model.store_result cimport Appended
@@ -30,11 +31,11 @@ cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts,
                  long long now_ms)
 
 @cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
-               message=MessageExt, is_dead_letter=cython.bint, waits=cython.bint, appended=Appended)
+               message=MessageExt, is_dead_letter=cython.bint, waits=cython.bint, storing=Storing, appended=Appended)
 cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
            Peer peer, object broker, long long now_ms)
 
-@cython.locals(properties=dict, store_host=bytes, message=MessageExt, appended=Appended)
+@cython.locals(properties=dict, store_host=bytes, message=MessageExt, is_run=cython.bint, appended=Appended)
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
                  Peer peer, object broker, long long now_ms)
 

@@ -10,9 +10,9 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 
 from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
-from regulus.broker.handlers.sink_sends import send_marked, send_marked_batch, send_run
+from regulus.broker.handlers.sink_sends import send_marked, send_run
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame
-from regulus.broker.placement import delay_level, place, place_dead_letter, place_half
+from regulus.broker.placement import delay_level, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
@@ -33,6 +33,9 @@ from regulus.wire.remoting_command import ONEWAY_FLAG, ROCKETMQ, RemotingCommand
 
 RETRY_LIMIT_VERSION_MIN = 121
 """Clients of an older version put something else into maxReconsumeTimes. Source: MQVersion.Version.V3_4_9."""
+
+MARKED_IN_BATCH = ("a message of a batch has no SINK: a sink's rows are sent one by one, or as a run, with SINK in the "
+                   "request")
 
 TIMERS_NOT_SERVED = "timer messages are not served by this broker yet; a delay level (property DELAY) is"
 
@@ -75,7 +78,7 @@ def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 
 def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFacts, peer: Peer, broker: BrokerState,
                 now_ms: int) -> Outcome | None:
-    """None when there is something unusual, even a reason to refuse: nothing was done then."""
+    """None when there is something unusual, or a reason to refuse: nothing was done then."""
     topic = facts.topics.get(message.topic)
     if topic is None or not topic.is_plain or facts.is_restricted or message.sys_flag & _TRANSACTION_MASK \
             or not 0 <= message.queue_id < topic.queue_nums_max \
@@ -86,7 +89,7 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
     message.store_host = facts.store_host or peer.local
     appended = facts.store.append(message, now_ms)
     if appended.status is not _PUT_OK:
-        return refuse_put(request, broker, appended)
+        return None
     topic.count(1, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
@@ -96,7 +99,7 @@ def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFact
     else:
         answers = facts.answers(message.store_host)
         frame = answers.frame(message, request.opaque, appended.start, appended.queue_offset)
-    return reply_frame(frame, appended.end if facts.sync_flush and message.waits else 0)
+    return reply_frame(frame, facts.durable_at(appended.end, message.waits))
 
 
 def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts, facts: SendFacts,
@@ -120,20 +123,16 @@ def _send(request: RemotingCommand, header: SendMessageRequest, queue_id: int, t
     is_dead_letter = topic.is_retry and _is_exhausted(request, header, broker, now_ms)
     if is_dead_letter:
         _bury(message, broker, now_ms)
-    elif is_unusual:
-        place(message, facts.delay_level_max)
-    appended = facts.store.append(message, now_ms)
+    storing = broker.storing
+    appended = storing.store(message, now_ms)
     if appended.status is not _PUT_OK:
-        return refuse_put(request, broker, appended)
-    if message.topic != topic.topic:
-        topic = facts.topics[message.topic]
-    topic.count(1, appended)
+        return refuse_put(request, facts, appended)
     if request.flag & _ONEWAY:
         return NO_REPLY
     response = send_message_response(request, _SUCCESS, facts.offset_message_id(store_host, appended.start),
                                      queue_id, appended.queue_offset, unique_key, facts.region_id, facts.trace_on)
     waits = is_dead_letter or properties.get(_WAIT) != "false"
-    return Reply(response, appended.end if facts.sync_flush and waits else 0)
+    return Reply(response, facts.durable_at(appended.end, waits))
 
 
 def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
@@ -148,13 +147,14 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
     if outcome is not None:
         return outcome
     store_host = facts.store_host or peer.local
+    is_run = names.SINK in header.properties
     messages = []
-    is_marked = False
     for flag, body, properties in message_batch.decode(request.body):
         if not _NEVER_IN_BATCH.isdisjoint(properties):
             return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL,
                                "a message of a batch can be neither delayed nor transactional")
-        is_marked = is_marked or names.SINK in properties
+        if names.SINK in properties and not is_run:
+            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, MARKED_IN_BATCH)
         if _UNIQUE_KEY not in properties:
             properties[_UNIQUE_KEY] = broker.make_unique_key(now_ms)
         properties.update(header.properties)
@@ -163,14 +163,11 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         messages.append(message)
     if not messages:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
-    if names.SINK in header.properties:
+    if is_run:
         return send_run(request, header, messages, broker, now_ms)
-    if is_marked:
-        return send_marked_batch(request, messages, broker, now_ms)
-    appended = facts.store.append_batch(messages, now_ms)
+    appended = broker.storing.append_batch(messages, now_ms)
     if appended.status is not _PUT_OK:
-        return refuse_put(request, broker, appended)
-    topic.count(len(messages), appended)
+        return refuse_put(request, facts, appended)
     return answer_batch(request, appended, queue_id, store_host, header.properties.get(_WAIT) != "false", facts)
 
 

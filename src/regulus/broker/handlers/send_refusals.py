@@ -2,7 +2,7 @@
 
 from regulus.broker.outcome import Reply
 from regulus.broker.send_facts import SendFacts
-from regulus.broker.state import BrokerState
+from regulus.broker.storing import refusal_of
 from regulus.errors import HeaderError
 from regulus.model import message_properties as names
 from regulus.model.store_result import Appended, PutStatus
@@ -47,8 +47,6 @@ def refuse_size(request: RemotingCommand, facts: SendFacts, size: int) -> Reply:
                        f"the message is illegal: its body has {size} bytes, maxMessageSize is {facts.max_message_size}")
 
 
-def refuse_put(request: RemotingCommand, broker: BrokerState, appended: Appended) -> Reply:
-    broker.statistics.put_failed_times += 1
+def refuse_put(request: RemotingCommand, facts: SendFacts, appended: Appended) -> Reply:
     code = _CODES.get(appended.status, ResponseCode.SYSTEM_ERROR)
-    remark = appended.remark or f"the store answers {PutStatus(appended.status).name}"
-    return refuse_send(request, broker.send_facts, code, remark)
+    return refuse_send(request, facts, code, refusal_of(appended))

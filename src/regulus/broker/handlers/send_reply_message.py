@@ -39,10 +39,8 @@ def handle_send_reply_message(request: RemotingCommand, peer: Peer, broker: Brok
     if request.body_size > facts.max_message_size:
         return refuse_size(request, facts, request.body_size)
     message = _message(request, header, peer, broker, now_ms)
-    appended = facts.store.append(message, now_ms)
+    appended = broker.storing.append(message, now_ms)
     is_stored = appended.status == PutStatus.PUT_OK
-    if is_stored:
-        topic.count(1, appended)
     client_id = message.properties.get(names.REPLY_TO_CLIENT, "")
     client = broker.clients.find_client(client_id)
     if client is None:

@@ -1,13 +1,12 @@
 """Messages of a sink's writer: stored unless they were stored before, as `sink_marks` knows.
 
-They come as single messages, as batches of marked messages, and as runs: batches whose request carries the mark.
+They come as single messages, and as runs: batches whose request carries the mark.
 """
 
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply
-from regulus.broker.placement import place
-from regulus.broker.send_facts import SendFacts, TopicFacts
-from regulus.broker.sink_marks import COPY_PROPERTIES, Sequence, SinkMark, sequence_of, sequences_of_batch
+from regulus.broker.send_facts import TopicFacts
+from regulus.broker.sink_marks import COPY_PROPERTIES, Sequence, SinkMark, sequence_of
 from regulus.broker.state import BrokerState
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
@@ -38,48 +37,18 @@ def send_marked(request: RemotingCommand, message: MessageExt, topic: TopicFacts
         return None
     mark = broker.sink_marks.seen(*marked)
     if mark is not None:
-        return _answer_marked(request, [message], [mark], queue_id, facts)
+        return _answer(request, message, mark, queue_id, broker)
     missing = broker.sink_marks.missing([marked])
     if missing:
         return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
     no_room = broker.sink_marks.no_room(marked[0], marked[1].batch)
     if no_room:
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, no_room)
-    place(message, facts.delay_level_max)
-    appended = facts.store.append(message, now_ms)
+    appended = broker.storing.store(message, now_ms)
     if appended.status is not PutStatus.PUT_OK:
-        return refuse_put(request, broker, appended)
+        return refuse_put(request, facts, appended)
     broker.sink_marks.stored(message)
-    facts.topics[message.topic].count(1, appended)
-    return _answer_marked(request, [message], [None], queue_id, facts)
-
-
-def send_marked_batch(request: RemotingCommand, messages: list[MessageExt], broker: BrokerState,
-                      now_ms: int) -> Outcome:
-    """Store those messages of a batch that were not stored before, all of them or none."""
-    facts = broker.send_facts
-    marks = broker.sink_marks
-    try:
-        marked = sequences_of_batch([message.properties for message in messages])
-    except MessageIllegal as error:
-        return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, str(error))
-    seen = [marks.seen(*each) for each in marked]
-    unseen = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
-    missing = marks.missing([each for each, mark in zip(marked, seen, strict=True) if mark is None])
-    if missing:
-        return refuse_send(request, facts, ResponseCode.SERVICE_NOT_AVAILABLE, missing)
-    for sink, sequence in marked:
-        no_room = marks.no_room(sink, sequence.batch)
-        if no_room:
-            return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, no_room)
-    if unseen:
-        appended = facts.store.append_batch(unseen, now_ms)
-        if appended.status is not PutStatus.PUT_OK:
-            return refuse_put(request, broker, appended)
-        for message in unseen:
-            marks.stored(message)
-        facts.topics[messages[0].topic].count(len(unseen), appended)
-    return _answer_marked(request, messages, seen, messages[0].queue_id, facts)
+    return _answer(request, message, None, queue_id, broker)
 
 
 def send_run(request: RemotingCommand, header: SendMessageRequest, messages: list[MessageExt], broker: BrokerState,
@@ -116,14 +85,13 @@ def send_run(request: RemotingCommand, header: SendMessageRequest, messages: lis
     for row, message in enumerate(messages, first.row):
         message.properties[names.SEQUENCE] = f"{first.batch}/{row}"
     if known < len(messages):
-        appended = facts.store.append_batch(messages[known:] if known else messages, now_ms)
+        appended = broker.storing.append_batch(messages[known:], now_ms)
         if appended.status is not PutStatus.PUT_OK:
-            return refuse_put(request, broker, appended)
-        marks.run_stored(sink, messages[known:] if known else messages)
-        facts.topics[header.topic].count(len(messages) - known, appended)
+            return refuse_put(request, facts, appended)
+        marks.run_stored(sink, messages[known:])
         mark = None
-    return _answer_marked(request, messages[known:known + 1] or messages[:1], [mark], messages[0].queue_id, facts,
-                          is_run=True)
+    first_stored = messages[known] if known < len(messages) else messages[0]
+    return _answer(request, first_stored, mark, messages[0].queue_id, broker, is_run=True)
 
 
 def _is_repetition(sink: str, mark: SinkMark, first: Sequence, rows: list[MessageExt], broker: BrokerState) -> bool:
@@ -136,22 +104,18 @@ def _is_repetition(sink: str, mark: SinkMark, first: Sequence, rows: list[Messag
     return stored is None or stored.body == rows[-1].body
 
 
-def _answer_marked(request: RemotingCommand, messages: list[MessageExt], seen: list[SinkMark | None], queue_id: int,
-                   facts: SendFacts, *, is_run: bool = False) -> Outcome:
-    """Answer with the places of the messages; `seen` has the marks of those that were stored before. A run that was
-    stored before hears its writer's mark, too."""
+def _answer(request: RemotingCommand, message: MessageExt, mark: SinkMark | None, queue_id: int,
+            broker: BrokerState, *, is_run: bool = False) -> Outcome:
+    """Answer with the place of the message, or of the `mark` when it was stored before; a run hears the mark itself."""
     if request.is_oneway:
         return NO_REPLY
-    ids = [facts.offset_message_id(message.store_host, (mark or message).physical_offset)
-           for message, mark in zip(messages, seen, strict=True)]
-    places = [message for message, mark in zip(messages, seen, strict=True) if mark is None]
-    first = places[0] if places else seen[0]
-    assert first is not None
-    unique_key = messages[0].message_id if len(messages) == 1 else None
-    response = send_message_response(request, int(ResponseCode.SUCCESS), ",".join(ids),
-                                     queue_id if places else first.queue_id, first.queue_offset, unique_key,
-                                     facts.region_id, facts.trace_on)
-    if isinstance(first, SinkMark):
-        response.ext = {**response.ext, DUPLICATE: "true", **({MARK: str(first.sequence)} if is_run else {})}
-    waits = messages[0].properties.get(names.WAIT_STORE_MSG_OK) != "false"
-    return Reply(response, facts.store.commit_log_max_offset() if facts.sync_flush and waits else 0)
+    facts = broker.send_facts
+    place = message if mark is None else mark
+    message_id = facts.offset_message_id(message.store_host, place.physical_offset)
+    response = send_message_response(request, int(ResponseCode.SUCCESS), message_id,
+                                     queue_id if mark is None else mark.queue_id, place.queue_offset,
+                                     message.message_id, facts.region_id, facts.trace_on)
+    if mark is not None:
+        response.ext = {**response.ext, DUPLICATE: "true", **({MARK: str(mark.sequence)} if is_run else {})}
+    waits = message.properties.get(names.WAIT_STORE_MSG_OK) != "false"
+    return Reply(response, broker.storing.durable_at(waits=waits))

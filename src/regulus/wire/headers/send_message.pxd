@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
+from regulus.wire.ext_fields cimport whole_number
 from regulus.wire.header_json cimport ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
@@ -67,7 +68,12 @@ cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit)
 
 cdef str _property_name(const unsigned char* text, Py_ssize_t start, Py_ssize_t end)
 
+@cython.locals(names=tuple, request=SendMessageRequest, properties=str, reconsume=str, limit=str)
 cdef SendMessageRequest _from_ext(dict ext)
+
+cdef str _required(dict ext, str name)
+
+cdef object _number(str text, str name, object limit)
 
 
 cdef class SendMessageResponse:

@@ -294,29 +294,31 @@ def _property_name(text: bytes, start: int, end: int) -> str:
 def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
     # A V2 request may carry long names too (as extra fields of its own), so the short spelling decides.
     names = _V2_NAMES if "b" in ext else _V1_NAMES
-    group, topic, default_topic, queue_nums, queue_id, sys_flag, born = [ext.get(name) for name in names[:7]]
-    flag, properties, reconsume, unit, limit, batch, broker = [ext.get(name) for name in names[7:]]
-    return SendMessageRequest(
-        _required(group, names[0]), _required(topic, names[1]), _required(default_topic, names[2]),
-        _int(queue_nums, names[3]), _int(queue_id, names[4]), _int(sys_flag, names[5]), _long(born, names[6]),
-        _int(flag, names[7]), parse_properties(properties) if properties else {},
-        0 if reconsume is None else _int(reconsume, names[9]), unit is not None and unit.lower() == "true",
-        MAX_RECONSUME_TIMES_ABSENT if limit is None else _int(limit, names[11]),
-        batch is not None and batch.lower() == "true", broker)
+    request = SendMessageRequest.__new__(SendMessageRequest)
+    request.producer_group = _required(ext, names[0])
+    request.topic = _required(ext, names[1])
+    request.default_topic = _required(ext, names[2])
+    request.default_topic_queue_nums = _number(_required(ext, names[3]), names[3], INT_MAX)
+    request.queue_id = _number(_required(ext, names[4]), names[4], INT_MAX)
+    request.sys_flag = _number(_required(ext, names[5]), names[5], INT_MAX)
+    request.born_timestamp = _number(_required(ext, names[6]), names[6], LONG_MAX)
+    request.flag = _number(_required(ext, names[7]), names[7], INT_MAX)
+    properties = ext.get(names[8])
+    request.properties = parse_properties(properties) if properties else {}
+    reconsume, limit = ext.get(names[9]), ext.get(names[11])
+    request.reconsume_times = 0 if reconsume is None else _number(reconsume, names[9], INT_MAX)
+    request.unit_mode = ext.get(names[10], "").lower() == "true"
+    request.max_reconsume_times = MAX_RECONSUME_TIMES_ABSENT if limit is None else _number(limit, names[11], INT_MAX)
+    request.batch = ext.get(names[12], "").lower() == "true"
+    request.broker_name = ext.get(names[13])
+    return request
 
 
-def _required(text: str | None, name: str) -> str:
+def _required(ext: dict[str, str], name: str) -> str:
+    text = ext.get(name)
     if text is None:
         raise HeaderError(f"SendMessageRequest lacks the field {name}")
     return text
-
-
-def _int(text: str | None, name: str) -> int:
-    return _number(_required(text, name), name, INT_MAX)
-
-
-def _long(text: str | None, name: str) -> int:
-    return _number(_required(text, name), name, LONG_MAX)
 
 
 def _number(text: str, name: str, limit: int) -> int:
@@ -362,9 +364,10 @@ def decode_send_message_response(command: RemotingCommand) -> SendMessageRespons
             return response
     ext = command.ext
     return SendMessageResponse(
-        _required(ext.get("msgId"), "msgId"), _int(ext.get("queueId"), "queueId"),
-        _long(ext.get("queueOffset"), "queueOffset"), ext.get("transactionId"), ext.get("MSG_REGION"),
-        ext.get("TRACE_ON", "true").lower() != "false", ext.get("batchUniqId"), ext.get("recallHandle"))
+        _required(ext, "msgId"), _number(_required(ext, "queueId"), "queueId", INT_MAX),
+        _number(_required(ext, "queueOffset"), "queueOffset", LONG_MAX), ext.get("transactionId"),
+        ext.get("MSG_REGION"), ext.get("TRACE_ON", "true").lower() != "false", ext.get("batchUniqId"),
+        ext.get("recallHandle"))
 
 
 # Bits of the required fields msgId, queueId and queueOffset.

@@ -160,7 +160,7 @@ def test_a_full_disk_is_passed_on_with_its_reason(rig):
     rig.store.refusal = "the disk is full"
     response = rig.send()
     assert (response.code, response.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
-    assert rig.broker.statistics.put_failed_times == 1
+    assert rig.broker.storing.put_failed_times == 1
 
 
 def test_properties_over_the_limit_are_refused(rig):

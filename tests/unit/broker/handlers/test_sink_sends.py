@@ -151,9 +151,7 @@ def test_no_mark_is_forgotten_that_its_own_sink_still_needs(make_rig):
     rig = make_rig(sink_marks_max=2)
     run(rig, "7/0", "a", sink="S/t.0/0")
     run(rig, "7/0", "b", sink="S/t.1/0")
-    batch = [Message("TopicA", b"c", properties=row("7/0", "S/t.2/0"))]
-    for answer in (run(rig, "7/0", "c", sink="S/t.2/0"), rig.send(properties=row("7/0", "S/t.2/0")),
-                   rig.send_batch(batch)):
+    for answer in (run(rig, "7/0", "c", sink="S/t.2/0"), rig.send(properties=row("7/0", "S/t.2/0"))):
         assert (answer.code, "in more than 2 lanes" in answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
     assert run(rig, "7/0", "a", sink="S/t.0/0").ext["duplicate"] == "true"
     assert run(rig, "7/1", "b2", sink="S/t.1/0").code == ResponseCode.SUCCESS
@@ -210,30 +208,21 @@ def test_the_answer_to_a_repeated_row_waits_for_the_disk_too(make_rig):
         assert outcome.durable_at == rig.store.commit_log_max_offset()
 
 
-def test_of_a_batch_only_what_is_new_is_stored(rig):
-    def batch(*rows: str) -> list[Message]:
-        return [Message("TopicA", each.encode(), properties=row(each)) for each in rows]
-
-    first = rig.send_batch(batch("1/0", "1/1"))
-    assert (first.code, "duplicate" in first.ext) == (ResponseCode.SUCCESS, False)
-    mixed = SendMessageResponse.decode(rig.send_batch(batch("1/1", "1/2", "1/3")))
-    assert mixed.queue_offset == 2
-    assert len(mixed.msg_id.split(",")) == 3
-    again = rig.send_batch(batch("1/2", "1/3"))
-    assert again.ext["duplicate"] == "true"
-    assert [message.body for message in rig.stored("TopicA")] == [b"1/0", b"1/1", b"1/2", b"1/3"]
-    assert rig.send_batch([*batch("1/4"), Message("TopicA", b"x")]).code == ResponseCode.MESSAGE_ILLEGAL
-    assert rig.send_batch(batch("1/5")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert rig.send_batch(batch("1/4", "1/5")).code == ResponseCode.SUCCESS
-
-
-def test_a_refused_batch_appends_nothing_and_holds_up_its_writer(rig):
+def test_a_batch_whose_messages_carry_the_mark_is_refused_and_holds_up_its_writer(rig):
     messages = [Message("TopicA", b"x", properties=row(f"1/{number}")) for number in range(3)]
-    rig.store.refusal = "the disk is full"
-    rig.send_batch(messages)
-    rig.store.refusal = ""
+    refused = rig.send_batch(messages)
+    assert (refused.code, "SINK in the request" in refused.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert not rig.stored("TopicA")
     assert rig.send(properties=row("1/2")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert rig.send_batch(messages).code == ResponseCode.SUCCESS
+    assert rig.send(properties=row("1/0")).code == ResponseCode.SUCCESS
+
+
+def test_a_refused_run_appends_nothing_and_holds_up_its_writer(rig):
+    rig.store.refusal = "the disk is full"
+    assert run(rig, "1/0", "a", "b", "c").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    rig.store.refusal = ""
+    assert run(rig, "1/3", "d").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert run(rig, "1/0", "a", "b", "c").code == ResponseCode.SUCCESS
     assert len(rig.stored("TopicA")) == 3
 
 

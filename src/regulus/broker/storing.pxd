@@ -1,0 +1,27 @@
+cimport cython
+
+from regulus.broker.placement cimport place
+from regulus.broker.send_facts cimport SendFacts, TopicFacts
+from regulus.model.message cimport MessageExt
+from regulus.model.store_result cimport Appended
+
+cdef object _PUT_OK
+
+
+cdef class Storing:
+    cdef public SendFacts facts
+    cdef public long long put_failed_times
+
+    cpdef Appended store(self, MessageExt message, long long now_ms)
+
+    @cython.locals(appended=Appended)
+    cpdef Appended append(self, MessageExt message, long long now_ms)
+
+    @cython.locals(appended=Appended)
+    cpdef Appended append_batch(self, list messages, long long now_ms)
+
+    @cython.locals(facts=TopicFacts)
+    cdef _count(self, str topic, Py_ssize_t messages, Appended appended)
+
+
+cpdef str refusal_of(Appended appended)
