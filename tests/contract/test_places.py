@@ -83,7 +83,7 @@ class Attacked:
         assert self.store.append(carrier, NOW).status is PutStatus.PUT_OK
         dispatch(self.store)
         self.store.flush_commit_log()
-        read = self.store.read_log(carrier.physical_offset, 1 << 20)
+        read = self.store.read_log(carrier.physical_offset, 1 << 20, self.store.flushed_offset)
         assert read is not None
         found = message_record.decode(read.data, BODY_POSITION)
         assert (found.topic, found.physical_offset) == (topic, carrier.physical_offset + BODY_POSITION)

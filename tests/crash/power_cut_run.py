@@ -210,7 +210,7 @@ def kept_records(store: FileMessageStore, promise: Promise) -> list[Record]:
     kept = []
     position = store.commit_log_min_offset()
     while position < store.commit_log_max_offset():
-        read = store.read_log(position, 1)
+        read = store.read_log(position, 1, store.flushed_offset)
         assert read is not None, f"{position}: no record"
         if not read.data:
             break       # only a blank was left

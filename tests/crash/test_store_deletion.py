@@ -90,7 +90,7 @@ def check(root: Path) -> tuple[int, int]:
         kept += numbers
     # Everything that the log still has is served, and nothing that it has not.
     assert sorted(kept) == list(range(min(kept), COUNT))
-    read = store.read_log(start, 1)
+    read = store.read_log(start, 1, store.flushed_offset)
     assert read is not None
     assert read.next_offset > start
     oldest = store.look_message(start)

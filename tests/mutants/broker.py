@@ -11,6 +11,7 @@ _HELD = "regulus/broker/held_requests.py"
 _SEND_BACK = "regulus/broker/handlers/consumer_send_msg_back.py"
 _SCHEDULE = "regulus/broker/delay_schedule.py"
 _STATE = "regulus/broker/state.py"
+_STORING = "regulus/broker/storing.py"
 _SEND = "regulus/broker/handlers/send_message.py"
 
 _OFFSET_TESTS = ("tests/unit/broker/test_consumer_offsets.py",)
@@ -18,6 +19,7 @@ _TRANSACTION_TESTS = ("tests/unit/broker/test_transactions.py", "tests/unit/brok
 _PLACEMENT_TESTS = ("tests/unit/broker/test_placement.py", "tests/unit/broker/handlers/test_consumer_send_msg_back.py")
 _MARK_TESTS = ("tests/unit/broker/test_sink_marks.py", "tests/unit/broker/handlers/test_sink_sends.py")
 _HELD_TESTS = ("tests/unit/broker/test_held_requests.py", "tests/unit/broker/handlers/test_pull_message.py")
+_STORING_TESTS = ("tests/unit/broker/test_storing.py",)
 _SCHEDULE_TESTS = ("tests/unit/broker/test_delay_schedule.py",)
 _SEND_BACK_TESTS = ("tests/unit/broker/handlers/test_consumer_send_msg_back.py",)
 _SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py", "tests/property/test_plain_sends.py")
@@ -44,7 +46,7 @@ MUTANTS = [
     Mutant(name="a send-back that is not stored is answered with success", path=_SEND_BACK,
            old="if appended.status != PutStatus.PUT_OK:", new="if False:", tests=_SEND_BACK_TESTS),
     Mutant(name="a send-back is answered before it is on disk", path=_SEND_BACK,
-           old="appended.end if broker.send_facts.sync_flush else 0", new="0", tests=_SEND_BACK_TESTS),
+           old="broker.storing.durable_at()", new="0", tests=_SEND_BACK_TESTS),
     Mutant(name="a group without retry queues loses its message", path=_SEND_BACK,
            old="if group.retry_queue_nums <= 0:", new="if group.retry_queue_nums < -9:", tests=_SEND_BACK_TESTS),
     Mutant(name="delay level -1 is no dead letter", path=_SEND_BACK,
@@ -63,8 +65,8 @@ MUTANTS = [
            old="if topic in _HALF_TOPICS or not", new="if not", tests=_PLACEMENT_TESTS),
     # --- the delay schedule ------------------------------------------------------------------------------------------
     Mutant(name="what the store refuses is not delivered again", path=_SCHEDULE,
-           old="        if appended.status != PutStatus.PUT_OK:\n            return False",
-           new="        if appended.status != PutStatus.PUT_OK:\n            return True", tests=_SCHEDULE_TESTS),
+           old="return self._storing.append(message, now_ms).status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)",
+           new="self._storing.append(message, now_ms)\n        return True", tests=_SCHEDULE_TESTS),
     Mutant(name="a delivered message is delivered again", path=_SCHEDULE,
            old="self.offset_table[level] = queue_offset\n        self.changes", new="self.changes",
            tests=("tests/unit/broker/test_delay_schedule.py::test_a_message_comes_back_when_it_is_due_and_not_before",)),
@@ -76,6 +78,13 @@ MUTANTS = [
            tests=_SCHEDULE_TESTS),
     Mutant(name="saved progress may lie behind the end of a queue", path=_SCHEDULE,
            old="min(max(queue_offset, first), end)", new="max(queue_offset, first)", tests=_SCHEDULE_TESTS),
+    Mutant(name="what the store never takes holds up its level", path=_SCHEDULE,
+           old="PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL", new="PutStatus.PUT_OK,", tests=_SCHEDULE_TESTS),
+    # --- the way to the log ------------------------------------------------------------------------------------------
+    Mutant(name="what is stored is not placed", path=_STORING,
+           old="        place(message, self.facts.delay_level_max)\n", new="", tests=_STORING_TESTS),
+    Mutant(name="what the store refuses counts as stored", path=_STORING,
+           old="if appended.status is not _PUT_OK:", new="if False:", tests=_STORING_TESTS),
     # --- transactions ------------------------------------------------------------------------------------------------
     Mutant(name="a transaction is committed twice", path=_END,
            old="if outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):", new="if False:",
@@ -90,7 +99,7 @@ MUTANTS = [
            old="        if appended.status == PutStatus.PUT_OK:\n            self._end(half, ",
            new="        if True:\n            self._end(half, ", tests=_TRANSACTION_TESTS),
     Mutant(name="a commit is answered before it is on disk", path=_END,
-           old="broker.store.commit_log_max_offset() if broker.send_facts.sync_flush else 0", new="0",
+           old="broker.storing.durable_at()", new="0",
            tests=_TRANSACTION_TESTS),
     Mutant(name="no op message is written", path=_TRANSACTIONS,
            old="            self._unwritten.append(queue_offset)\n", new="", tests=_TRANSACTION_TESTS),
@@ -105,7 +114,7 @@ MUTANTS = [
            old="checks >= self.config.transaction_check_max", new="checks > self.config.transaction_check_max",
            tests=_TRANSACTION_TESTS),
     Mutant(name="a half that is given up is lost", path=_TRANSACTIONS,
-           old="appended = self._append(placement.given_up(half), now_ms)",
+           old="appended = self._storing.append(placement.given_up(half), now_ms)",
            new="appended = Appended(PutStatus.PUT_OK)", tests=_TRANSACTION_TESTS),
     Mutant(name="a half whose copy the store refuses is passed", path=_TRANSACTIONS,
            old="        if status != PutStatus.PUT_OK:\n            return _Step.END, None",

@@ -5,6 +5,7 @@ from tests.mutants import Mutant
 _ROUTES = "regulus/nameserver/route_table.py"
 _FRAMES = "regulus/wire/frame_reader.py"
 _FLUSH = "regulus/server/flush_loop.py"
+_DURABILITY = "regulus/server/durability.py"
 _DOCUMENTS = "regulus/server/documents.py"
 _PROCESS_QUEUE = "regulus/client/core/process_queue.py"
 _OFFSET_TABLE = "regulus/client/core/offset_table.py"
@@ -15,6 +16,7 @@ _RESEND = "regulus/client/core/resend.py"
 _ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameserver/handlers")
 _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
+_DURABILITY_TESTS = ("tests/unit/server/test_durability.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
 _OFFSET_TABLE_TESTS = ("tests/unit/client/core/test_offset_table.py", "tests/unit/client/test_offset_store.py")
@@ -62,15 +64,18 @@ MUTANTS = [
     Mutant(name="no answer waits for the disk", path="regulus/server/request_server.py",
            old="if reply.durable_at:", new="if False:",
            tests=("tests/unit/server/test_request_server.py", "tests/unit/server/test_assembly.py")),
-    Mutant(name="an answer leaves before its message is on disk", path=_FLUSH,
-           old="if waiting.end > flushed:", new="if False:", tests=_FLUSH_TESTS),
+    Mutant(name="an answer leaves before its message is on disk", path=_DURABILITY,
+           old="if waiting.end > end:", new="if False:", tests=_DURABILITY_TESTS),
+    Mutant(name="an answer waits for one condition only", path=_DURABILITY,
+           old="end = min(condition.end", new="end = max(condition.end", tests=_DURABILITY_TESTS),
     Mutant(name="sends are taken after a failed flush", path=_FLUSH,
            old="            self._store.stop_writes(str(error))\n", new="", tests=_FLUSH_TESTS),
-    Mutant(name="a failed flush answers with success", path=_FLUSH,
-           old='self._release(len(self._waiting), ResponseCode.SERVICE_NOT_AVAILABLE, f"flush failed: {error}")',
-           new="self._release(len(self._waiting))", tests=_FLUSH_TESTS),
+    Mutant(name="a failed flush answers with success", path=_DURABILITY,
+           old="self._send(len(self._waiting), ResponseCode.SERVICE_NOT_AVAILABLE, reason)",
+           new="self._send(len(self._waiting))", tests=(*_FLUSH_TESTS, *_DURABILITY_TESTS)),
     Mutant(name="what waits behind a flush is not flushed", path=_FLUSH,
-           old="        if count < len(self._waiting):\n            self._begin()\n", new="", tests=_FLUSH_TESTS),
+           old="        if self._durability.is_awaited_behind(flushed):\n            self._begin()\n", new="",
+           tests=_FLUSH_TESTS),
     Mutant(name="offsets are saved before the log they speak of", path=_DOCUMENTS,
            old="            self._store.flush_commit_log()\n", new="            pass\n", tests=_DOCUMENT_TESTS),
     Mutant(name="a document that could not be saved is forgotten", path=_DOCUMENTS,

@@ -66,9 +66,9 @@ class MessageStore(Protocol):
     def flushed_offset(self) -> int:
         """Physical offset up to which the log is on disk."""
 
-    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
-        """Whole records from `physical_offset` on, which lies between the first and the flushed offset; at least one,
-        unless nothing more is on disk. None when no record begins there."""
+    def read_log(self, physical_offset: int, size_max: int, end: int) -> LogRead | None:
+        """Whole records from `physical_offset` on and up to `end`, such as the flushed offset; at least one, unless it
+        is `end` itself. None when no record begins there."""
 
     def dispatch_behind_bytes(self) -> int: ...
 

@@ -25,6 +25,7 @@ from regulus.nameserver.state import KV_CONFIG_DOCUMENT, NameServerState
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
+from regulus.server.durability import Durability, Writer
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
@@ -37,7 +38,6 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.json_file import JsonFiles
 from regulus.transport.config import TransportConfig
-from regulus.transport.connection import Connection
 from regulus.transport.connector import split_address
 from regulus.transport.listener import Listener, bind
 from regulus.transport.unfinished_frames import UnfinishedFrames
@@ -70,7 +70,7 @@ def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerStat
     return NO_REPLY if answer is None else Reply(answer)
 
 
-def _never_durable(end: int, connection: Connection, frames: bytes) -> None:
+def _never_durable(end: int, writer: Writer, frames: bytes) -> None:
     raise AssertionError("a name server stores no messages")
 
 
@@ -217,6 +217,7 @@ class BrokerServer:
         self._dispatch.stop()
         self._requests.stop()
         await self._flush.stop()
+        self._durability.stop()
         await self._listener.close()
         await self._retention.stop()
         await self._care.stop()
@@ -232,7 +233,8 @@ class BrokerServer:
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
-        self._flush = FlushLoop(self.store, self._store_config, self._worker, self._make_visible)
+        self._durability = Durability(self._store_config.sync_flush_timeout / 1000, self._make_visible)
+        self._flush = FlushLoop(self.store, self._store_config, self._worker, self._durability)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock)
         self._retention = RetentionLoop(self.store, self.broker, self._clock)
@@ -241,7 +243,7 @@ class BrokerServer:
                                       self._clock)
         self._ticks = TickLoop(self._tick, self._tell_time)
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
-                                       self._flush.answer_when_durable, self.broker.channel_closed, self._tell_time)
+                                       self._durability.answer_when_durable, self.broker.channel_closed, self._tell_time)
         self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
         self._door = self._make_door()
 
@@ -291,7 +293,7 @@ class BrokerServer:
         if broker.subscription_groups.changes != self._group_changes or \
                 broker.registration_changed != self._registered_changes:
             self._settings_changed()
-        if not self._flush.is_awaited:
+        if not self._durability.is_awaited:
             self._dispatch.run(now_ms)
         self._care.make_room()
         if broker.is_retention_wanted or broker.is_queue_cleaning_wanted:

@@ -12,7 +12,9 @@ from typing import Any
 from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply
 from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.model.peer import Peer
+from regulus.server.channel import Channel
 from regulus.server.clock import Clock
+from regulus.server.durability import Writer
 from regulus.transport.connection import Connection
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -27,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
-AnswerWhenDurable = Callable[[int, Connection, bytes], None]
+AnswerWhenDurable = Callable[[int, Writer, bytes], None]
 
 
 class RequestServer:
@@ -41,16 +43,16 @@ class RequestServer:
         self._answer_when_durable = answer_when_durable
         self._channel_closed = channel_closed
         self._clock = clock
-        self._connections: dict[int, Connection] = {}
+        self._channels: dict[int, Channel] = {}
         self._relays: set[asyncio.Task[None]] = set()
 
-    def on_opened(self, connection: Connection) -> None:
-        self._connections[connection.peer.channel] = connection
+    def on_opened(self, channel: Channel) -> None:
+        self._channels[channel.peer.channel] = channel
 
-    def on_closed(self, connection: Connection) -> None:
-        if self._connections.pop(connection.peer.channel, None) is not None:
+    def on_closed(self, channel: Channel) -> None:
+        if self._channels.pop(channel.peer.channel, None) is not None:
             now_ms = self._clock()
-            self._channel_closed(connection.peer.channel, now_ms)
+            self._channel_closed(channel.peer.channel, now_ms)
             self._settle_safely(now_ms)
 
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
@@ -67,11 +69,11 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, channel: int, command: RemotingCommand) -> None:
-        """Send to a connection by its number; one that is gone needs no answer."""
-        connection = self._connections.get(channel)
-        if connection is not None:
-            connection.send_soon(command)
+    def send_to(self, number: int, command: RemotingCommand) -> None:
+        """Send to a channel by its number; one that is gone needs no answer."""
+        channel = self._channels.get(number)
+        if channel is not None:
+            channel.send_soon(command)
 
     def stop(self) -> None:
         for task in self._relays:
@@ -84,15 +86,15 @@ class RequestServer:
         except Exception:
             _log.exception("what follows a batch of requests failed")
 
-    def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
-        """What is left when it is no plain reply."""
+    def _carry_out(self, outcome: Outcome, requester: Channel) -> None:
+        """What is left when it is no reply."""
         if isinstance(outcome, Relay):
-            task = asyncio.ensure_future(self._relay(outcome, connection))
+            task = asyncio.ensure_future(self._relay(outcome, requester))
             self._relays.add(task)
             task.add_done_callback(self._relays.discard)
 
-    async def _relay(self, relay: Relay, requester: Connection) -> None:
-        asked = self._connections.get(relay.channel)
+    async def _relay(self, relay: Relay, requester: Channel) -> None:
+        asked = self._channels.get(relay.channel)
         answer: RemotingCommand | None = None
         if asked is not None:
             try:
@@ -103,7 +105,7 @@ class RequestServer:
         if isinstance(response, Relay):
             await self._relay(response, requester)
         else:
-            requester.send(response)
+            requester.send_soon(response)
 
 
 def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:

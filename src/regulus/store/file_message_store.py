@@ -314,19 +314,18 @@ class FileMessageStore:
             return None
         return self._log.slice(physical_offset, int.from_bytes(head[:4], "big"))
 
-    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
-        flushed = self._log.flushed_offset
+    def read_log(self, physical_offset: int, size_max: int, end: int) -> LogRead | None:
         file = self._log.find(physical_offset)
-        if file is None or physical_offset >= flushed:
-            return LogRead(memoryview(b""), physical_offset) if physical_offset == flushed else None
+        if file is None or physical_offset >= end:
+            return LogRead(memoryview(b""), physical_offset) if physical_offset == end else None
         position = physical_offset - file.start
-        data = file.slice(0, min(file.wrote_position, flushed - file.start))
-        end, is_blank = whole_records(data, position, size_max, physical_offset)
-        if is_blank and end == position:
-            return self.read_log(file.start + file.size, size_max)
-        if end == position:
+        data = file.slice(0, min(file.wrote_position, end - file.start))
+        read_to, is_blank = whole_records(data, position, size_max, physical_offset)
+        if is_blank and read_to == position:
+            return self.read_log(file.start + file.size, size_max, end)
+        if read_to == position:
             return None
-        return LogRead(data[position:end], file.start + (file.size if is_blank else end))
+        return LogRead(data[position:read_to], file.start + (file.size if is_blank else read_to))
 
     def _decode(self, physical_offset: int, read_body: bool) -> MessageExt | None:
         data = self._bytes_at(physical_offset)

@@ -238,16 +238,17 @@ class MemoryStore:
         """As if every append were on disk at once."""
         return len(self._log)
 
-    def read_log(self, physical_offset: int, size_max: int) -> LogRead | None:
-        end = physical_offset
-        while end < len(self._log):
-            message = self._decode(end)
+    def read_log(self, physical_offset: int, size_max: int, end: int) -> LogRead | None:
+        read_to = physical_offset
+        while read_to < end:
+            message = self._decode(read_to)
             if message is None:
                 return None
-            if end > physical_offset and end + message.store_size > physical_offset + size_max:
+            behind = read_to + message.store_size
+            if behind > end or (read_to > physical_offset and behind > physical_offset + size_max):
                 break
-            end += message.store_size
-        return LogRead(self._slice(physical_offset, end - physical_offset), end)
+            read_to = behind
+        return LogRead(self._slice(physical_offset, read_to - physical_offset), read_to)
 
     def earliest_store_timestamp(self) -> int:
         message = self._decode(0)

@@ -8,6 +8,7 @@ from threading import Semaphore
 import pytest
 
 from regulus.errors import StoreNotWritable
+from regulus.server.durability import Durability
 from regulus.server.flush_loop import FlushLoop
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
@@ -55,9 +56,9 @@ class SlowDisk:
 class Bench:
     """A flush loop, and a client whose requests wait for durability: request `opaque` appends up to 100 * opaque."""
 
-    def __init__(self, disk: SlowDisk, flush: FlushLoop, client: Connection, released: list[int]) -> None:
+    def __init__(self, disk: SlowDisk, durability: Durability, client: Connection, released: list[int]) -> None:
         self.disk = disk
-        self.flush = flush
+        self.durability = durability
         self.client = client
         self.released = released
         """How far the log was on disk each time that answers had left."""
@@ -74,24 +75,27 @@ async def make_bench(**settings: int) -> AsyncIterator[Bench]:
     disk = SlowDisk()
     with ThreadPoolExecutor(max_workers=1) as worker:
         released: list[int] = []
-        flush = FlushLoop(disk, MessageStoreConfig(**settings), worker, lambda: released.append(disk.flushed_offset))
+        config = MessageStoreConfig(**settings)
+        durability = Durability(config.sync_flush_timeout / 1000, lambda: released.append(disk.flushed_offset))
+        flush = FlushLoop(disk, config, worker, durability)
 
         def on_requests(connection: Connection, requests: list[RemotingCommand]) -> None:
             frames = b""
             for request in requests:
                 disk.end += 100
                 frames += request.response(0, ext={"end": str(disk.end)}).encode()
-            flush.answer_when_durable(disk.end, connection, frames)
+            durability.answer_when_durable(disk.end, connection, frames)
 
         listener = await listen("127.0.0.1", 0, on_requests, lambda _: None, lambda _: None, TransportConfig())
         client = await connect("127.0.0.1", listener.port)
         flush.start()
-        yield Bench(disk, flush, client, released)
+        yield Bench(disk, durability, client, released)
         for _ in range(20):
             disk.permit()
         disk.is_broken = False
         client.close()
         await flush.stop()
+        durability.stop()
         await listener.close()
 
 
@@ -138,7 +142,7 @@ async def test_what_comes_while_the_disk_works_waits_for_the_next_flush() -> Non
     async for bench in make_bench(flush_interval_commit_log=600_000):
         first = asyncio.create_task(bench.send())
         await bench.flush_begins()
-        assert bench.flush.is_awaited
+        assert bench.durability.is_awaited
         second = asyncio.create_task(bench.send())
         while bench.disk.end < 200:
             await asyncio.sleep(0)
@@ -150,7 +154,7 @@ async def test_what_comes_while_the_disk_works_waits_for_the_next_flush() -> Non
         bench.disk.permit()
         assert (await second).ext["end"] == "200"
         assert bench.released == [100, 200]
-        assert not bench.flush.is_awaited
+        assert not bench.durability.is_awaited
 
 
 async def test_answers_that_wait_too_long_say_so_and_where_their_messages_are() -> None:
@@ -159,7 +163,7 @@ async def test_answers_that_wait_too_long_say_so_and_where_their_messages_are() 
         assert [answer.code for answer in answers] == [ResponseCode.FLUSH_DISK_TIMEOUT] * 3
         assert [answer.ext["end"] for answer in answers] == ["100", "200", "300"]
         assert [answer.serialize_type for answer in answers] == [JSON, ROCKETMQ, JSON]
-        assert not bench.flush.is_awaited
+        assert not bench.durability.is_awaited
 
 
 async def test_what_nobody_waits_for_is_flushed_at_the_interval() -> None:

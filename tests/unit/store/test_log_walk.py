@@ -44,23 +44,26 @@ def test_a_record_that_is_elsewhere_is_none() -> None:
 
 
 def test_a_store_is_read_from_end_to_end(tmp_path: Path) -> None:
-    """Across files, only as far as it is on disk, and by any size."""
+    """Across files, only as far as it is asked for, and by any size."""
     store = open_store(tmp_path)
     messages = fill(store, 100)
-    assert store.read_log(0, 1 << 20) == (b"", 0)
+    assert store.read_log(0, 1 << 20, 0) == (b"", 0)
     flushed = store.flush_commit_log()
     fill(store, 5, first=100)
     for size_max in (1, 1000, 1 << 20):
         bodies, offset = [], 0
         while offset < flushed:
-            read = store.read_log(offset, size_max)
+            read = store.read_log(offset, size_max, flushed)
             assert read is not None
             assert read.data
             bodies += [message.body for message in message_record.decode_all(read.data)]
             offset = read.next_offset
         assert bodies == [message.body for message in messages]
         assert offset == flushed
-    assert store.read_log(flushed, 100) == (b"", flushed)
-    assert store.read_log(flushed + 1, 100) is None
-    assert store.read_log(10, 100) is None
+    assert store.read_log(flushed, 100, flushed) == (b"", flushed)
+    assert store.read_log(flushed + 1, 100, flushed) is None
+    assert store.read_log(10, 100, flushed) is None
+    behind = store.read_log(flushed, 1 << 20, store.commit_log_max_offset())
+    assert behind is not None
+    assert behind.data
     store.close()

@@ -109,7 +109,7 @@ def test_the_log_begins_later_and_all_else_follows(store: FileMessageStore, tmp_
     delete_log_files(store, 5)
     assert log_names(store) == names[5:]
     assert store.commit_log_min_offset() == 5 * FILE
-    first = store.read_log(5 * FILE, 1)
+    first = store.read_log(5 * FILE, 1, store.flushed_offset)
     assert first is not None
     (oldest, *_) = decode_all(first.data)
     # Before the queues follow, what is gone is passed over.

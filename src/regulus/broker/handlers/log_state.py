@@ -49,7 +49,7 @@ def handle_read_commit_log(request: RemotingCommand, peer: Peer, broker: BrokerS
                       ReadCommitLogResponse(first if offset < first else end).ext())
     if header.size_max < 1:
         return refuse(request, ResponseCode.INVALID_PARAMETER, f"sizeMax is {header.size_max}: write 1 or more")
-    read = store.read_log(offset, min(header.size_max, READ_SIZE_MAX))
+    read = store.read_log(offset, min(header.size_max, READ_SIZE_MAX), end)
     if read is None:
         return refuse(request, ResponseCode.INVALID_PARAMETER,
                       f"no record begins at {offset}: read from an offset that a read before named as its next")

@@ -39,7 +39,7 @@ cdef RemotingCommand _read(RemotingCommand request, PullMessageRequest header, _
 
 cdef int _code(object status, long long queue_offset) except -2
 
-cdef dict _ext(_Checked checked, long long next_begin_offset, long long min_offset, long long max_offset)
+cdef dict _ext(_Checked checked, long long broker_id, long long next_begin_offset, long long min_offset, long long max_offset)
 
 cdef RemotingCommand _forbid(RemotingCommand request, int forbidden_type, str remark)
 

@@ -32,8 +32,6 @@ BROADCASTING_FORBIDDEN = 4
 SUBSCRIPTION_FORBIDDEN = 5
 
 OFFSET_RESET = "OFFSET_RESET"
-MASTER_ID = 0
-"""We suggest no slave to read from."""
 
 # Under private names these may be typed constants in the compiled form.
 _SUCCESS = int(ResponseCode.SUCCESS)
@@ -176,7 +174,7 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     if reset is not None:
         store = broker.store
         return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
-            checked, reset, store.min_offset(header.topic, header.queue_id),
+            checked, config.broker_id, reset, store.min_offset(header.topic, header.queue_id),
             store.max_offset(header.topic, header.queue_id)))
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
@@ -189,10 +187,10 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
     remark = _REMARKS[result.status]
     if checked.topic.topic_sys_flag or checked.group.group_sys_flag:
-        ext = _ext(checked, result.next_begin_offset, result.min_offset, result.max_offset)
+        ext = _ext(checked, config.broker_id, result.next_begin_offset, result.min_offset, result.max_offset)
         return request.response(code, remark, ext, result.buffers)
     return pull_message_response(request, code, remark, result.next_begin_offset, result.min_offset, result.max_offset,
-                                 MASTER_ID, result.buffers)
+                                 config.broker_id, result.buffers)
 
 
 def _code(status: GetStatus, queue_offset: int) -> int:
@@ -202,10 +200,12 @@ def _code(status: GetStatus, queue_offset: int) -> int:
     return int(ResponseCode.PULL_OFFSET_MOVED) if queue_offset else _NOT_FOUND
 
 
-def _ext(checked: _Checked, next_begin_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+def _ext(checked: _Checked, broker_id: int, next_begin_offset: int, min_offset: int,
+         max_offset: int) -> dict[str, str]:
     return PullMessageResponse(
         next_begin_offset=next_begin_offset, min_offset=min_offset, max_offset=max_offset,
-        topic_sys_flag=checked.topic.topic_sys_flag, group_sys_flag=checked.group.group_sys_flag).ext()
+        suggest_which_broker_id=broker_id, topic_sys_flag=checked.topic.topic_sys_flag,
+        group_sys_flag=checked.group.group_sys_flag).ext()
 
 
 def _forbid(request: RemotingCommand, forbidden_type: int, remark: str) -> RemotingCommand:

@@ -1,0 +1,147 @@
+"""What answers wait for: that what they promise cannot be lost any more.
+
+An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it; a
+broker with replicas would add that they have it. An answer leaves when all conditions have reached its position, in the
+order of the appends, as bytes that were made at the append; only an answer that must say something else is read again.
+One whose time is up leaves with the code of the condition that is behind; its message is stored all the same. When a
+condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from regulus.wire.codes import ResponseCode
+from regulus.wire.frame_reader import FrameReader
+
+_log = logging.getLogger(__name__)
+
+
+class Writer(Protocol):
+    """Where answers go: a connection, or a stream of another kind."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    """Answers to requests that came together."""
+
+    end: int
+    deadline: float
+    writer: Writer
+    frames: bytes
+
+
+class Condition:
+    """`end`: how far it is fulfilled. `late`: what answers say that left without it. `hasten` is called when an answer
+    begins to wait."""
+
+    def __init__(self, durability: "Durability", late: ResponseCode, hasten: Callable[[], None]) -> None:
+        self.end = 0
+        self.late = late
+        self.hasten = hasten
+        self._durability = durability
+
+    def reached(self, end: int) -> None:
+        """It holds up to `end`."""
+        self.end = end
+        self._durability.release()
+
+    def failed(self, reason: str) -> None:
+        """It will not hold for what waits now."""
+        self._durability.refuse(reason)
+
+
+class Durability:
+    """`timeout`, in seconds, is how long an answer waits at most. `on_released` follows each time that answers left
+    because their messages are durable."""
+
+    def __init__(self, timeout: float, on_released: Callable[[], None]) -> None:
+        self._timeout = timeout
+        self._on_released = on_released
+        self._conditions: list[Condition] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._deadline_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether answers wait."""
+        return bool(self._waiting)
+
+    def is_awaited_behind(self, end: int) -> bool:
+        """Whether an answer waits for more of the log than `end`."""
+        return bool(self._waiting) and self._waiting[-1].end > end
+
+    def require(self, late: ResponseCode, hasten: Callable[[], None]) -> Condition:
+        """One more condition, before the first answer waits."""
+        condition = Condition(self, late, hasten)
+        self._conditions.append(condition)
+        return condition
+
+    def stop(self) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+
+    def answer_when_durable(self, end: int, writer: Writer, frames: bytes) -> None:
+        """Send `frames`, whole answers, once the log is durable up to `end`."""
+        deadline = self._loop.time() + self._timeout
+        self._waiting.append(_Waiting(end, deadline, writer, frames))
+        for condition in self._conditions:
+            condition.hasten()
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_at(deadline, self._expire)
+
+    def release(self) -> None:
+        """Send what all conditions have reached."""
+        end = min(condition.end for condition in self._conditions)
+        count = 0
+        for waiting in self._waiting:
+            if waiting.end > end:
+                break
+            count += 1
+        if count:
+            self._send(count)
+            self._on_released()
+
+    def refuse(self, reason: str) -> None:
+        """Answer all that waits that it cannot be done."""
+        self._send(len(self._waiting), ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+
+    def _expire(self) -> None:
+        """Answer what has waited too long; deadlines are in order because all wait equally long."""
+        now = self._loop.time()
+        count = 0
+        for waiting in self._waiting:
+            if waiting.deadline > now:
+                break
+            count += 1
+        if count:
+            late = min(self._conditions, key=lambda condition: condition.end).late
+            _log.warning("answers waited more than %d ms and were sent with %s", self._timeout * 1000, late.name)
+            self._send(count, late)
+        self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._expire) if self._waiting else None
+
+    def _send(self, count: int, code: ResponseCode | None = None, remark: str | None = None) -> None:
+        """Send the first `count` of what waits, that of one writer in one write; as if refused when `code` says so."""
+        by_writer: dict[Writer, list[bytes]] = {}
+        for _ in range(count):
+            _, _, writer, frames = self._waiting.popleft()
+            if code is not None:
+                frames = _refusals(frames, code, remark)
+            by_writer.setdefault(writer, []).append(frames)
+        for writer, parts in by_writer.items():
+            writer.write(b"".join(parts))
+
+
+def _refusals(frames: bytes, code: ResponseCode, remark: str | None) -> bytes:
+    """The same answers, places of the messages included, with another code."""
+    reader = FrameReader()
+    reader.feed(frames)
+    answers = reader.frames()
+    for answer in answers:
+        answer.code = int(code)
+        answer.remark = remark
+    return b"".join([answer.encode() for answer in answers])

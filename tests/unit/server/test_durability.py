@@ -1,0 +1,113 @@
+"""Answers leave when all that they wait for has come so far."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from regulus.server.durability import Durability
+from regulus.wire.codes import ResponseCode
+from regulus.wire.frame_reader import FrameReader
+from regulus.wire.remoting_command import RemotingCommand
+
+DISK, REPLICAS = ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+class Written:
+    """A writer that is no connection, and the answers that it got."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[RemotingCommand]] = []
+        self.wrote = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        reader = FrameReader()
+        reader.feed(data)
+        self.writes.append(reader.frames())
+        self.wrote.set()
+
+    @property
+    def told(self) -> list[tuple[int, int]]:
+        return [(answer.opaque, answer.code) for answers in self.writes for answer in answers]
+
+
+class Desk:
+    """Two conditions, as of a broker with a replica."""
+
+    def __init__(self, timeout: float = 60.0) -> None:
+        self.releases = 0
+        self.hastened: list[str] = []
+        self.durability = Durability(timeout, self.released)
+        self.flushed = self.durability.require(DISK, self.hasten("disk"))
+        self.replicated = self.durability.require(REPLICAS, self.hasten("replicas"))
+        self.written = Written()
+
+    def released(self) -> None:
+        self.releases += 1
+
+    def hasten(self, name: str) -> Callable[[], None]:
+        return lambda: self.hastened.append(name)
+
+    def wait(self, end: int) -> None:
+        """The answer waits for `end`, which is its opaque too."""
+        frame = RemotingCommand.request(10, opaque=end).response(0).encode()
+        self.durability.answer_when_durable(end, self.written, frame)
+
+
+@pytest.fixture
+async def desk() -> Desk:
+    return Desk()
+
+
+async def test_an_answer_leaves_when_the_last_condition_has_reached_it(desk: Desk) -> None:
+    desk.wait(100)
+    desk.wait(200)
+    assert desk.hastened == ["disk", "replicas"] * 2
+    desk.flushed.reached(200)
+    assert (desk.written.told, desk.releases) == ([], 0)
+    desk.replicated.reached(150)
+    assert (desk.written.told, desk.releases) == ([(100, 0)], 1)
+    assert desk.durability.is_awaited
+    desk.replicated.reached(200)
+    assert (desk.written.told, desk.releases) == ([(100, 0), (200, 0)], 2)
+    assert not desk.durability.is_awaited
+    desk.durability.stop()
+
+
+async def test_what_is_released_together_leaves_in_one_write(desk: Desk) -> None:
+    desk.wait(100)
+    desk.wait(200)
+    desk.replicated.reached(900)
+    desk.flushed.reached(300)
+    assert [len(answers) for answers in desk.written.writes] == [2]
+    desk.durability.stop()
+
+
+async def test_what_somebody_waits_for_is_known(desk: Desk) -> None:
+    assert not desk.durability.is_awaited_behind(0)
+    desk.wait(100)
+    desk.wait(200)
+    assert [desk.durability.is_awaited_behind(end) for end in (100, 199, 200)] == [True, True, False]
+    desk.durability.stop()
+
+
+async def test_a_condition_that_fails_refuses_all_that_waits(desk: Desk) -> None:
+    desk.wait(100)
+    desk.wait(200)
+    desk.replicated.failed("no replica is left")
+    assert desk.written.told == [(100, ResponseCode.SERVICE_NOT_AVAILABLE), (200, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    assert {answer.remark for answers in desk.written.writes for answer in answers} == {"no replica is left"}
+    assert (desk.durability.is_awaited, desk.releases) == (False, 0)
+    desk.durability.stop()
+
+
+@pytest.mark.parametrize(("flushed", "replicated", "code"), [(50, 100, DISK), (100, 50, REPLICAS)])
+async def test_who_waited_too_long_hears_what_is_behind(flushed: int, replicated: int, code: ResponseCode) -> None:
+    desk = Desk(timeout=0.01)
+    desk.flushed.reached(flushed)
+    desk.replicated.reached(replicated)
+    desk.wait(100)
+    await asyncio.wait_for(desk.written.wrote.wait(), 5)
+    assert desk.written.told == [(100, code)]
+    assert not desk.durability.is_awaited
+    desk.durability.stop()
