@@ -36,8 +36,8 @@ MUTANTS = [
            old="while found and disk.file_size(", new="if found and disk.file_size(", tests=_CUTS),
     Mutant(name="after a failed sync of the log the next one counts", path=_LOG,
            old="self._flush_fault = str(error)", new="pass", tests=_CUTS),
-    Mutant(name="answers leave before their messages are on disk", path="regulus/server/durability.py",
-           old="if waiting.end > end:", new="if False:", tests=_CUTS),
+    Mutant(name="answers leave before their messages are on disk", path="regulus/server/request_server.py",
+           old="            taker = held\n", new="            taker = parts\n", tests=_CUTS),
     # --- queues and checkpoint ---------------------------------------------------------------------------------------
     Mutant(name="a queue's flush vouches for what was put meanwhile", path=_FILE,
            old="self._sync(self.flushed_position, wrote)\n            self.flushed_position = wrote",

@@ -243,7 +243,8 @@ class BrokerServer:
                                       self._clock)
         self._ticks = TickLoop(self._tick, self._tell_time)
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
-                                       self._durability.answer_when_durable, self.broker.channel_closed, self._tell_time)
+                                       self._durability.answer_when_durable, self.broker.channel_closed,
+                                       self._tell_time)
         self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
         self._door = self._make_door()
 
