@@ -2,7 +2,9 @@
 
 A broker name owns a row of addresses (id -> address, 0 is the master) and, in each of its topics, one row of queues.
 A row of addresses lives as long as one of its addresses is registered; when the last one goes, because its connection
-closed, its registration lapsed or it said so, the name leaves its cluster and all topics.
+closed, its registration lapsed or it said so, the name leaves its cluster and all topics. Which topics a name has rows
+in, and which addresses a connection registered, stands beside the tables: a broker that comes or goes costs as much as
+it has, not as much as there is.
 
 Source: RouteInfoManager.
 """
@@ -107,6 +109,8 @@ class RouteTable:
         self.topics: dict[str, dict[str, QueueRow]] = {}
         self.brokers: dict[str, BrokerRow] = {}
         self.clusters: dict[str, set[str]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}    # by broker name, those it has a row in
+        self._channels: dict[int, dict[tuple[str, str], None]] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -126,7 +130,7 @@ class RouteTable:
         min_changed = bool(row.broker_addrs) and registration.broker_id < min(row.broker_addrs)
         _forget_other_ids(row, registration)
         if self._is_outdated(row, registration):
-            self._live.pop((registration.cluster_name, registration.broker_addr), None)
+            self._take_live((registration.cluster_name, registration.broker_addr))
             return Registered(accepted=True)
         first = first or not row.broker_addrs.get(registration.broker_id)
         row.broker_addrs[registration.broker_id] = registration.broker_addr
@@ -161,18 +165,25 @@ class RouteTable:
         if registration.topics is None or not (is_master or is_prime_slave):
             return
         if delete_missing:
-            self._drop_rows(row.broker_name, [topic for topic in self.topics if topic not in registration.topics])
+            self._drop_rows(row.broker_name, [topic for topic in self._topics_of.get(row.broker_name, ())
+                                              if topic not in registration.topics])
         known = self.data_version(registration.cluster_name, registration.broker_addr)
         changed = first or known != registration.data_version
         for topic, config in registration.topics.items():
             if changed or row.broker_name not in self.topics.get(topic, {}):
                 perm = config.perm & ~permission.WRITE if is_prime_slave and row.enable_acting_master else config.perm
-                self.topics.setdefault(topic, {})[row.broker_name] = QueueRow(
-                    config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+                self._enter_row(topic, row.broker_name, QueueRow(config.read_queue_nums, config.write_queue_nums, perm,
+                                                                 config.topic_sys_flag))
+
+    def _enter_row(self, topic: str, broker_name: str, row: QueueRow) -> None:
+        self.topics.setdefault(topic, {})[broker_name] = row
+        self._topics_of.setdefault(broker_name, {})[topic] = None
 
     def _enter_live(self, registration: Registration, now_ms: int) -> None:
         key = (registration.cluster_name, registration.broker_addr)
         timeout_ms = DEFAULT_BROKER_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms
+        self._take_live(key)
+        self._channels.setdefault(registration.channel, {})[key] = None
         self._live[key] = BrokerLiveInfo(
             broker_name=registration.broker_name, broker_id=registration.broker_id, channel=registration.channel,
             data_version=registration.data_version, ha_server_addr=registration.ha_server_addr,
@@ -181,6 +192,15 @@ class RouteTable:
             self._filter_servers[key] = registration.filter_servers
         elif registration.filter_servers is not None:
             self._filter_servers.pop(key, None)
+
+    def _take_live(self, key: tuple[str, str]) -> BrokerLiveInfo | None:
+        live = self._live.pop(key, None)
+        if live is not None:
+            of_channel = self._channels[live.channel]
+            del of_channel[key]
+            if not of_channel:
+                del self._channels[live.channel]
+        return live
 
     def _master_of(self, row: BrokerRow, registration: Registration) -> tuple[str | None, str | None]:
         master_addr = row.broker_addrs.get(MASTER_ID)
@@ -194,7 +214,7 @@ class RouteTable:
     def unregister(self, cluster_name: str, broker_name: str, broker_addr: str,
                    broker_id: int) -> MinBrokerIdChange | None:
         """Drop one address. Answers what the brokers left under that name should hear when their lowest id changed."""
-        live = self._live.pop((cluster_name, broker_addr), None)
+        live = self._take_live((cluster_name, broker_addr))
         self._filter_servers.pop((cluster_name, broker_addr), None)
         row = self.brokers.get(broker_name)
         if row is None:
@@ -211,7 +231,7 @@ class RouteTable:
 
     def channel_closed(self, channel: int) -> list[MinBrokerIdChange]:
         """Drop all brokers registered over this connection."""
-        return self._unregister_all([key for key, live in self._live.items() if live.channel == channel])
+        return self._unregister_all(list(self._channels.get(channel, ())))
 
     def expire(self, now_ms: int) -> list[MinBrokerIdChange]:
         """Drop all brokers whose registration lapsed."""
@@ -244,14 +264,18 @@ class RouteTable:
         names.discard(broker_name)
         if not names:
             self.clusters.pop(cluster_name, None)
-        self._drop_rows(broker_name, list(self.topics))
+        self._drop_rows(broker_name, list(self._topics_of.get(broker_name, ())))
 
     def _drop_rows(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Of topics in which the broker has a row."""
+        of_broker = self._topics_of.get(broker_name, {})
         for topic in topics:
             rows = self.topics[topic]
-            rows.pop(broker_name, None)
+            del rows[broker_name], of_broker[topic]
             if not rows:
                 del self.topics[topic]
+        if not of_broker:
+            self._topics_of.pop(broker_name, None)
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -271,17 +295,15 @@ class RouteTable:
 
     def register_topic(self, topic: str, rows: Mapping[str, QueueRow]) -> None:
         """Add rows of known brokers; others are passed over."""
-        known = {name: row for name, row in rows.items() if name in self.brokers}
-        if known:
-            self.topics.setdefault(topic, {}).update(known)
+        for name, row in rows.items():
+            if name in self.brokers:
+                self._enter_row(topic, name, row)
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
         """Drop a topic, or only its rows of one cluster's brokers."""
-        if cluster_name is None:
-            self.topics.pop(topic, None)
-            return
-        for broker_name in self.clusters.get(cluster_name, ()):
-            if topic in self.topics:
+        members = None if cluster_name is None else self.clusters.get(cluster_name, set())
+        for broker_name in list(self.topics.get(topic, ())):
+            if members is None or broker_name in members:
                 self._drop_rows(broker_name, [topic])
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
@@ -302,13 +324,11 @@ class RouteTable:
         return self._set_perm(broker_name, lambda perm: permission.READ_WRITE)
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        count = 0
-        for rows in self.topics.values():
-            if broker_name in rows:
-                row = rows[broker_name]
-                rows[broker_name] = row._replace(perm=change(row.perm))
-                count += 1
-        return count
+        topics = self._topics_of.get(broker_name, {})
+        for topic in topics:
+            rows = self.topics[topic]
+            rows[broker_name] = rows[broker_name]._replace(perm=change(rows[broker_name].perm))
+        return len(topics)
 
 
 def with_acting_master(route: TopicRoute, topic: str) -> TopicRoute:

@@ -1,5 +1,10 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
 from regulus.model.topics import DataVersion, TopicConfig
-from regulus.nameserver.route_table import Registration, RouteTable
+from regulus.nameserver.route_table import QueueRow, Registration, RouteTable
 
 TOPICS = {name: TopicConfig(topic_name=name) for name in ("TopicA", "TopicB")}
 
@@ -86,3 +91,61 @@ def test_unregistering_an_unknown_broker_changes_nothing() -> None:
     assert table.unregister("C", "other", "10.0.0.9:1", 0) is None
     assert table.unregister("C", "broker-a", "10.0.0.9:1", 5) is None
     assert set(table.topics) == set(TOPICS)
+
+
+class Watched(dict[str, dict[str, QueueRow]]):
+    """Counts how many topics are looked at."""
+
+    asked = 0
+
+    def __getitem__(self, topic: str) -> dict[str, QueueRow]:
+        self.asked += 1
+        return super().__getitem__(topic)
+
+    def __iter__(self) -> Iterator[str]:
+        for topic in super().__iter__():
+            self.asked += 1
+            yield topic
+
+
+@pytest.mark.parametrize("brokers", [20, 40])
+def test_a_broker_is_forgotten_at_the_cost_of_its_own_topics(brokers: int) -> None:
+    table = RouteTable()
+    for number in range(brokers):
+        topics = {f"T{number}-{topic}": TopicConfig(topic_name="") for topic in range(5)} | TOPICS
+        table.register(replace(registration(address=f"10.0.0.1:{number}", channel=number), topics=topics,
+                               broker_name=f"b{number}"), 0)
+    table.topics = Watched(table.topics)
+    table.channel_closed(7)
+    table.wipe_write_perm("b8")
+    table.register(replace(registration(address="10.0.0.1:9", channel=9), topics=TOPICS, broker_name="b9"), 1,
+                   delete_missing_topics=True)
+    assert table.topics.asked <= 3 * 7
+    assert "T7-0" not in table.topics
+    assert "T9-0" not in table.topics
+    assert table.topics["T8-0"]["b8"].perm == 4
+    assert "b7" not in table.topics["TopicA"]
+
+
+def test_another_connection_s_end_is_nothing_to_a_broker_that_registered_anew() -> None:
+    table = RouteTable()
+    table.register(registration(channel=1), 0)
+    table.register(registration(channel=2), 1)
+    table.channel_closed(1)
+    assert table.brokers
+    table.channel_closed(2)
+    assert not any((table.brokers, table.topics, table._topics_of, table._channels, table._live))
+
+
+def test_rows_of_deleted_topics_are_not_kept_in_mind() -> None:
+    table = RouteTable()
+    table.register(registration(), 0)
+    table.delete_topic("TopicA")
+    table.delete_topic("TopicB", "other cluster")
+    assert table.wipe_write_perm("broker-a") == 1
+    table.delete_topic("TopicB", "C")
+    assert table.wipe_write_perm("broker-a") == 0
+    table.register_topic("TopicC", {"broker-a": QueueRow(1, 1, 6, 0), "unknown": QueueRow(1, 1, 6, 0)})
+    assert table.add_write_perm("broker-a") == 1
+    table.channel_closed(1)
+    assert not table.topics
