@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from regulus.model.message_queue import MessageQueue
 
 LOCK_EXPIRY_MS = 60_000
+LOCKS_MAX = 1 << 20
+"""Queues locked at a time, of all groups; one more is not granted, as if another client had it, until some are free."""
 
 
 class _Lock:
@@ -23,6 +25,8 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
+        self._unscanned: list[str] = []
         self._next_scan_ms = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
@@ -31,9 +35,15 @@ class QueueLocks:
         held = []
         for queue in queues:
             lock = locks.get(queue)
+            if lock is None:
+                if self._count >= LOCKS_MAX:
+                    continue
+                self._count += 1
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
                 locks[queue] = _Lock(client_id, now_ms)
                 held.append(queue)
+        if not locks:
+            del self._groups[group]
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
@@ -45,6 +55,7 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             del self._groups[group]
 
@@ -54,14 +65,23 @@ class QueueLocks:
         return locks is not None and any(now_ms - lock.renewed_ms <= LOCK_EXPIRY_MS for lock in locks.values())
 
     def tick(self, now_ms: int) -> int:
-        """Forget lapsed locks; ms until the next look."""
-        if now_ms < self._next_scan_ms:
-            return self._next_scan_ms - now_ms
-        self._next_scan_ms = now_ms + LOCK_EXPIRY_MS
-        for group in list(self._groups):
-            locks = self._groups[group]
-            for queue in [q for q, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_EXPIRY_MS]:
-                del locks[queue]
-            if not locks:
-                del self._groups[group]
-        return LOCK_EXPIRY_MS
+        """Forget lapsed locks, of one group at a time; ms until the next look."""
+        if not self._unscanned:
+            if now_ms < self._next_scan_ms:
+                return self._next_scan_ms - now_ms
+            self._next_scan_ms = now_ms + LOCK_EXPIRY_MS
+            self._unscanned = list(self._groups)
+        if self._unscanned:
+            self._forget_lapsed(self._unscanned.pop(), now_ms)
+        return 0 if self._unscanned else self._next_scan_ms - now_ms
+
+    def _forget_lapsed(self, group: str, now_ms: int) -> None:
+        locks = self._groups.get(group)
+        if locks is None:
+            return
+        lapsed = [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_EXPIRY_MS]
+        for queue in lapsed:
+            del locks[queue]
+        self._count -= len(lapsed)
+        if not locks:
+            del self._groups[group]

@@ -9,6 +9,7 @@ Source: BrokerStatsManager, StatsItem, StoreStatsService.
 """
 
 from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from regulus.broker.topics import Topics
@@ -26,6 +27,9 @@ HOUR_SAMPLE_MS = 600_000
 DAY_SAMPLE_MS = 3_600_000
 RATE_SAMPLES_MAX = 61
 """Samples of the whole broker, one each 10 s: enough for a rate over 600 s."""
+
+SAMPLED_A_STEP = 2_048
+"""Topics or items that one step of sampling looks at; many topics take several ticks."""
 
 _DAY_MS = 86_400_000
 
@@ -93,6 +97,10 @@ class Statistics:
         self._retired_put_size = 0
         self._rates: deque[tuple[int, int, int, int, int]] = deque(maxlen=RATE_SAMPLES_MAX)
         self._sampled_ms = steady_ms
+        self._sampling: Iterator[None] | None = None
+        self._pairs_of_topic: dict[str, dict[tuple[str, str], None]] = {}
+        self._pairs_of_group: dict[str, dict[tuple[str, str], None]] = {}
+        """The items that are counted of a topic and a group, by either."""
         self._next_sample_ms = 0
         self._next_hour_ms = 0
         self._next_day_ms = 0
@@ -133,34 +141,42 @@ class Statistics:
         self._retired_put_size += put_size
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             self.items.pop((name, topic), None)
-        prefix = topic + "@"
-        for entry in [entry for entry in self.items if entry[1].startswith(prefix)]:
-            del self.items[entry]
+        for entry in list(self._pairs_of_topic.get(topic, ())):
+            self._drop_pair(entry)
 
     def group_deleted(self, group: str) -> None:
-        suffix = "@" + group
-        for entry in [entry for entry in self.items if entry[1].endswith(suffix)]:
-            del self.items[entry]
+        for entry in list(self._pairs_of_group.get(group, ())):
+            self._drop_pair(entry)
 
     def tick(self, now_ms: int, steady_ms: int) -> int:
         """Take samples when they are due; ms until the next one."""
-        if steady_ms < self._next_sample_ms:
-            return self._next_sample_ms - steady_ms
+        if self._sampling is None:
+            if steady_ms < self._next_sample_ms:
+                return self._next_sample_ms - steady_ms
+            self._next_sample_ms = steady_ms + MINUTE_SAMPLE_MS
+            self._sampling = self._sample(now_ms, steady_ms)
+        for _ in self._sampling:
+            return 0
+        self._sampling = None
+        return max(0, self._next_sample_ms - steady_ms)
+
+    def _sample(self, now_ms: int, steady_ms: int) -> Iterator[None]:
+        """Yields after each step but the last."""
         hour = steady_ms >= self._next_hour_ms
         day = steady_ms >= self._next_day_ms
-        self._next_sample_ms = steady_ms + MINUTE_SAMPLE_MS
         if hour:
             self._next_hour_ms = steady_ms + HOUR_SAMPLE_MS
         if day:
             self._next_day_ms = steady_ms + DAY_SAMPLE_MS
-        self._collect_puts()
-        self._turn_day(now_ms)
-        for item in self.items.values():
+        put_message_nums = yield from self._collect_puts()
+        self._turn_day(now_ms, put_message_nums)
+        for number, item in enumerate(list(self.items.values()), 1):
             item.sample(steady_ms, hour, day)
+            if number % SAMPLED_A_STEP == 0:
+                yield
         self._sampled_ms = steady_ms
-        self._rates.append((steady_ms, self.put_message_nums, self.get_found_times, self.get_missed_times,
+        self._rates.append((steady_ms, put_message_nums, self.get_found_times, self.get_missed_times,
                             self.get_message_nums))
-        return MINUTE_SAMPLE_MS
 
     def put_tps(self) -> tuple[float, float, float]:
         """Messages per second over the last 10 s, 60 s and 600 s."""
@@ -175,21 +191,24 @@ class Statistics:
     def get_transferred_tps(self) -> tuple[float, float, float]:
         return self._tps(4)
 
-    def _collect_puts(self) -> None:
-        """Carry what the sends counted in their topics' facts over into items."""
-        nums = size = 0
-        for topic, facts in self._topics.facts.items():
-            if facts.put_nums == 0:
-                continue
-            self._set((TOPIC_PUT_NUMS, topic), facts.put_nums, facts.put_nums)
-            self._set((TOPIC_PUT_SIZE, topic), facts.put_size, facts.put_nums)
+    def _collect_puts(self) -> Generator[None, None, int]:
+        """Carry what the sends counted in their topics' facts over into items; how many messages that were in all.
+
+        What is sent to a topic between two steps counts for this sample or for the next one.
+        """
+        nums = self._retired_put_nums
+        for number, (topic, facts) in enumerate(list(self._topics.facts.items()), 1):
             nums += facts.put_nums
-            size += facts.put_size
-        if nums or self._retired_put_nums:
-            nums += self._retired_put_nums
+            if facts.put_nums and topic in self._topics.facts:
+                self._set((TOPIC_PUT_NUMS, topic), facts.put_nums, facts.put_nums)
+                self._set((TOPIC_PUT_SIZE, topic), facts.put_size, facts.put_nums)
+            if number % SAMPLED_A_STEP == 0:
+                yield
+        if nums:
             self._set((BROKER_PUT_NUMS, self._cluster_name), nums, nums)
         if self.get_found_times:
             self._set((BROKER_GET_NUMS, self._cluster_name), self.get_message_nums, self.get_found_times)
+        return nums
 
     def _set(self, entry: tuple[str, str], value: int, times: int) -> None:
         item = self.items.get(entry) or self._new_item(entry)
@@ -200,15 +219,27 @@ class Statistics:
         """An item that was zero at the last sample, so that what comes first is counted too."""
         item = self.items[entry] = StatisticsItem()
         item.sample(self._sampled_ms, True, True)
+        topic, is_pair, group = entry[1].partition("@")
+        if is_pair:
+            self._pairs_of_topic.setdefault(topic, {})[entry] = None
+            self._pairs_of_group.setdefault(group, {})[entry] = None
         return item
 
-    def _turn_day(self, now_ms: int) -> None:
+    def _drop_pair(self, entry: tuple[str, str]) -> None:
+        topic, _, group = entry[1].partition("@")
+        del self.items[entry]
+        for pairs, name in ((self._pairs_of_topic, topic), (self._pairs_of_group, group)):
+            del pairs[name][entry]
+            if not pairs[name]:
+                del pairs[name]
+
+    def _turn_day(self, now_ms: int, put_message_nums: int) -> None:
         if now_ms < self._next_morning_ms <= now_ms + _DAY_MS:
             return
         if 0 < self._next_morning_ms <= now_ms:     # else the clock was set back by days, and no day is over
             self.put_total_yesterday_morning = self.put_total_today_morning
             self.get_total_yesterday_morning = self.get_total_today_morning
-            self.put_total_today_morning = self.put_message_nums
+            self.put_total_today_morning = put_message_nums
             self.get_total_today_morning = self.get_message_nums
         self._next_morning_ms = now_ms - now_ms % _DAY_MS + _DAY_MS
 

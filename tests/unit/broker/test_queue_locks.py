@@ -45,3 +45,24 @@ def test_lapsed_locks_are_forgotten():
     assert locks.tick(10) == LOCK_EXPIRY_MS - 10
     locks.tick(LOCK_EXPIRY_MS + 1)
     assert not locks._groups
+
+
+def test_no_more_locks_than_there_may_be(monkeypatch):
+    monkeypatch.setattr("regulus.broker.queue_locks.LOCKS_MAX", 2)
+    locks = QueueLocks()
+    assert locks.lock("G", "c1", [A, B], 0) == [A, B]
+    assert locks.lock("H", "c1", [A], 0) == []
+    assert locks.lock("G", "c1", [A, B], 1) == [A, B]
+    locks.unlock("G", "c1", [A])
+    assert locks.lock("H", "c1", [A], 0) == [A]
+    for _ in range(9):
+        locks.tick(2 * LOCK_EXPIRY_MS + 1)
+    assert locks.lock("H", "c2", [A, B], 3 * LOCK_EXPIRY_MS) == [A, B]
+
+
+def test_lapsed_locks_are_forgotten_a_group_each_tick():
+    locks = QueueLocks()
+    for group in ("G", "H", "I"):
+        locks.lock(group, "c1", [A], 0)
+    assert [locks.tick(LOCK_EXPIRY_MS + 1) for _ in range(4)] == [0, 0, LOCK_EXPIRY_MS, LOCK_EXPIRY_MS]
+    assert not locks._groups

@@ -99,3 +99,41 @@ def test_a_clock_that_is_set_moves_no_sample_and_turns_a_day_once():
     assert statistics.put_total_today_morning == 10
     statistics.tick(2 * DAY_MS, 30_000)
     assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (10, 20)
+def test_samples_of_many_are_taken_in_steps(monkeypatch):
+    monkeypatch.setattr("regulus.broker.statistics.SAMPLED_A_STEP", 2)
+    for number in range(9):
+        topics.put(TopicConfig(topic_name=f"T{number}"), 0)
+        topics.facts[f"T{number}"].put_nums = number + 1
+        statistics.note_get("G", f"T{number}", 1, 100)
+    steps = 1
+    while statistics.tick(10_000, 10_000) == 0:
+        steps += 1
+    assert steps >= (len(topics.facts) + 2 * 9) // 2
+    assert statistics.tick(10_001, 10_001) == 9_999
+    assert statistics.item("TOPIC_PUT_NUMS", "T8").minute().sum == 9
+    assert statistics.item("BROKER_PUT_NUMS", "C").value == 45
+    assert statistics.item("GROUP_GET_NUMS", "T3@G").minute().sum == 1
+
+
+def test_a_topic_that_goes_between_two_steps_is_counted_once(monkeypatch):
+    monkeypatch.setattr("regulus.broker.statistics.SAMPLED_A_STEP", 1)
+    put(topics, 30, 3000)
+    statistics.tick(10_000, 10_000)
+    topics.delete("T", 0)
+    statistics.topic_deleted("T", 30, 3000)
+    while statistics.tick(10_000, 10_000) == 0:
+        pass
+    assert statistics.item("BROKER_PUT_NUMS", "C").value == 30
+    assert statistics.item("TOPIC_PUT_NUMS", "T") is None
+
+
+def test_what_is_deleted_takes_its_own_items_along():
+    statistics, _ = fresh()
+    for group in ("G", "H"):
+        for topic in ("T", "U"):
+            statistics.note_get(group, topic, 1, 10)
+    statistics.topic_deleted("T", 0, 0)
+    statistics.group_deleted("H")
+    assert {key for _, key in statistics.items} == {"U@G"}
+    statistics.group_deleted("G")
+    assert not any((statistics.items, statistics._pairs_of_topic, statistics._pairs_of_group))
