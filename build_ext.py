@@ -28,6 +28,7 @@ COMPILED_MODULES = (
     "regulus.broker.send_facts",
     "regulus.broker.storing",
     "regulus.model.message",
+    "regulus.model.message_filter",
     "regulus.model.message_properties",
     "regulus.model.peer",
     "regulus.model.store_result",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.model.store_rules import StoreRules
 from regulus.record import message_record
@@ -59,7 +60,7 @@ def bodies(store: FileMessageStore, topic: str = "TopicA", queue_id: int = 0) ->
     found = []
     offset = store.min_offset(topic, queue_id)
     while True:
-        result = store.get_message(topic, queue_id, offset, 32, 1 << 20, None)
+        result = store.get_message(topic, queue_id, offset, 32, 1 << 20, EVERYTHING)
         if not result.buffers and result.next_begin_offset <= offset:
             return found
         for buffer in result.buffers:

@@ -1,6 +1,6 @@
 """What each message store owes the broker: one suite, run over the file store and the store in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ from tests.stores import NOW, a_message, small_config
 
 from regulus.broker.message_store import MessageStore
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
@@ -40,8 +41,8 @@ def append(store: Store, count: int, topic: str = "TopicA", queue_id: int = 0) -
 
 
 def read(store: Store, offset: int, count_max: int = 32, bytes_max: int = 1 << 20,
-         tags: frozenset[int] | None = None) -> tuple[GetStatus, int, list[bytes]]:
-    result = store.get_message("TopicA", 0, offset, count_max, bytes_max, tags)
+         wanted: Filter = EVERYTHING) -> tuple[GetStatus, int, list[bytes]]:
+    result = store.get_message("TopicA", 0, offset, count_max, bytes_max, wanted)
     found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
     assert (len(found), sum(map(len, result.buffers))) == (result.message_count, result.size)
     assert (result.min_offset, result.max_offset) == (store.min_offset("TopicA", 0), store.max_offset("TopicA", 0))
@@ -69,6 +70,8 @@ def test_queues_count_for_themselves(store: Store) -> None:
     append(store, 2, queue_id=1)
     append(store, 1, topic="TopicB")
     assert store.queues() == [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
+    assert all(store.has_queue(*queue) for queue in store.queues())
+    assert not store.has_queue("TopicA", 2)
     assert [store.max_offset(*queue) for queue in store.queues()] == [3, 2, 1]
     assert store.max_offset("TopicC", 0) == store.min_offset("TopicC", 0) == 0
 
@@ -104,10 +107,34 @@ def test_limits(store: Store) -> None:
 
 def test_filter(store: Store) -> None:
     append(store, 10)
-    wanted = frozenset({tags_code("T1")})
-    assert read(store, 0, tags=wanted) == (GetStatus.FOUND, 10, [b"body %d" % number for number in (1, 3, 5, 7, 9)])
-    assert read(store, 0, count_max=2, tags=wanted)[1] == 4
-    assert read(store, 0, tags=frozenset({7})) == (GetStatus.NO_MATCHED_MESSAGE, 10, [])
+    wanted = Filter(frozenset({tags_code("T1")}))
+    assert read(store, 0, wanted=wanted) == (GetStatus.FOUND, 10, [b"body %d" % number for number in (1, 3, 5, 7, 9)])
+    assert read(store, 0, count_max=2, wanted=wanted)[1] == 4
+    assert read(store, 0, wanted=Filter(frozenset({7}))) == (GetStatus.NO_MATCHED_MESSAGE, 10, [])
+
+
+class KeysBelow(Filter):
+    """Messages whose first key is k0 to k<limit - 1>; remembers whose properties it saw."""
+
+    def __init__(self, tags_codes: frozenset[int] | None, limit: int) -> None:
+        super().__init__(tags_codes, reads_properties=True)
+        self.limit = limit
+        self.seen: list[str] = []
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        key = properties["KEYS"].split()[0]
+        self.seen.append(key)
+        return int(key[1:]) < self.limit
+
+
+def test_a_filter_may_look_at_properties(store: Store) -> None:
+    append(store, 10)
+    assert read(store, 0, wanted=KeysBelow(None, 3)) == (GetStatus.FOUND, 10, [b"body 0", b"body 1", b"body 2"])
+    assert read(store, 3, wanted=KeysBelow(None, 3)) == (GetStatus.NO_MATCHED_MESSAGE, 10, [])
+    assert read(store, 0, count_max=2, wanted=KeysBelow(None, 9))[1] == 2
+    both = KeysBelow(frozenset({tags_code("T1")}), 6)
+    assert read(store, 0, wanted=both) == (GetStatus.FOUND, 10, [b"body 1", b"body 3", b"body 5"])
+    assert both.seen == ["k1", "k3", "k5", "k7", "k9"]
 
 
 def test_offsets_outside(store: Store) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.stores import small_config
 
+from regulus.model.message_filter import EVERYTHING
 from regulus.record import message_record
 from regulus.store.file_message_store import FileMessageStore
 
@@ -66,7 +67,7 @@ def test_all_that_was_flushed_is_there_after_a_kill(tmp_path: Path, seed: int) -
         numbers = []
         offset = 0
         while offset < store.max_offset("TopicA", 0):
-            result = store.get_message("TopicA", 0, offset, 100, 1 << 20, None)
+            result = store.get_message("TopicA", 0, offset, 100, 1 << 20, EVERYTHING)
             for buffer in result.buffers:
                 numbers += [int(message.body[:8]) for message in message_record.decode_all(buffer)]
             offset = result.next_begin_offset

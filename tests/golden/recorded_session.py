@@ -140,10 +140,18 @@ class _Replay:
         if frame.server == "namesrv":
             return name_server_table.handle(request, peer, self.name_server, self.now_ms)
         self._translate(request)
-        ours = _settled(request_table.handle(request, peer, self.broker, self.now_ms), recorded)
+        outcome = request_table.handle(request, peer, self.broker, self.now_ms)
+        ours = self._long_answer() if len(self.broker.long_answers) else _settled(outcome, recorded)
         self._dispatch()
         self._learn(recorded, ours)
         return ours
+
+    def _long_answer(self) -> RemotingCommand:
+        """Of a request that takes several steps: all of them."""
+        assert self.broker is not None
+        while self.broker.long_answers.tick() == 0:
+            pass
+        return _read(self.broker.notices.pop().command.encode())
 
     def _peer(self, frame: RecordedFrame) -> Peer:
         key = (frame.scenario, frame.connection)

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.stores import HOST, NOW, small_config
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended
 from regulus.record import message_record
 from regulus.record.java_hash import tags_code
@@ -76,7 +77,7 @@ class Stores(RuleBasedStateMachine):
              tags: set[str] | None) -> None:
         self.dispatch()
         codes = frozenset(map(tags_code, tags)) if tags is not None else None
-        results = [store.get_message(topic, queue_id, offset, count_max, bytes_max, codes)
+        results = [store.get_message(topic, queue_id, offset, count_max, bytes_max, Filter(codes))
                    for store in (self.file, self.memory)]
         found = [(result.status, result.next_begin_offset, result.min_offset, result.max_offset, result.message_count,
                   result.size, [(message.body, message.queue_offset, message.store_timestamp)

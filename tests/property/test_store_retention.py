@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.stores import NOW, a_message, bodies, small_config
 
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.store import disk
 from regulus.store.file_message_store import FileMessageStore
@@ -51,7 +52,7 @@ class Retention(RuleBasedStateMachine):
     def hold(self, queue_id: int) -> None:
         """A slow reader."""
         low = self.store.min_offset("TopicA", queue_id)
-        for buffer in self.store.get_message("TopicA", queue_id, low, 3, 1 << 20, None).buffers:
+        for buffer in self.store.get_message("TopicA", queue_id, low, 3, 1 << 20, EVERYTHING).buffers:
             self.held.append((buffer, bytes(buffer)))
 
     @rule()

@@ -1,14 +1,15 @@
 """The clients of a broker: which connections produce for which group, and which consume in which group.
 
 A client lives as long as its connection, and at most CLIENT_EXPIRY_MS after its last heartbeat. Several clients share
-no connection, but one connection may be in many groups.
+no connection, but one connection may be in many groups: what each connection is in stands beside the groups, so that
+its end costs as much as it was in.
 
 Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 """
 
 from collections.abc import Sequence
 
-from regulus.wire.bodies import SubscriptionData
+from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
 CLIENT_EXPIRY_MS = 120_000
 EXPIRY_SCAN_MS = 10_000
@@ -36,7 +37,8 @@ class Client:
 
 
 class ConsumerGroup:
-    """The live consumers of one group. `clients` is by channel, `subscriptions` by topic."""
+    """The live consumers of one group. `clients` is by channel, `subscriptions` by topic; `add` and `remove` change the
+    clients."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -47,6 +49,8 @@ class ConsumerGroup:
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.last_update_timestamp = 0
         self.heartbeat_fingerprint = 0
+        self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last
+        self._encoded_ids: bytes | None = None
 
     @property
     def is_broadcasting(self) -> bool:
@@ -54,17 +58,63 @@ class ConsumerGroup:
 
     def client_ids(self) -> list[str]:
         """Each once, though a client that connects anew stands beside its old connection until that is closed."""
-        return list(dict.fromkeys(client.client_id for client in self.clients.values()))
+        return list(self._channels)
+
+    def encoded_ids(self) -> bytes:
+        """The same as the body of an answer; made once, for each member asks when one comes or goes."""
+        if self._encoded_ids is None:
+            self._encoded_ids = GetConsumerListByGroupResponseBody(consumer_id_list=self.client_ids()).encode()
+        return self._encoded_ids
 
     def find(self, client_id: str) -> Client | None:
         """The newest connection of the client."""
-        return next((client for client in reversed(self.clients.values()) if client.client_id == client_id), None)
+        channels = self._channels.get(client_id)
+        return self.clients[next(reversed(channels))] if channels else None
+
+    def add(self, client: Client) -> bool:
+        """Whether its connection is new to the group."""
+        before = self.clients.get(client.channel)
+        self.clients[client.channel] = client
+        if before is None or before.client_id != client.client_id:
+            if before is not None:
+                self._forget_id(before)
+            self._channels.setdefault(client.client_id, {})[client.channel] = None
+            self._encoded_ids = None
+        return before is None
+
+    def remove(self, channel: int) -> bool:
+        """Whether the connection was in the group."""
+        client = self.clients.pop(channel, None)
+        if client is None:
+            return False
+        self._forget_id(client)
+        return True
+
+    def _forget_id(self, client: Client) -> None:
+        channels = self._channels[client.client_id]
+        del channels[client.channel]
+        if not channels:
+            del self._channels[client.client_id]
+            self._encoded_ids = None
+
+
+class _Memberships:
+    """The groups of one connection, those of producers and those of consumers. `client_id` is what it said last."""
+
+    __slots__ = ("client_id", "consumers", "producers")
+
+    def __init__(self) -> None:
+        self.client_id: str | None = None
+        self.producers: dict[str, None] = {}
+        self.consumers: dict[str, None] = {}
 
 
 class Clients:
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Client]] = {}
+        self._memberships: dict[int, _Memberships] = {}
+        self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last
         self._next_scan_ms = 0
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
@@ -85,19 +135,19 @@ class Clients:
         return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def find_client(self, client_id: str) -> Client | None:
-        """A connection of this client: as a producer first, then as a consumer, the newest of a group first."""
-        for clients in self._producers.values():
-            for client in reversed(clients.values()):
-                if client.client_id == client_id:
-                    return client
-        for group in self._consumers.values():
-            found = group.find(client_id)
-            if found is not None:
-                return found
-        return None
+        """A connection of this client: as a producer first, then as a consumer, the newest first."""
+        consumer = None
+        for channel in reversed(self._channels.get(client_id, {})):
+            memberships = self._memberships[channel]
+            for group in memberships.producers:
+                return self._producers[group][channel]
+            if consumer is None:
+                consumer = next((self._consumers[group].clients[channel] for group in memberships.consumers), None)
+        return consumer
 
     def register_producer(self, group: str, client: Client) -> None:
         self._producers.setdefault(group, {})[client.channel] = client
+        self._of(client).producers[group] = None
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
                           consume_from_where: str, subscriptions: Sequence[SubscriptionData] | None) -> bool:
@@ -112,31 +162,42 @@ class Clients:
         entry.message_model = message_model
         entry.consume_from_where = consume_from_where
         entry.last_update_timestamp = client.last_update_timestamp
-        joined = client.channel not in entry.clients
-        entry.clients[client.channel] = client
+        joined = entry.add(client)
+        self._of(client).consumers[group] = None
         if subscriptions is None:
             return joined
         return _replace_subscriptions(entry.subscriptions, subscriptions) or joined
 
     def unregister_producer(self, group: str, channel: int) -> None:
         clients = self._producers.get(group)
-        if clients is not None and clients.pop(channel, None) is not None and not clients:
+        if clients is None or clients.pop(channel, None) is None:
+            return
+        if not clients:
             del self._producers[group]
+        memberships = self._memberships[channel]
+        del memberships.producers[group]
+        self._forget_if_idle(channel, memberships)
 
     def unregister_consumer(self, group: str, channel: int) -> bool:
         """Whether the channel was in the group, so that the others must hear."""
         entry = self._consumers.get(group)
-        if entry is None or entry.clients.pop(channel, None) is None:
+        if entry is None or not entry.remove(channel):
             return False
         if not entry.clients:
             del self._consumers[group]
+        memberships = self._memberships[channel]
+        del memberships.consumers[group]
+        self._forget_if_idle(channel, memberships)
         return True
 
     def channel_closed(self, channel: int) -> list[str]:
         """The consumer groups that lost a member by it."""
-        for group in [group for group, clients in self._producers.items() if channel in clients]:
+        memberships = self._memberships.get(channel)
+        if memberships is None:
+            return []
+        for group in list(memberships.producers):
             self.unregister_producer(group, channel)
-        return [group for group in list(self._consumers) if self.unregister_consumer(group, channel)]
+        return [group for group in list(memberships.consumers) if self.unregister_consumer(group, channel)]
 
     def tick(self, now_ms: int) -> tuple[list[str], int]:
         """Drop clients that went silent. The consumer groups that lost a member, and the ms until the next scan."""
@@ -155,6 +216,30 @@ class Clients:
             if silent:
                 lost.append(name)
         return lost, EXPIRY_SCAN_MS
+
+    def _of(self, client: Client) -> _Memberships:
+        """What the client's connection is in, under the id that it gives now."""
+        memberships = self._memberships.get(client.channel)
+        if memberships is None:
+            memberships = self._memberships[client.channel] = _Memberships()
+        if client.client_id != memberships.client_id:
+            self._forget_id(client.channel, memberships)
+            memberships.client_id = client.client_id
+            self._channels.setdefault(client.client_id, {})[client.channel] = None
+        return memberships
+
+    def _forget_if_idle(self, channel: int, memberships: _Memberships) -> None:
+        if not memberships.producers and not memberships.consumers:
+            del self._memberships[channel]
+            self._forget_id(channel, memberships)
+
+    def _forget_id(self, channel: int, memberships: _Memberships) -> None:
+        if memberships.client_id is None:
+            return
+        channels = self._channels[memberships.client_id]
+        del channels[channel]
+        if not channels:
+            del self._channels[memberships.client_id]
 
 
 def _replace_subscriptions(table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:

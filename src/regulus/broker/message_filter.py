@@ -5,28 +5,30 @@ Source: SubscriptionData, FilterAPI, DefaultMessageFilter.
 
 from functools import lru_cache
 
+from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
 
 TAG = "TAG"
-EXPRESSIONS_CACHED_MAX = 1024
+FILTERS_CACHED_MAX = 1024
 
 
 def is_tag(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
-def tags_codes(subscription: SubscriptionData) -> frozenset[int] | None:
-    """The tag hashes that the subscription takes; None when it takes every message. Raises HeaderError."""
+def subscription_filter(subscription: SubscriptionData) -> Filter:
+    """Raises HeaderError."""
     if subscription.code_set:
-        return subscription.code_set
-    return expression_codes(subscription.sub_string)
+        return _filter(subscription.code_set)
+    return expression_filter(subscription.sub_string)
 
 
-@lru_cache(maxsize=EXPRESSIONS_CACHED_MAX)
-def expression_codes(expression: str | None) -> frozenset[int] | None:
-    """The same of `A || B`; None for `*` or nothing. Raises HeaderError when it names no tag."""
-    return SubscriptionData.compile("", expression).code_set or None
+@lru_cache(maxsize=FILTERS_CACHED_MAX)
+def expression_filter(expression: str | None) -> Filter:
+    """The filter of `A || B`; every message for `*` or nothing. Raises HeaderError when it names no tag."""
+    return _filter(SubscriptionData.compile("", expression).code_set)
 
 
-def is_wanted(tags_code: int, codes: frozenset[int] | None) -> bool:
-    return codes is None or tags_code in codes
+@lru_cache(maxsize=FILTERS_CACHED_MAX)
+def _filter(codes: frozenset[int]) -> Filter:
+    return Filter(codes) if codes else EVERYTHING

@@ -1,9 +1,10 @@
 """What the broker asks of a store. `store.file_message_store` is one; tests have one in memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
 
 
@@ -18,8 +19,8 @@ class MessageStore(Protocol):
         """
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
-                    tags_codes: frozenset[int] | None) -> GetResult:
-        """Records from `queue_offset` on as slices of the log, at least one; `tags_codes` None takes all."""
+                    message_filter: Filter) -> GetResult:
+        """Records from `queue_offset` on that the filter takes, as slices of the log, at least one."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of the first message kept; 0 for an unknown queue."""
@@ -35,6 +36,9 @@ class MessageStore(Protocol):
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
         """Units of the consume queue from `queue_offset` on; empty at its end."""
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether it is one of `queues`."""
 
     def queues(self) -> list[tuple[str, int]]:
         """All (topic, queue id) that have a consume queue."""
@@ -54,6 +58,10 @@ class MessageStore(Protocol):
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         """Records indexed under `key` (a message key or unique key) with store time in [begin, end]."""
+
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
+                               end: int) -> Generator[None, None, QueryResult]:
+        """The same, yielding after each step of a long search."""
 
     def delete_topic(self, topic: str) -> None:
         """Drop the consume queues of a topic; the log keeps its records."""

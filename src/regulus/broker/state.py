@@ -16,7 +16,9 @@ from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
+from regulus.broker.group_notices import GroupNotices
 from regulus.broker.held_requests import HeldRequests
+from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.queue_locks import QueueLocks
@@ -33,9 +35,9 @@ from regulus.model.message_id import UniqueKeySource
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire.bodies import RegisterBrokerBody
-from regulus.wire.codes import RequestCode
-from regulus.wire.headers import NotifyConsumerIdsChangedRequest
-from regulus.wire.remoting_command import RemotingCommand
+
+HELD_ANSWERED_MAX = 128
+"""Held requests that are run once more in one step; each costs as much as a pull."""
 
 TOPICS_DOCUMENT = "topics"
 SUBSCRIPTION_GROUP_DOCUMENT = "subscriptionGroup"
@@ -70,6 +72,8 @@ class BrokerState:
         self.archived_offset = ArchivedOffset()
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
+        self.group_notices = GroupNotices(self.clients, self.subscription_groups, self.notices)
+        self.long_answers = LongAnswers(self.notices)
         self.transactions = Transactions(config, store, self.storing, self.consumer_offsets, self.clients, self.notices,
                                          steady_ms)
         self.chance = Chance(seed)
@@ -112,49 +116,43 @@ class BrokerState:
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
         return RegisterBrokerBody(topic_config_serialize_wrapper=self.topics.wrapper(mask), filter_server_list=[])
 
-    def notify_consumer_ids_changed(self, group: str) -> None:
-        """Tell all consumers of a group to share the queues anew, unless the group wants no word."""
-        consumers = self.clients.consumer_group(group)
-        settings = self.subscription_groups.get(group)
-        if consumers is None or consumers.is_broadcasting or (
-                settings is not None and not settings.notify_consumer_ids_changed_enable):
-            return
-        ext = NotifyConsumerIdsChangedRequest(consumer_group=group).ext()
-        for channel in consumers.clients:
-            command = RemotingCommand.request(int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED), dict(ext), oneway=True)
-            self.notices.append(Notice(channel, command))
-
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def channel_closed(self, channel: int, now_ms: int) -> None:
-        """A connection is gone: with it its clients and held pulls."""
+        """A connection is gone: with it its clients, its held requests and the answers that it waits for."""
         self.held_requests.drop_channel(channel)
+        self.long_answers.drop_channel(channel)
         for group in self.clients.channel_closed(channel):
-            self.notify_consumer_ids_changed(group)
+            self.group_notices.note(group)
 
     def message_arrived(self, arrivals: Sequence[Arrival], now_ms: int) -> None:
-        """Messages became visible: answer the pulls that waited for them."""
-        for held in self.held_requests.woken(arrivals):
-            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+        """Messages became visible: answer the requests that waited for them."""
+        self.held_requests.wake(arrivals)
+        self._answer_ready(now_ms)
 
-    def queue_changed(self, topic: str, queue_id: int, now_ms: int) -> None:
-        """Something else than an arrival happened to a queue, such as a reset: run again the pulls that wait there."""
-        for held in self.held_requests.take_queue(topic, queue_id):
-            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+    def queue_changed(self, topic: str, queue_id: int) -> None:
+        """Something else than an arrival happened to a queue, such as a reset: run again what waits there, at the next
+        tick."""
+        self.held_requests.wake_queue(topic, queue_id)
 
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
         steady_ms = self.steady_ms
         wait_ms = self.delay_schedule.tick(now_ms)
-        for held in self.held_requests.expired(steady_ms):
-            self.notices.append(Notice(held.channel, held.resume(now_ms)))
+        self.held_requests.wake_expired(steady_ms)
+        self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
-            self.notify_consumer_ids_changed(group)
-        held_ms = self.held_requests.wait_ms(steady_ms)
-        waits = [wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms), self.queue_locks.tick(steady_ms),
-                 self.statistics.tick(now_ms, steady_ms)]
-        return min(waits) if held_ms is None else min(held_ms, *waits)
+            self.group_notices.note(group)
+        waits = (wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms), self.queue_locks.tick(steady_ms),
+                 self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
+                 self.group_notices.tick(steady_ms), self.long_answers.tick())
+        return min([wait for wait in waits if wait is not None])
+
+    def _answer_ready(self, now_ms: int) -> None:
+        """Answer held requests that were woken, a part of them; the next tick goes on at once."""
+        for held in self.held_requests.take_ready(HELD_ANSWERED_MAX):
+            self.notices.append(Notice(held.channel, held.answer(now_ms)))
 
     # --- what is saved -----------------------------------------------------------------------------------------------
 

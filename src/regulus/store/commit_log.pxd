@@ -1,6 +1,7 @@
 cimport cython
 
 from regulus.model.message cimport MessageExt
+from regulus.model.message_filter cimport Filter
 from regulus.model.store_result cimport Appended, appended_one
 from regulus.record cimport big_endian, byte_runs
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
@@ -62,11 +63,11 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list,
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint,
                    count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
-                     object tags_codes, long long scan_max)
+                     Filter message_filter, long long scan_max)
 
     @cython.locals(is_short=bint)
     cdef Py_ssize_t _take_run(self, MappedFile file, Py_ssize_t position, Py_ssize_t size, Py_ssize_t gathered,
@@ -75,3 +76,5 @@ cdef class CommitLog:
 
 @cython.locals(place="long long", end="long long")
 cdef int _fetch_ahead(MappedFile file, long long physical_offset, long long size) except -1
+
+cdef bint _matches(MappedFile file, long long physical_offset, long long size, Filter message_filter) except -1

@@ -12,14 +12,15 @@ Source: CommitLog.
 
 from collections.abc import Iterable
 
-from regulus.errors import MessageIllegal, StoreNotWritable
+from regulus.errors import MessageIllegal, RecordError, StoreNotWritable
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
 from regulus.record import big_endian, byte_runs
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.dispatch_request import DispatchRequest, request_of
-from regulus.record.message_record import blank, encode_view, record_size
+from regulus.record.message_record import blank, decode, encode_view, record_size
 from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFile
@@ -348,8 +349,9 @@ class CommitLog:
         return file.slice(position, size)
 
     def read_queue(self, queue: ConsumeQueue, queue_offset: int, count_max: int, bytes_max: int,
-                   tags_codes: frozenset[int] | None, scan_max: int) -> GetResult:
-        """Records of `queue` from `queue_offset` on, passing over at most `scan_max` bytes of the queue.
+                   message_filter: Filter, scan_max: int) -> GetResult:
+        """Records of `queue` from `queue_offset` on that the filter takes, passing over at most `scan_max` bytes of the
+        queue.
 
         Neighbours in the log become one slice, short ones between others a copy. The first record is given whatever
         its size.
@@ -366,6 +368,8 @@ class CommitLog:
         count = size_sum = gathered = 0
         file = run_file = None
         start = end = -1
+        tags_codes = message_filter.tags_codes
+        reads_properties = message_filter.reads_properties
         for position in range(0, len(units), _UNIT):
             physical_offset = big_endian.int8(units, position)
             size = big_endian.int4(units, position + 8)
@@ -378,6 +382,9 @@ class CommitLog:
                 if file is None or not file.start <= physical_offset < file.start + file.size:
                     file = self.find(physical_offset)
                 if file is not None and 0 < size <= file.start + file.wrote_position - physical_offset:
+                    if reads_properties and not _matches(file, physical_offset, size, message_filter):
+                        offset += 1
+                        continue
                     # No run leaves its file, because a blank lies between two files.
                     if physical_offset != end:
                         if run_file is not None:
@@ -429,6 +436,15 @@ def _fetch_ahead(file: MappedFile, physical_offset: int, size: int) -> None:
         while place < end:
             byte_runs.fetch_ahead(file.cells, place)
             place += _LINE_SIZE
+
+
+def _matches(file: MappedFile, physical_offset: int, size: int, message_filter: Filter) -> bool:
+    """Whether the properties pass; those of a record that cannot be read do not."""
+    try:
+        record = decode(file.slice(physical_offset - file.start, size), 0, False)
+        return message_filter.matches(record.properties)
+    except RecordError:
+        return False
 
 
 def _judge(queue_offset: int, low: int, high: int) -> tuple[GetStatus, int]:

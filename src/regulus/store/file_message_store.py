@@ -34,13 +34,14 @@ the keys of the table of held requests, it makes no object for a message that no
 `get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from regulus.errors import RecordError, StoreNotWritable
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
     Appended,
     Arrival,
@@ -59,7 +60,7 @@ from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.dispatch import Dispatcher
-from regulus.store.index import Index
+from regulus.store.index import Index, run_to_end
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
 from regulus.store.log_walk import whole_records
@@ -222,12 +223,12 @@ class FileMessageStore:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
-                    tags_codes: frozenset[int] | None) -> GetResult:
+                    message_filter: Filter) -> GetResult:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             # RocketMQ makes the queue when it is asked for, and finds it empty.
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
-        return self._log.read_queue(queue, queue_offset, count_max, bytes_max, tags_codes,
+        return self._log.read_queue(queue, queue_offset, count_max, bytes_max, message_filter,
                                     self.config.max_filter_message_size)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -265,6 +266,10 @@ class FileMessageStore:
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueUnit]:
         queue = self._queues.find(topic, queue_id)
         return queue.units(queue_offset, count_max) if queue is not None and queue_offset >= 0 else []
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        queue = self._queues.find(topic, queue_id)
+        return queue is not None and queue.tail is not None
 
     def queues(self) -> list[tuple[str, int]]:
         return sorted((queue.topic, queue.queue_id) for queue in self._queues.all() if queue.tail is not None)
@@ -349,12 +354,17 @@ class FileMessageStore:
             position = self._behind_record(position)
 
     def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+        return run_to_end(self.query_message_in_steps(topic, key, count_max, begin, end))
+
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
+                               end: int) -> Generator[None, None, QueryResult]:
         buffers: list[memoryview] = []
         if self._index is None:
             return QueryResult(buffers, 0, 0)
         count_max = min(count_max, self.config.max_msgs_num_batch)
         for _ in range(QUERY_ROUNDS_MAX):
-            offsets = sorted(self._index.query(topic, key, count_max, begin, end))
+            offsets = yield from self._index.query(topic, key, count_max, begin, end)
+            offsets.sort()
             if not offsets:
                 break
             buffers = [data for data in map(self._bytes_at, offsets) if data is not None]

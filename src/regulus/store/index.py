@@ -8,7 +8,9 @@ Source: IndexService, IndexFile.
 """
 
 from collections import deque
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import index_entry
@@ -29,12 +31,16 @@ from regulus.record.index_entry import index_key as index_key
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 
+CHAIN_STEP = 1024
+"""Entries of a chain that are looked at in one step of a query: they lie all over the file."""
 RESERVE_STEP = 1 << 20
 """Bytes of entries for which blocks are reserved at a time."""
 
 # Under private names these may be C constants in the compiled form.
 _ENTRY = ENTRY_SIZE
 _DIFFERENCE_MAX = TIME_DIFFERENCE_MAX
+
+Result = TypeVar("Result")
 
 
 class IndexFile:
@@ -105,13 +111,14 @@ class IndexFile:
                 or self.begin_timestamp <= begin <= self.end_timestamp
                 or self.begin_timestamp <= end <= self.end_timestamp)
 
-    def query(self, hash_: int, count_max: int, begin: int, end: int) -> list[int]:
-        """Physical offsets of records under this hash, newest first."""
+    def query(self, hash_: int, count_max: int, begin: int, end: int) -> Generator[None, None, list[int]]:
+        """Physical offsets of records under this hash, newest first; yields after each CHAIN_STEP entries."""
         found: list[int] = []
         if self.index_count <= 1:
             return found
         view = self.file.slice(0, self.file.size)
         number = read_slot(view, hash_ % self.slot_num)
+        passed = 0
         while 0 < number <= self.index_count and len(found) < count_max:
             entry = decode_entry(view, self.entries_start + number * ENTRY_SIZE)
             if entry.time_difference < 0:
@@ -119,10 +126,24 @@ class IndexFile:
             time_read = self.begin_timestamp + entry.time_difference * 1000
             if entry.key_hash == hash_ and begin <= time_read <= end:
                 found.append(entry.physical_offset)
-            if time_read < begin or entry.previous == number:
+            # Chains lead to older entries; one that does not, in a damaged file, might have no end.
+            if time_read < begin or entry.previous >= number:
                 break
             number = entry.previous
+            passed += 1
+            if passed % CHAIN_STEP == 0:
+                yield
         return found
+
+
+def run_to_end(steps: Generator[None, None, Result]) -> Result:
+    """What a generator returns when all its steps are done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 class Index:
@@ -193,18 +214,19 @@ class Index:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> list[int]:
+    def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> Generator[None, None, list[int]]:
         """Physical offsets of records indexed under `key` with store time in [begin, end], to the second; newest first.
+        Yields after each step.
 
         Hashes decide, so records of other keys may be among them, and one record may come twice.
         """
         hash_ = key_hash(index_key(topic, key))
         found: list[int] = []
-        for file in reversed(self.files):
+        for file in self.files[::-1]:
             if len(found) >= count_max:
                 break
             if file.matches(begin, end):
-                found += file.query(hash_, count_max - len(found), begin, end)
+                found += yield from file.query(hash_, count_max - len(found), begin, end)
             if file.begin_timestamp < begin:
                 break
         return found

@@ -5,10 +5,11 @@ and nothing is ever too old.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 
 from regulus.errors import MessageIllegal, RecordError
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
     Appended,
     Arrival,
@@ -120,7 +121,7 @@ class MemoryStore:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
-                    tags_codes: frozenset[int] | None) -> GetResult:
+                    message_filter: Filter) -> GetResult:
         if (topic, queue_id) not in self._queues:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         units = self._queues[topic, queue_id]
@@ -135,7 +136,9 @@ class MemoryStore:
         size = 0
         next_offset = queue_offset
         for unit in units[queue_offset:]:
-            matches = tags_codes is None or unit.tags_code in tags_codes
+            matches = message_filter.takes(unit.tags_code) and (
+                not message_filter.reads_properties
+                or message_filter.matches(message_record.decode(self._log, unit.physical_offset, False).properties))
             if matches and buffers and (len(buffers) >= count_max or size + unit.size > bytes_max):
                 break
             next_offset += 1
@@ -172,6 +175,9 @@ class MemoryStore:
         if queue_offset < 0:
             return []
         return self._queues.get((topic, queue_id), [])[queue_offset:queue_offset + count_max]
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        return (topic, queue_id) in self._queues
 
     def queues(self) -> list[tuple[str, int]]:
         return sorted(self._queues)
@@ -220,6 +226,11 @@ class MemoryStore:
             if begin <= message.store_timestamp <= end:
                 found.append(self._slice(physical_offset, message.store_size))
         return QueryResult(found[-count_max:], *self._last_indexed)
+
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
+                               end: int) -> Generator[None, None, QueryResult]:
+        yield from ()
+        return self.query_message(topic, key, count_max, begin, end)
 
     def delete_topic(self, topic: str) -> None:
         for queue in [queue for queue in self._next_offsets if queue[0] == topic]:

@@ -101,12 +101,19 @@ def _write(value: Any, parts: list[str], indent: str | None, depth: int) -> None
     elif isinstance(value, int):
         parts.append(str(int(value)))
     elif isinstance(value, MessageQueue):
-        _write(queue_value(value), parts, indent, depth)
+        if indent is None:
+            parts.append(_queue_text(value))
+        else:
+            _write(queue_value(value), parts, indent, depth)
     elif isinstance(value, dict):
         entries = sorted([(_key(key), each) for key, each in value.items() if each is not None], key=_first)
         _write_items("{", "}", [(f"{key}:", each) for key, each in entries], parts, indent, depth)
     else:
         _write_items("[", "]", [("", each) for each in value], parts, indent, depth)
+
+
+def _queue_text(queue: MessageQueue) -> str:
+    return f'{{"brokerName":{quote(queue.broker_name)},"queueId":{queue.queue_id},"topic":{quote(queue.topic)}}}'
 
 
 def _first(entry: tuple[str, Any]) -> str:
@@ -115,7 +122,7 @@ def _first(entry: tuple[str, Any]) -> str:
 
 def _key(key: Any) -> str:
     if isinstance(key, MessageQueue):
-        return dumps(queue_value(key))
+        return _queue_text(key)
     return quote(key if isinstance(key, str) else str(key))
 
 

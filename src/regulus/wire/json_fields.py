@@ -8,7 +8,7 @@ Source: RemotingSerializable.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -49,6 +49,24 @@ class JsonBody:
 def encode(value: Any) -> bytes:
     """The JSON text of a dataclass (its own class need not be a JsonBody)."""
     return fastjson.dumps(to_value(value)).encode("utf-8", "replace")
+
+
+def encode_entry(key: Any, value: Any) -> bytes:
+    """One entry of a map, such as `splice` takes."""
+    return encode({key: value})[1:-1]
+
+
+def splice(body: Any, attribute: str, items: Sequence[bytes]) -> list[bytes]:
+    """The JSON text of a body in parts, where `items` stand in its list or map `attribute`, which is empty in `body`.
+
+    They are encoded already, with the commas between them; so a long body can be made a part at a time.
+    """
+    [name] = [member.name for member in _plan(type(body)) if member.attribute == attribute]
+    text = encode(body)
+    # No text within the body has this: its quotation marks would have backslashes before them. Bodies within a body do
+    # not have a member of that name.
+    position = text.index(f'"{name}":'.encode()) + len(name) + 4
+    return [text[:position], *items, text[position:]]
 
 
 def decode(body: type[T], data: bytes) -> T:

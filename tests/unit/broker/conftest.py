@@ -6,7 +6,8 @@ import pytest
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Outcome, Reply
+from regulus.broker.group_notices import NOTICE_INTERVAL_MS
+from regulus.broker.outcome import Hold, Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
@@ -72,9 +73,21 @@ class Rig:
             peer: Peer | None = None) -> RemotingCommand:
         """The answer as a client sees it: written and read again."""
         outcome = self.handle(code, ext, body, version=version, peer=peer)
+        if isinstance(outcome, Hold):
+            return self.late_answer()
         assert isinstance(outcome, Reply)
         assert outcome.answer.opaque == 7
         return outcome.answer
+
+    def late_answer(self) -> RemotingCommand:
+        """Of a request that takes several steps; each tick does one."""
+        while True:
+            wait_ms = self.broker.tick(self.now_ms)
+            answers = [notice.command for notice in self.broker.notices if notice.command.is_response]
+            if answers:
+                self.broker.notices.clear()
+                return answers[0]
+            assert wait_ms == 0
 
     def send(self, topic: str = "TopicA", body: bytes = b"hello", *, queue_id: int = 0, version: int = 479,
              peer: Peer | None = None, code: int = RequestCode.SEND_MESSAGE_V2,
@@ -140,6 +153,14 @@ class Rig:
         commands = [notice.command for notice in self.broker.notices]
         self.broker.notices.clear()
         return commands
+
+    def told(self) -> list[int]:
+        """Let groups hear what changed: the channels that did. Other notices are dropped."""
+        self.run(NOTICE_INTERVAL_MS)
+        channels = [notice.channel for notice in self.broker.notices
+                    if notice.command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+        self.broker.notices.clear()
+        return channels
 
     def run(self, elapsed_ms: int) -> None:
         """Let time pass as the server does: tick whenever the broker asks for it."""

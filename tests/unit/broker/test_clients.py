@@ -1,5 +1,7 @@
 """Which connections belong to which group."""
 
+import pytest
+
 from regulus.broker.clients import CLIENT_EXPIRY_MS, Client, Clients
 from regulus.wire.bodies import SubscriptionData
 
@@ -82,3 +84,78 @@ def test_a_client_that_connects_anew_is_one_client():
     assert clients.consumer_group("G").client_ids() == ["same"]
     assert clients.consumer_group("G").find("same").channel == 2
     assert clients.find_client("maker").channel == 2
+
+
+def test_a_client_that_gives_itself_another_id_is_found_under_that():
+    clients = Clients()
+    join(clients, 1, "T")
+    clients.register_consumer("G", Client(1, "other", 0, 479, "", 0), "CONSUME_PASSIVELY", "CLUSTERING", "", [])
+    assert clients.find_client("c1") is None
+    assert clients.find_client("other").channel == 1
+    assert clients.consumer_group("G").client_ids() == ["other"]
+
+
+def test_the_list_of_members_is_encoded_once_until_they_change():
+    clients = Clients()
+    join(clients, 1, "T")
+    join(clients, 2, "T")
+    group = clients.consumer_group("G")
+    encoded = group.encoded_ids()
+    assert encoded == b'{"consumerIdList":["c1","c2"]}'
+    join(clients, 2, "T", now_ms=5)
+    assert group.encoded_ids() is encoded
+    clients.channel_closed(1)
+    assert group.encoded_ids() == b'{"consumerIdList":["c2"]}'
+    join(clients, 3, "T")
+    assert group.encoded_ids() == b'{"consumerIdList":["c2","c3"]}'
+
+
+class Watched(dict):
+    """Counts what is asked of it."""
+
+    asked = 0
+
+    def __iter__(self):
+        for key in super().__iter__():
+            Watched.asked += 1
+            yield key
+
+    def items(self):
+        for item in super().items():
+            Watched.asked += 1
+            yield item
+
+    def values(self):
+        for value in super().values():
+            Watched.asked += 1
+            yield value
+
+    def get(self, *key):
+        Watched.asked += 1
+        return super().get(*key)
+
+
+@pytest.mark.parametrize("others", [100, 200])
+def test_the_end_of_a_connection_costs_what_it_was_in(others):
+    clients = Clients()
+    for number in range(others):
+        join(clients, 10 + number, "T", group=f"G{number}")
+        clients.register_producer(f"P{number}", client(10 + number))
+    join(clients, 1, "T", group="G7")
+    clients.register_producer("P7", client(1))
+    clients._consumers, clients._producers = Watched(clients._consumers), Watched(clients._producers)
+    Watched.asked = 0
+    assert clients.channel_closed(1) == ["G7"]
+    assert clients.channel_closed(2) == []
+    assert clients.find_client("c11").channel == 11
+    assert Watched.asked <= 4
+
+
+def test_nothing_is_left_of_connections_that_are_gone():
+    clients = Clients()
+    for channel in range(5):
+        join(clients, channel, "T", group=f"G{channel % 2}")
+        clients.register_producer("P", client(channel))
+    for channel in range(5):
+        clients.channel_closed(channel)
+    assert not any((clients._consumers, clients._producers, clients._memberships, clients._channels))

@@ -1,54 +1,145 @@
 """Requests that wait."""
 
+import weakref
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regulus.broker.held_requests import FORGOTTEN_MAX, HeldRequest, HeldRequests
+from regulus.broker.held_requests import (
+    ANY_QUEUE,
+    EXPIRED_MAX,
+    FORGOTTEN_MAX,
+    LINES_MAX,
+    SWEPT_MIN,
+    HeldRequest,
+    HeldRequests,
+    Place,
+)
+from regulus.model.message_filter import Filter
 from regulus.model.store_result import Arrival
 from regulus.wire.remoting_command import RemotingCommand
 
 
 def held(channel: int = 1, topic: str = "T", queue_id: int = 0, queue_offset: int = 0, deadline_ms: int = 100,
-         codes: frozenset[int] | None = None) -> HeldRequest:
-    return HeldRequest(channel, topic, queue_id, queue_offset, codes, deadline_ms, lambda now_ms: RemotingCommand(0))
+         codes: set[int] | None = None, places: tuple[Place, ...] | None = None) -> HeldRequest:
+    return HeldRequest(channel, places or (Place(topic, queue_id, queue_offset),),
+                       Filter(None if codes is None else frozenset(codes)), deadline_ms,
+                       lambda now_ms: RemotingCommand(0))
+
+
+def holding(*all_held: HeldRequest) -> HeldRequests:
+    requests = HeldRequests()
+    for each in all_held:
+        requests.hold(each)
+    return requests
 
 
 def arrival(topic: str = "T", queue_id: int = 0, queue_offset: int = 0, code: int = 0) -> Arrival:
     return Arrival(topic, queue_id, queue_offset, code, 0)
 
 
+def woken(requests: HeldRequests, *arrivals: Arrival) -> list[HeldRequest]:
+    requests.wake(arrivals)
+    return requests.take_ready(1_000_000)
+
+
+def expired(requests: HeldRequests, now_ms: int) -> list[HeldRequest]:
+    requests.wake_expired(now_ms)
+    return requests.take_ready(1_000_000)
+
+
 def test_an_arrival_wakes_those_who_wait_at_or_before_it():
-    requests = HeldRequests()
     early, late = held(queue_offset=3), held(queue_offset=9)
-    requests.hold(early)
-    requests.hold(late)
-    assert requests.woken([arrival(queue_offset=5)]) == [early]
-    assert requests.woken([arrival(queue_offset=8), arrival(queue_id=1, queue_offset=9)]) == []
-    assert requests.woken([arrival(queue_offset=9), arrival(queue_offset=10)]) == [late]
+    requests = holding(late, early)
+    assert woken(requests, arrival(queue_offset=5)) == [early]
+    assert woken(requests, arrival(queue_offset=8), arrival(queue_id=1, queue_offset=9)) == []
+    assert woken(requests, arrival(queue_offset=9), arrival(queue_offset=10)) == [late]
     assert len(requests) == 0
     assert not requests.queues
 
 
+def test_an_arrival_wakes_those_who_want_its_tag():
+    one, other, every = held(codes={1, 2}), held(codes={3}), held()
+    requests = holding(one, other, every)
+    assert woken(requests, arrival(code=2)) == [every, one]
+    assert woken(requests, arrival(code=1), arrival(code=4)) == []
+    assert woken(requests, arrival(code=3)) == [other]
+
+
+def test_who_wants_more_tags_than_there_are_lines_is_woken_by_any():
+    requests = holding(held(codes=set(range(LINES_MAX + 1))))
+    assert len(woken(requests, arrival(code=-5))) == 1
+
+
+def test_the_first_in_line_comes_first():
+    all_held = [held(channel) for channel in range(5)]
+    requests = holding(*all_held)
+    requests.wake([arrival()])
+    assert requests.take_ready(2) == all_held[:2]
+    assert requests.wait_ms(0) == 0
+    assert requests.take_ready(9) == all_held[2:]
+
+
+def test_a_request_at_several_places_is_woken_once():
+    both = held(places=(Place("T", 0, 5), Place("T", 1, 7)))
+    requests = holding(both)
+    assert woken(requests, arrival(queue_id=1, queue_offset=6), arrival(queue_id=0, queue_offset=4)) == []
+    assert woken(requests, arrival(queue_id=1, queue_offset=7), arrival(queue_id=0, queue_offset=5)) == [both]
+    assert not requests.queues
+
+
+def test_a_request_waits_for_a_whole_topic():
+    any_queue = held(places=(Place("T", ANY_QUEUE),))
+    requests = holding(any_queue, held(topic="U"))
+    assert ("T", 7) in requests.queues
+    assert ("U", 0) in requests.queues
+    assert ("V", 0) not in requests.queues
+    assert woken(requests, arrival(queue_id=3, queue_offset=0)) == [any_queue]
+    assert ("T", 7) not in requests.queues
+
+
+def test_all_of_a_queue_are_woken_whatever_they_wait_for():
+    all_held = [held(queue_offset=9), held(codes={5})]
+    requests = holding(*all_held, held(queue_id=1))
+    requests.wake_queue("T", 0)
+    assert requests.take_ready(9) == all_held
+    requests.wake_queue("T", 0)
+    assert requests.take_ready(9) == []
+
+
 def test_a_deadline_passes_once():
-    requests = HeldRequests()
     first, second = held(deadline_ms=10), held(deadline_ms=20)
-    requests.hold(second)
-    requests.hold(first)
+    requests = holding(second, first)
     assert requests.wait_ms(0) == 10
-    assert requests.expired(9) == []
-    assert requests.expired(10) == [first]
-    assert requests.expired(10) == []
+    assert expired(requests, 9) == []
+    assert expired(requests, 10) == [first]
+    assert expired(requests, 10) == []
     assert requests.wait_ms(25) == 0
-    assert requests.expired(30) == [second]
+    assert expired(requests, 30) == [second]
     assert requests.wait_ms(30) is None
 
 
+def test_so_many_expire_in_one_step():
+    requests = holding(*[held() for _ in range(EXPIRED_MAX + 1)])
+    assert len(expired(requests, 100)) == EXPIRED_MAX
+    assert requests.wait_ms(100) == 0
+    assert len(expired(requests, 100)) == 1
+
+
 def test_a_woken_request_does_not_expire():
-    requests = HeldRequests()
-    requests.hold(held(deadline_ms=10))
-    requests.woken([arrival()])
+    requests = holding(held(deadline_ms=10))
+    woken(requests, arrival())
     assert requests.wait_ms(0) is None
-    assert requests.expired(10) == []
+    assert expired(requests, 10) == []
+
+
+def test_what_is_ready_is_forgotten_with_its_connection():
+    requests = holding(held(1), held(2))
+    requests.wake([arrival()])
+    requests.drop_channel(1)
+    assert [each.channel for each in requests.take_ready(9)] == [2]
+    assert len(requests) == 0
 
 
 def test_it_is_full_at_its_limit():
@@ -64,28 +155,90 @@ def test_woken_requests_do_not_pile_up_until_their_deadlines():
     requests = HeldRequests()
     for _ in range(5 * FORGOTTEN_MAX):
         requests.hold(held(deadline_ms=15_000))
-        requests.woken([arrival()])
+        woken(requests, arrival())
     assert len(requests._deadlines) <= FORGOTTEN_MAX + 2
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 50)), max_size=30),
-       st.lists(st.sampled_from(["wake", "expire", "drop"]), max_size=10), st.data())
-def test_each_request_leaves_exactly_once(given_requests, steps, data):
+def test_who_left_does_not_pile_up_in_other_lines():
+    requests = holding(held(codes={2}))
+    for _ in range(1000):
+        requests.hold(held(codes={1, 2}))
+        woken(requests, arrival(code=1))
+    assert len(requests._places["T", 0][2].entries) <= SWEPT_MIN + 3
+
+
+@pytest.mark.parametrize("count", [100, 200])
+def test_an_arrival_does_not_look_at_those_it_does_not_wake(count):
+    touched = []
+
+    class Watched(HeldRequest):
+        """Says when anybody looks at it."""
+
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> object:
+            touched.append(name)
+            return super().__getattribute__(name)
+
+    def watched(channel: int, queue_offset: int, message_filter: Filter) -> HeldRequest:
+        return Watched(channel, (Place("T", 0, queue_offset),), message_filter, 100, lambda now_ms: RemotingCommand(0))
+
     requests = HeldRequests()
-    all_held = [held(channel, queue_id=queue, deadline_ms=deadline) for channel, queue, deadline in given_requests]
-    for request in all_held:
-        requests.hold(request)
+    for channel in range(count):
+        requests.hold(watched(channel, 0, Filter(frozenset({1}))))
+        requests.hold(watched(channel, 9, Filter()))
+    touched.clear()
+    requests.wake([arrival(code=2, queue_offset=8)] * 10)
+    assert requests.take_ready(9) == []
+    assert touched == []
+    requests.drop_channel(0)
+    assert len(touched) <= 20
+
+
+TAGS = st.sampled_from([None, {0}, {0, 1}])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 50), TAGS), max_size=30),
+       st.lists(st.sampled_from(["wake", "expire", "drop", "take"]), max_size=10), st.data())
+def test_each_request_leaves_exactly_once(given_requests, steps, data):
+    all_held = [held(channel, deadline_ms=deadline, codes=codes, places=(Place("T", queue), Place("T", 7)))
+                for channel, queue, deadline, codes in given_requests]
+    requests = holding(*all_held)
     left: list[HeldRequest] = []
     for step in steps:
         number = data.draw(st.integers(0, 50))
         if step == "wake":
-            left += requests.woken([arrival(queue_id=number % 3)])
+            requests.wake([arrival(queue_id=number % 3, code=number % 2)])
         elif step == "expire":
-            left += requests.expired(number)
+            requests.wake_expired(number)
+        elif step == "take":
+            left += requests.take_ready(number % 4)
         else:
             left += [r for r in all_held if not r.is_gone and r.channel == number % 3]
             requests.drop_channel(number % 3)
-    left += requests.expired(1000)
+    left += requests.take_ready(1000)
+    left += expired(requests, 1000)
     assert not requests._channels
     assert sorted(map(id, left)) == sorted(map(id, all_held))
     assert len(requests) == 0
+    assert not requests.queues
+
+
+def test_a_request_is_let_go_when_it_is_answered_and_when_its_connection_closes():
+    class Request:
+        """Something that can be watched."""
+
+        def resume(self, now_ms: int) -> RemotingCommand:
+            return RemotingCommand(now_ms)
+
+    def hold(channel: int) -> weakref.ref:
+        request = Request()
+        requests.hold(HeldRequest(channel, (Place("T", 0),), Filter(), 100, request.resume))
+        return weakref.ref(request)
+
+    requests = holding(held(channel=9, codes={7}))
+    answered, dropped = hold(1), hold(2)
+    requests.drop_channel(2)
+    assert [each.answer(5).code for each in woken(requests, arrival())] == [5]
+    assert answered() is None
+    assert dropped() is None

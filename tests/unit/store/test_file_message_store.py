@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
+from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.store_result import GetStatus, PutStatus
 from regulus.record import layout, message_record
 from regulus.record.java_hash import tags_code
@@ -52,7 +53,7 @@ def test_a_store_of_a_later_format_is_refused_untouched(tmp_path: Path) -> None:
 
 def read(store: FileMessageStore, offset: int, count_max: int = 32, bytes_max: int = 1 << 20,
          tags: frozenset[int] | None = None, queue_id: int = 0) -> tuple[GetStatus, int, list[bytes]]:
-    result = store.get_message("TopicA", queue_id, offset, count_max, bytes_max, tags)
+    result = store.get_message("TopicA", queue_id, offset, count_max, bytes_max, Filter(tags))
     found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
     assert len(found) == result.message_count
     assert sum(len(buffer) for buffer in result.buffers) == result.size
@@ -62,7 +63,7 @@ def read(store: FileMessageStore, offset: int, count_max: int = 32, bytes_max: i
 def test_neighbours_in_the_log_are_one_slice(tmp_path: Path) -> None:
     store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
     fill(store, 5, size=GATHERED_RUN_MAX // 2)
-    result = store.get_message("TopicA", 0, 1, 3, 1 << 20, None)
+    result = store.get_message("TopicA", 0, 1, 3, 1 << 20, EVERYTHING)
     assert len(result.buffers) == 1
     assert (result.min_offset, result.max_offset, result.message_count) == (0, 5, 3)
     assert isinstance(result.buffers[0], memoryview)
@@ -75,7 +76,7 @@ def test_short_runs_are_copied_together_and_long_ones_are_slices(tmp_path: Path)
     sizes = [100, 200, GATHERED_RUN_MAX, 100, 100, 100]
     for number, size in enumerate(sizes):
         fill(store, 3, queues=3, size=size, first=3 * number)
-    result = store.get_message("TopicA", 1, 0, 32, 1 << 20, None)
+    result = store.get_message("TopicA", 1, 0, 32, 1 << 20, EVERYTHING)
     found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
     assert [len(body) for body in found] == sizes
     assert [int(body[:8]) for body in found] == [1, 4, 7, 10, 13, 16]
@@ -85,7 +86,7 @@ def test_short_runs_are_copied_together_and_long_ones_are_slices(tmp_path: Path)
 def test_what_is_copied_together_is_bounded(tmp_path: Path) -> None:
     store = open_store(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000)
     fill(store, 1300, queues=2, size=500)
-    result = store.get_message("TopicA", 0, 0, 650, 1 << 20, None)
+    result = store.get_message("TopicA", 0, 0, 650, 1 << 20, EVERYTHING)
     assert [type(buffer) for buffer in result.buffers] == [bytes, bytes]
     assert len(result.buffers[0]) <= GATHERED_MAX < result.size
     found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
@@ -281,7 +282,7 @@ def test_no_descriptor_stays_when_a_store_is_no_more(tmp_path: Path, end: str) -
 def test_slices_stay_valid_when_the_store_is_closed(tmp_path: Path) -> None:
     store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
     fill(store, 3, size=GATHERED_RUN_MAX)
-    buffer = store.get_message("TopicA", 0, 0, 3, 1 << 20, None).buffers[0]
+    buffer = store.get_message("TopicA", 0, 0, 3, 1 << 20, EVERYTHING).buffers[0]
     assert isinstance(buffer, memoryview)
     before = bytes(buffer)
     store.close()

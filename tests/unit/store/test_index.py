@@ -5,7 +5,8 @@ import pytest
 from regulus.errors import StoreDamaged
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
-from regulus.store.index import Index
+from regulus.record.index_entry import IndexEntry
+from regulus.store.index import CHAIN_STEP, Index, run_to_end
 from regulus.store.mapped_file import MappedFilePool
 
 NOW = 1_700_000_000_000
@@ -24,7 +25,7 @@ def record(topic: str, uniq_key: str, keys: str, physical_offset: int, store_tim
 
 
 def query(index: Index, key: str, count_max: int = 100, begin: int = 0, end: int = FOREVER) -> list[int]:
-    return index.query("TopicA", key, count_max, begin, end)
+    return run_to_end(index.query("TopicA", key, count_max, begin, end))
 
 
 def test_unique_key_and_each_key_are_found(tmp_path: Path) -> None:
@@ -151,3 +152,24 @@ def test_a_time_beyond_the_calendar_names_a_file_all_the_same(tmp_path: Path) ->
     assert names[0].startswith("9999123")
     assert len(names) == len(set(names)) == 3
     assert [query(index, f"U{number}") for number in range(5)] == [[number * 10] for number in range(5)]
+
+
+@pytest.mark.parametrize("count", [3 * CHAIN_STEP, 6 * CHAIN_STEP])
+def test_a_long_chain_is_walked_in_steps(tmp_path: Path, count: int) -> None:
+    index = make(tmp_path, entries=2 * count)
+    for number in range(count):
+        index.put(record("TopicA", "", "same", number * 10, NOW + number * 1000))
+    steps = index.query("TopicA", "same", 5, NOW, NOW + 5_000)
+    assert sum(1 for _ in iter(lambda: next(steps, "done"), "done")) == count // CHAIN_STEP - 1
+    assert query(index, "same", 3, NOW, NOW + 5_000) == [50, 40, 30]
+    assert query(index, "same", 3) == [number * 10 for number in (count - 1, count - 2, count - 3)]
+
+
+def test_a_chain_that_leads_back_ends(tmp_path: Path) -> None:
+    index = make(tmp_path)
+    for number in range(4):
+        index.put(record("TopicA", "", "same", number * 10, NOW))
+    with (tmp_path / index.files[0].name).open("r+b") as file:
+        file.seek(index_entry.entry_position(8, 2))
+        file.write(index_entry.encode_entry(IndexEntry(index_entry.key_hash("TopicA#same"), 10, 0, 4)))
+    assert query(index, "same") == [30, 20, 10]

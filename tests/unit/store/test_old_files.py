@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import GetStatus
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, encode
 from regulus.record.message_record import decode_all
@@ -113,7 +114,7 @@ def test_the_log_begins_later_and_all_else_follows(store: FileMessageStore, tmp_
     assert first is not None
     (oldest, *_) = decode_all(first.data)
     # Before the queues follow, what is gone is passed over.
-    gone = store.get_message("TopicA", 0, 0, 32, 1 << 20, None)
+    gone = store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING)
     assert gone.status is GetStatus.MESSAGE_WAS_REMOVING
     assert follow(store) > 4
     assert follow(store) == 0
@@ -124,7 +125,7 @@ def test_the_log_begins_later_and_all_else_follows(store: FileMessageStore, tmp_
         files = disk.names(store.config.consume_queue_directory / "TopicA" / str(queue_id))
         assert int(files[0]) <= low * UNIT_SIZE < int(files[0]) + 200
         assert store.max_offset("TopicA", queue_id) == 150
-        assert store.get_message("TopicA", queue_id, 0, 32, 1 << 20, None).status is GetStatus.OFFSET_TOO_SMALL
+        assert store.get_message("TopicA", queue_id, 0, 32, 1 << 20, EVERYTHING).status is GetStatus.OFFSET_TOO_SMALL
     assert len(disk.names(store.config.index_directory)) < len(index_names)
     assert store.query_message("TopicA", "k299", 32, 0, 1 << 62).buffers
     assert not store.query_message("TopicA", "k0", 32, 0, 1 << 62).buffers

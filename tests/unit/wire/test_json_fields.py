@@ -1,11 +1,11 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import json_fields
-from regulus.wire.json_fields import JsonBody, named, prepared
+from regulus.wire.json_fields import JsonBody, encode_entry, named, prepared, splice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +99,20 @@ def test_classes_of_other_rooms_need_no_base() -> None:
         topic_name: str
 
     assert json_fields.encode(Plain("T")) == b'{"topicName":"T"}'
+
+
+def test_items_are_put_into_an_empty_list_or_map() -> None:
+    inners = [Inner(name="j"), Inner(name="k")]
+    items = b",".join(inner.encode() for inner in inners)
+    empty = replace(FULL, inners=[], by_queue={})
+    assert b"".join(splice(empty, "inners", [items])) == replace(empty, inners=inners).encode()
+    queues = [MessageQueue("T", "b", number) for number in range(3)]
+    entries = b",".join(encode_entry(queue, Inner(name=str(queue.queue_id))) for queue in queues)
+    whole = replace(empty, by_queue={queue: Inner(name=str(queue.queue_id)) for queue in queues})
+    assert b"".join(splice(empty, "by_queue", [entries])) == whole.encode()
+
+
+def test_a_text_cannot_pass_for_the_place_of_the_items() -> None:
+    empty = replace(FULL, client_id='"inners":[', any={'"inners":[': 1}, inners=[])
+    assert b"".join(splice(empty, "inners", [b'{"name":"j","weight":0.0}'])) == replace(
+        empty, inners=[Inner(name="j")]).encode()

@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.named_body import named_body
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError
@@ -37,7 +38,7 @@ FIXED_VALUES = {**{key: fixed.value for key, fixed in FIXED_BROKER_SETTINGS.item
 
 def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """All keys or none."""
-    values = config_text.parse_lines(request.body.decode("utf-8", "replace"))
+    values = config_text.parse_lines(named_body(request).decode("utf-8", "replace"))
     if not FORBIDDEN_KEYS.isdisjoint(values):
         return refuse(request, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     unserved = [fault for fault in map(setting_fault, values, values.values()) if fault is not None]

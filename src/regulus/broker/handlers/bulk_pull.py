@@ -3,11 +3,12 @@
 The answer is slices of the log, undecoded, as a pull's; it is never held and touches no group.
 """
 
-from regulus.broker.message_filter import expression_codes
+from regulus.broker.message_filter import expression_filter
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model import permission
+from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetStatus
 from regulus.wire.codes import ResponseCode
@@ -40,13 +41,13 @@ def handle_bulk_pull(request: RemotingCommand, peer: Peer, broker: BrokerState, 
                       f"queueId {header.queue_id} or queueOffset {header.queue_offset} is illegal: topic "
                       f"{header.topic} has {topic.read_queue_nums} queues")
     try:
-        codes = expression_codes(header.expression)
+        message_filter = expression_filter(header.expression)
     except HeaderError as error:
         return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
-    return _read(request, header, codes, broker)
+    return _read(request, header, message_filter, broker)
 
 
-def _read(request: RemotingCommand, header: BulkPullRequest, codes: frozenset[int] | None,
+def _read(request: RemotingCommand, header: BulkPullRequest, message_filter: Filter,
           broker: BrokerState) -> Outcome:
     store = broker.store
     count = min(header.queue_offset_end - header.queue_offset, BULK_COUNT_MAX)
@@ -56,7 +57,7 @@ def _read(request: RemotingCommand, header: BulkPullRequest, codes: frozenset[in
                                header.queue_id), max_offset=store.max_offset(header.topic, header.queue_id), **place)
         return Reply(request.response(ResponseCode.SUCCESS, ext=ext.ext()))
     found = store.get_message(header.topic, header.queue_id, header.queue_offset, count,
-                              min(header.size_max, BULK_SIZE_MAX), codes)
+                              min(header.size_max, BULK_SIZE_MAX), message_filter)
     next_offset = found.next_begin_offset if found.status in _PASSED_OVER else header.queue_offset
     ext = BulkPullResponse(next_offset=next_offset, min_offset=found.min_offset, max_offset=found.max_offset, **place)
     return Reply(request.response(ResponseCode.SUCCESS, found.status.name, ext.ext(), found.buffers))

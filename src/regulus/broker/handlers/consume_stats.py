@@ -4,10 +4,12 @@ GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS, QUERY_CONSUME_TIME_SPAN, QUERY_TOPI
 QUERY_TOPICS_BY_CONSUMER, QUERY_SUBSCRIPTION_BY_CONSUMER.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.broker_address import broker_address
+from regulus.broker.handlers.stepped import joined_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import GROUP_GET_NUMS
@@ -32,6 +34,7 @@ from regulus.wire.headers import (
     QueryTopicConsumeByWhoRequest,
     QueryTopicsByConsumerRequest,
 )
+from regulus.wire.json_fields import encode, encode_entry, splice
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -41,28 +44,74 @@ def handle_get_consume_stats(request: RemotingCommand, peer: Peer, broker: Broke
     group = header.consumer_group
     listed = [topic for topic in (header.topic_list or "").split(";") if topic]
     topics = listed or ([header.topic] if header.topic else broker.consumer_offsets.topics_of(group))
-    offset_table: dict[MessageQueue, OffsetWrapper] = {}
-    tps = 0.0
-    for topic in topics:
-        config = broker.topics.get(topic)
-        if config is not None and (listed or _is_subscribed(broker, group, topic)):
-            offset_table.update(_offsets(broker, group, topic, config.read_queue_nums))
-            tps += _consume_tps(broker, group, topic)
-    return succeed(request, ConsumeStats(offset_table=offset_table, consume_tps=tps).encode())
+    answer = _progress(request, group, list(dict.fromkeys(topics)), bool(listed), broker)
+    return broker.long_answers.begin(request, peer, answer)
+
+
+def _progress(request: RemotingCommand, group: str, topics: list[str], is_listed: bool, broker: BrokerState) -> Steps:
+    told: list[str] = []
+
+    def entries() -> Iterator[bytes]:
+        for topic in topics:
+            config = broker.topics.get(topic)
+            if config is not None and (is_listed or _is_subscribed(broker, group, topic)):
+                told.append(topic)
+                for queue_id in range(config.read_queue_nums):
+                    yield encode_entry(_queue(broker, topic, queue_id), _offsets(broker, group, topic, queue_id))
+
+    parts = yield from joined_in_steps(entries())
+    stats = ConsumeStats(consume_tps=sum(_consume_tps(broker, group, topic) for topic in told))
+    return request.response(ResponseCode.SUCCESS, body=splice(stats, "offset_table", parts))
 
 
 def handle_get_broker_consume_stats(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                     now_ms: int) -> Outcome:
     """All groups; those without offsets have an empty list."""
     only_ordered = GetBrokerConsumeStatsRequest.decode(request).is_order
-    groups = {group: _stats_by_topic(broker, group, only_ordered) for group in broker.subscription_groups.names()}
-    wrappers = [wrapper for stats in groups.values() for entry in stats for wrapper in entry.offset_table.values()]
-    body = ConsumeStatsList(
-        consume_stats_list=[{group: stats} for group, stats in groups.items()],
-        broker_addr=broker_address(broker, peer),
-        total_diff=sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in wrappers),
-        total_inflight_diff=sum((wrapper.pull_offset or 0) - wrapper.consumer_offset for wrapper in wrappers))
-    return succeed(request, body.encode())
+    return broker.long_answers.begin(request, peer, _progress_of_all(request, only_ordered, peer, broker))
+
+
+def _progress_of_all(request: RemotingCommand, only_ordered: bool, peer: Peer, broker: BrokerState) -> Steps:
+    total = _Total()
+    parts = yield from joined_in_steps(_group_texts(broker, only_ordered, total), b"")
+    body = ConsumeStatsList(broker_addr=broker_address(broker, peer), total_diff=total.behind,
+                            total_inflight_diff=total.in_flight)
+    return request.response(ResponseCode.SUCCESS, body=splice(body, "consume_stats_list", parts))
+
+
+class _Total:
+    """Messages that groups have not consumed yet, and those of them that they have pulled."""
+
+    def __init__(self) -> None:
+        self.behind = 0
+        self.in_flight = 0
+
+    def add(self, offsets: OffsetWrapper) -> OffsetWrapper:
+        self.behind += offsets.broker_offset - offsets.consumer_offset
+        self.in_flight += (offsets.pull_offset or 0) - offsets.consumer_offset
+        return offsets
+
+
+def _group_texts(broker: BrokerState, only_ordered: bool, total: _Total) -> Iterator[bytes]:
+    """The text of a list with a map of each group, in pieces."""
+    for number, group in enumerate(broker.subscription_groups.names()):
+        before, behind = _halves(encode({group: []}), 2)
+        yield b"," + before if number else before
+        for topic_number, topic in enumerate(_shown_topics(broker, group, only_ordered)):
+            stats = ConsumeStats(consume_tps=_consume_tps(broker, group, topic))
+            opening, closing = splice(stats, "offset_table", ())
+            yield b"," + opening if topic_number else opening
+            config = broker.topics.get(topic)
+            for queue_id in range(config.write_queue_nums if config is not None else 0):
+                offsets = total.add(_offsets(broker, group, topic, queue_id))
+                entry = encode_entry(_queue(broker, topic, queue_id), offsets)
+                yield b"," + entry if queue_id else entry
+            yield closing
+        yield behind
+
+
+def _halves(text: bytes, behind: int) -> tuple[bytes, bytes]:
+    return text[:-behind], text[-behind:]
 
 
 def handle_query_consume_time_span(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -70,9 +119,16 @@ def handle_query_consume_time_span(request: RemotingCommand, peer: Peer, broker:
     config = broker.topics.get(header.topic)
     if config is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-    spans = [_time_span(broker, header.group, header.topic, queue_id, now_ms)
-             for queue_id in range(config.write_queue_nums)]
-    return succeed(request, QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
+    answer = _time_spans(request, header, config.write_queue_nums, broker, now_ms)
+    return broker.long_answers.begin(request, peer, answer)
+
+
+def _time_spans(request: RemotingCommand, header: QueryConsumeTimeSpanRequest, queue_nums: int, broker: BrokerState,
+                now_ms: int) -> Steps:
+    parts = yield from joined_in_steps(
+        _time_span(broker, header.group, header.topic, queue_id, now_ms).encode() for queue_id in range(queue_nums))
+    body = splice(QueryConsumeTimeSpanBody(), "consume_time_span_set", parts)
+    return request.response(ResponseCode.SUCCESS, body=body)
 
 
 def handle_query_topic_consume_by_who(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -105,26 +161,26 @@ def _is_subscribed(broker: BrokerState, group: str, topic: str) -> bool:
     return consumers is None or not consumers.subscriptions or topic in consumers.subscriptions
 
 
-def _stats_by_topic(broker: BrokerState, group: str, only_ordered: bool) -> list[ConsumeStats]:
-    stats = []
+def _shown_topics(broker: BrokerState, group: str, only_ordered: bool) -> list[str]:
+    shown = []
     for topic in broker.consumer_offsets.topics_of(group):
         config = broker.topics.get(topic)
-        if config is None or (only_ordered and not config.order) or not _is_subscribed(broker, group, topic):
-            continue
-        stats.append(ConsumeStats(offset_table=dict(_offsets(broker, group, topic, config.write_queue_nums)),
-                                  consume_tps=_consume_tps(broker, group, topic)))
-    return stats
+        if config is not None and (config.order or not only_ordered) and _is_subscribed(broker, group, topic):
+            shown.append(topic)
+    return shown
 
 
-def _offsets(broker: BrokerState, group: str, topic: str,
-             queue_nums: int) -> Iterable[tuple[MessageQueue, OffsetWrapper]]:
-    for queue_id in range(queue_nums):
-        consumer_offset = max(0, broker.consumer_offsets.query(group, topic, queue_id))
-        pull_offset = broker.consumer_offsets.pull_offset(group, topic, queue_id)
-        last = broker.store.store_timestamp(topic, queue_id, consumer_offset - 1) if consumer_offset else 0
-        yield MessageQueue(topic, broker.config.broker_name, queue_id), OffsetWrapper(
-            broker_offset=broker.store.max_offset(topic, queue_id), consumer_offset=consumer_offset,
-            pull_offset=max(consumer_offset, pull_offset), last_timestamp=max(0, last))
+def _queue(broker: BrokerState, topic: str, queue_id: int) -> MessageQueue:
+    return MessageQueue(topic, broker.config.broker_name, queue_id)
+
+
+def _offsets(broker: BrokerState, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    consumer_offset = max(0, broker.consumer_offsets.query(group, topic, queue_id))
+    pull_offset = broker.consumer_offsets.pull_offset(group, topic, queue_id)
+    last = broker.store.store_timestamp(topic, queue_id, consumer_offset - 1) if consumer_offset else 0
+    return OffsetWrapper(
+        broker_offset=broker.store.max_offset(topic, queue_id), consumer_offset=consumer_offset,
+        pull_offset=max(consumer_offset, pull_offset), last_timestamp=max(0, last))
 
 
 def _consume_tps(broker: BrokerState, group: str, topic: str) -> float:
@@ -140,6 +196,6 @@ def _time_span(broker: BrokerState, group: str, topic: str, queue_id: int, now_m
     consumed = store.store_timestamp(topic, queue_id, consumer_offset - 1) if consumer_offset else oldest
     waiting = store.store_timestamp(topic, queue_id, consumer_offset) if consumer_offset < max_offset else -1
     return QueueTimeSpan(
-        message_queue=MessageQueue(topic, broker.config.broker_name, queue_id), min_time_stamp=oldest,
+        message_queue=_queue(broker, topic, queue_id), min_time_stamp=oldest,
         max_time_stamp=store.store_timestamp(topic, queue_id, max_offset - 1), consume_time_stamp=consumed,
         delay_time=now_ms - waiting if waiting >= 0 else 0)

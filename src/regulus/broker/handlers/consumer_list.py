@@ -4,7 +4,6 @@ from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
-from regulus.wire.bodies import GetConsumerListByGroupResponseBody
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import GetConsumerListByGroupRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -16,4 +15,4 @@ def handle_get_consumer_list_by_group(request: RemotingCommand, peer: Peer, brok
     consumers = broker.clients.consumer_group(group)
     if consumers is None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return succeed(request, body=GetConsumerListByGroupResponseBody(consumer_id_list=consumers.client_ids()).encode())
+    return succeed(request, consumers.encoded_ids())

@@ -2,6 +2,7 @@
 
 from regulus.broker.clients import Client
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.named_body import decode_named
 from regulus.broker.message_filter import is_tag
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
@@ -17,7 +18,7 @@ FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    heartbeat = HeartbeatData.decode(request.body)
+    heartbeat = decode_named(HeartbeatData, request)
     client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms,
                     broker.steady_ms)
     fingerprint = heartbeat.heartbeat_fingerprint or 0
@@ -47,7 +48,7 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
         group, client, consumer.consume_type, consumer.message_model, consumer.consume_from_where,
         None if without_sub else consumer.subscription_data_set)
     if changed:
-        broker.notify_consumer_ids_changed(group)
+        broker.group_notices.note(group)
 
 
 def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -55,13 +56,13 @@ def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: Broke
     if header.producer_group:
         broker.clients.unregister_producer(header.producer_group, peer.channel)
     if header.consumer_group and broker.clients.unregister_consumer(header.consumer_group, peer.channel):
-        broker.notify_consumer_ids_changed(header.consumer_group)
+        broker.group_notices.note(header.consumer_group)
     return succeed(request)
 
 
 def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """A consumer asks before it starts whether its filter will be served."""
-    subscription = CheckClientConfigBody.decode(request.body).subscription_data if request.body else None
+    subscription = decode_named(CheckClientConfigBody, request).subscription_data if request.body else None
     if subscription is not None and not is_tag(subscription.expression_type):
         return refuse(request, ResponseCode.SYSTEM_ERROR, FILTER_NOT_SERVED + subscription.expression_type)
     return succeed(request)

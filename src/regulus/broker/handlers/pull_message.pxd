@@ -24,7 +24,7 @@ cpdef handle_pull_message(RemotingCommand request, object peer, object broker, o
 cdef class _Checked:
     cdef readonly object group
     cdef readonly object topic
-    cdef readonly object tags_codes
+    cdef readonly object message_filter
 
 
 cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms)

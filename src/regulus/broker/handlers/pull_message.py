@@ -7,12 +7,13 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
 
 from regulus.broker.handlers.heart_beat import FILTER_NOT_SERVED
-from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest
-from regulus.broker.message_filter import expression_codes, is_tag, tags_codes
+from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
+from regulus.broker.message_filter import expression_filter, is_tag, subscription_filter
 from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model import permission, sys_flag
+from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
 from regulus.model.store_result import GetStatus
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
@@ -77,12 +78,12 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
 class _Checked:
     """What a pull needs once nothing speaks against it."""
 
-    __slots__ = ("group", "tags_codes", "topic")
+    __slots__ = ("group", "message_filter", "topic")
 
-    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, codes: frozenset[int] | None) -> None:
+    def __init__(self, group: SubscriptionGroupConfig, topic: TopicConfig, message_filter: Filter) -> None:
         self.group = group
         self.topic = topic
-        self.tags_codes = codes
+        self.message_filter = message_filter
 
 
 def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checked, peer: Peer,
@@ -94,9 +95,9 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
         again = _check(request, header, broker, later_ms)
         return again if isinstance(again, RemotingCommand) else _read(request, header, again, broker)
 
-    broker.held_requests.hold(HeldRequest(peer.channel, header.topic, header.queue_id, header.queue_offset,
-                                          checked.tags_codes, broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX)),
-                                          resume))
+    place = Place(header.topic, header.queue_id, header.queue_offset)
+    broker.held_requests.hold(HeldRequest(peer.channel, (place,), checked.message_filter,
+                                          broker.steady_ms + max(0, min(hold_ms, HOLD_MS_MAX)), resume))
 
 
 def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerState,
@@ -137,7 +138,7 @@ def _check_expression(request: RemotingCommand, header: PullMessageRequest, grou
     if not is_tag(header.expression_type):
         return _refuse_filter(request, header.expression_type or "")
     try:
-        return _Checked(group, topic, expression_codes(header.subscription))
+        return _Checked(group, topic, expression_filter(header.subscription))
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
@@ -162,7 +163,7 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
     if not is_tag(subscription.expression_type):
         return _refuse_filter(request, subscription.expression_type)
     try:
-        return _Checked(group, topic, tags_codes(subscription))
+        return _Checked(group, topic, subscription_filter(subscription))
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
@@ -178,7 +179,7 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
             store.max_offset(header.topic, header.queue_id)))
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
-                                      config.max_transfer_bytes_on_message_in_memory, checked.tags_codes)
+                                      config.max_transfer_bytes_on_message_in_memory, checked.message_filter)
     code = _code(result.status, header.queue_offset)
     if code == _SUCCESS:
         broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)

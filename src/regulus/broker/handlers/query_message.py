@@ -5,6 +5,7 @@ GET_EARLIEST_MSG_STORETIME.
 """
 
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -34,13 +35,17 @@ def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerSta
     header = QueryMessageRequest.decode(request)
     count_max = broker.config.default_query_max_num if header.unique_key_query else header.max_num
     count_max = min(count_max, QUERY_MESSAGE_NUMS_MAX)
-    result = broker.store.query_message(header.topic, header.key, count_max, header.begin_timestamp,
-                                        header.end_timestamp)
+    return broker.long_answers.begin(request, peer, _found(request, header, count_max, broker))
+
+
+def _found(request: RemotingCommand, header: QueryMessageRequest, count_max: int, broker: BrokerState) -> Steps:
+    result = yield from broker.store.query_message_in_steps(header.topic, header.key, count_max,
+                                                            header.begin_timestamp, header.end_timestamp)
     if not result.buffers:
-        return refuse(request, ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        return request.response(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
     ext = QueryMessageResponse(index_last_update_timestamp=result.index_last_update_timestamp,
                                index_last_update_phyoffset=result.index_last_update_physical_offset).ext()
-    return Reply(request.response(ResponseCode.SUCCESS, ext=ext, body=_newest(result.buffers)))
+    return request.response(ResponseCode.SUCCESS, ext=ext, body=_newest(result.buffers))
 
 
 def handle_view_message_by_id(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -6,10 +6,11 @@ asks GET_CONSUMER_STATUS_FROM_CLIENT; GET_CONSUMER_RUNNING_INFO and CONSUME_MESS
 Source: Broker2Client, AdminBrokerProcessor.resetOffsetInner, AdminBrokerProcessor.callConsumer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from regulus.broker.clients import Client, ConsumerGroup
-from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.stepped import joined_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Notice, Outcome, Relay, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
@@ -26,8 +27,11 @@ from regulus.wire.headers import (
     InvokeBrokerToResetOffsetRequest,
     ResetConsumerClientOffsetRequest,
 )
+from regulus.wire.json_fields import encode_entry, splice
 from regulus.wire.remoting_command import RemotingCommand
 
+TARGETS_A_STEP = 32
+"""Queues whose offset is looked for by time in one step: each takes some twenty records."""
 ALL_QUEUES = -1
 NO_OFFSET = -1
 RESET_VERSION_MIN = 28
@@ -47,20 +51,17 @@ def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, b
     if config is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
     if not broker.config.use_server_side_reset_offset:
-        return _reset_in_clients(request, header, range(config.write_queue_nums), broker)
+        return broker.long_answers.begin(
+            request, peer, _reset_in_clients(request, header, range(config.write_queue_nums), broker))
     if header.group not in broker.subscription_groups:
         return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
-    if header.queue_id is None or header.queue_id <= ALL_QUEUES:
-        targets = {queue_id: _target(broker, header, queue_id) for queue_id in range(config.read_queue_nums)}
-    else:
+    queue_ids = range(config.read_queue_nums)
+    if header.queue_id is not None and header.queue_id > ALL_QUEUES:
         fault = _offset_fault(broker, header, header.queue_id)
         if fault is not None:
             return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
-        targets = {header.queue_id: _target(broker, header, header.queue_id)}
-    for queue_id, offset in targets.items():
-        broker.consumer_offsets.assign_reset(header.group, header.topic, queue_id, offset)
-        broker.queue_changed(header.topic, queue_id, now_ms)
-    return succeed(request, ResetOffsetBody(offset_table=_by_queue(broker, header.topic, targets)).encode())
+        queue_ids = range(header.queue_id, header.queue_id + 1)
+    return broker.long_answers.begin(request, peer, _reset(request, header, queue_ids, broker))
 
 
 def handle_invoke_broker_to_get_consumer_status(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -74,7 +75,7 @@ def handle_invoke_broker_to_get_consumer_status(request: RemotingCommand, peer: 
     clients = [client for client in consumers.clients.values() if header.client_addr in (None, "", client.client_id)]
     for client in clients:
         if client.version < RESET_VERSION_MIN:
-            return _too_old(request, client)
+            return Reply(_too_old(request, client))
     if not clients:
         return Reply(_status_response(request, {}))
     return _status_relay(request, header, clients, {})
@@ -112,6 +113,26 @@ def handle_consume_message_directly(request: RemotingCommand, peer: Peer, broker
 # --- reset offset -----------------------------------------------------------------------------------------------------
 
 
+def _reset(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, queue_ids: range,
+           broker: BrokerState) -> Steps:
+    """The offsets are looked for in steps and set all at once: an asker that goes away on the way resets nothing."""
+    targets: dict[int, int] = {}
+    for queue_id in queue_ids:
+        targets[queue_id] = _target(broker, header, queue_id)
+        if len(targets) % TARGETS_A_STEP == 0:
+            yield
+    for queue_id, offset in targets.items():
+        broker.consumer_offsets.assign_reset(header.group, header.topic, queue_id, offset)
+        broker.queue_changed(header.topic, queue_id)
+    parts = yield from joined_in_steps(_queue_offsets(broker, header.topic, targets))
+    return request.response(ResponseCode.SUCCESS, body=splice(ResetOffsetBody(), "offset_table", parts))
+
+
+def _queue_offsets(broker: BrokerState, topic: str, offsets: Mapping[int, int]) -> Iterator[bytes]:
+    for queue, offset in _by_queue(broker, topic, offsets).items():
+        yield encode_entry(queue, offset)
+
+
 def _offset_fault(broker: BrokerState, header: InvokeBrokerToResetOffsetRequest, queue_id: int) -> str | None:
     first = broker.store.min_offset(header.topic, queue_id)
     end = broker.store.max_offset(header.topic, queue_id)
@@ -134,20 +155,22 @@ def _by_queue(broker: BrokerState, topic: str, offsets: Mapping[int, int]) -> di
 
 
 def _reset_in_clients(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, queue_ids: range,
-                      broker: BrokerState) -> Outcome:
+                      broker: BrokerState) -> Steps:
     """Tell all consumers to go to the offsets; without force, never forward."""
     targets: dict[int, int] = {}
     for queue_id in queue_ids:
         current = broker.consumer_offsets.query(header.group, header.topic, queue_id)
         if current < 0:
-            return refuse(request, ResponseCode.SYSTEM_ERROR, f"The consumer group <{header.group}> not exist")
+            return request.response(ResponseCode.SYSTEM_ERROR, f"The consumer group <{header.group}> not exist")
         target = _target(broker, header, queue_id)
         targets[queue_id] = target if header.is_force else min(target, current)
+        if len(targets) % TARGETS_A_STEP == 0:
+            yield
     consumers = broker.clients.consumer_group(header.group)
     if consumers is None:
-        return refuse(request, ResponseCode.CONSUMER_NOT_ONLINE,
-                      f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
-                      f"Timestamp: {header.timestamp}")
+        return request.response(ResponseCode.CONSUMER_NOT_ONLINE,
+                                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: "
+                                f"{header.topic} Timestamp: {header.timestamp}")
     for client in consumers.clients.values():
         if client.version < RESET_VERSION_MIN:
             return _too_old(request, client)
@@ -159,7 +182,7 @@ def _reset_in_clients(request: RemotingCommand, header: InvokeBrokerToResetOffse
     for channel in consumers.clients:
         broker.notices.append(Notice(channel, RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), pushed, oneway=True)))
-    return succeed(request, body)
+    return request.response(ResponseCode.SUCCESS, body=body)
 
 
 def _body_for_c(offset_table: Mapping[MessageQueue, int]) -> bytes:
@@ -245,6 +268,6 @@ def _not_online(request: RemotingCommand, group: str, client_id: str) -> Reply:
     return refuse(request, ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
 
 
-def _too_old(request: RemotingCommand, client: Client) -> Reply:
-    return refuse(request, ResponseCode.SYSTEM_ERROR,
-                  f"the client does not support this feature. version={client.version}")
+def _too_old(request: RemotingCommand, client: Client) -> RemotingCommand:
+    return request.response(ResponseCode.SYSTEM_ERROR,
+                            f"the client does not support this feature. version={client.version}")

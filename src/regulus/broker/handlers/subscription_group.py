@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.named_body import decode_named, named_body
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -29,12 +30,12 @@ from regulus.wire.remoting_command import RemotingCommand
 
 def handle_update_and_create_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                now_ms: int) -> Outcome:
-    return _put_groups(request, [decode_subscription_group_config(request.body)], broker, now_ms)
+    return _put_groups(request, [decode_subscription_group_config(named_body(request))], broker, now_ms)
 
 
 def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                                     now_ms: int) -> Outcome:
-    return _put_groups(request, SubscriptionGroupList.decode(request.body).group_config_list, broker, now_ms)
+    return _put_groups(request, decode_named(SubscriptionGroupList, request).group_config_list, broker, now_ms)
 
 
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

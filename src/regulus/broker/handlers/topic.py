@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
+from regulus.broker.handlers.named_body import decode_named
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -46,7 +47,7 @@ def handle_update_and_create_topic_list(request: RemotingCommand, peer: Peer, br
                                         now_ms: int) -> Outcome:
     """All or none: one bad topic refuses the list."""
     configs = [_with_altered_attributes(config, broker)
-               for config in CreateTopicListRequestBody.decode(request.body).topic_config_list]
+               for config in decode_named(CreateTopicListRequestBody, request).topic_config_list]
     for config in configs:
         fault = _fault(config, broker)
         if fault is not None:

@@ -67,9 +67,9 @@ def test_no_more_than_a_turn_allows(filled):
     asked = []
     get_message = filled.store.get_message
 
-    def watched(topic, queue_id, queue_offset, count_max, bytes_max, codes):
+    def watched(topic, queue_id, queue_offset, count_max, bytes_max, message_filter):
         asked.append((count_max, bytes_max))
-        return get_message(topic, queue_id, queue_offset, count_max, bytes_max, codes)
+        return get_message(topic, queue_id, queue_offset, count_max, bytes_max, message_filter)
 
     filled.store.get_message = watched
     bulk_pull(filled, 0, 1 << 40, (1 << 31) - 1)

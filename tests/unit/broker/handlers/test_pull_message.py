@@ -19,6 +19,7 @@ def rig(rig):
     for number, tag in enumerate("ABA"):
         rig.send(body=b"%d" % number, properties={"UNIQ_KEY": f"K{number}", "TAGS": tag})
     rig.arrive()
+    rig.told()
     return rig
 
 
@@ -210,7 +211,7 @@ def test_without_long_polling_the_wait_is_short(make_rig):
     rig = make_rig(long_polling_enable=False, short_polling_time_mills=200)
     rig.heartbeat("CG", "TopicA")
     rig.send()
-    rig.notices()
+    rig.told()
     assert rig.pull_outcome(queue_offset=1) is HOLD
     rig.run(200)
     assert len(rig.notices()) == 1

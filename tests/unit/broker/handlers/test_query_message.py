@@ -2,6 +2,7 @@
 
 import pytest
 
+from regulus.broker.outcome import HOLD
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import (
@@ -83,3 +84,19 @@ def test_an_answer_holds_the_newest_that_fit_a_frame(rig, monkeypatch):
     assert bodies(query(rig, "all")) == [b"1", b"2"]
     monkeypatch.setattr("regulus.broker.handlers.query_message.QUERY_SIZE_MAX", size - 1)
     assert bodies(query(rig, "all")) == [b"2"]
+
+
+def test_a_long_search_is_answered_later(rig, monkeypatch):
+    found = rig.store.query_message("TopicA", "all", 32, 0, rig.now_ms)
+
+    def in_steps(*asked):
+        for _ in range(3):
+            yield
+        return found
+
+    monkeypatch.setattr(rig.store, "query_message_in_steps", in_steps)
+    assert rig.handle(RequestCode.QUERY_MESSAGE, QueryMessageRequest(
+        topic="TopicA", key="all", max_num=32, begin_timestamp=0, end_timestamp=rig.now_ms).ext()) is HOLD
+    assert [rig.broker.long_answers.tick() for _ in range(3)] == [0, 0, None]
+    [answer] = rig.notices()
+    assert bodies(answer) == [b"0", b"1", b"2"]

@@ -1,0 +1,3 @@
+cdef class Filter:
+    cdef readonly object tags_codes
+    cdef readonly bint reads_properties
