@@ -45,7 +45,8 @@ MUTANTS = [
            tests=("tests/unit/store/test_file_message_store.py",)),
     # --- reading -----------------------------------------------------------------------------------------------------
     Mutant(name="a filter that finds nothing does not move on", path=_LOG,
-           old="            offset += 1\n", new="            offset += 1 if count else 0\n",
+           old="            offset += 1\n            if count >=",
+           new="            offset += 1 if count else 0\n            if count >=",
            tests=("tests/unit/store/test_file_message_store.py", "tests/contract/test_message_store.py")),
     Mutant(name="reading ignores the limit of bytes", path=_LOG,
            old="or size_sum + size > bytes_max", new="", tests=("tests/contract/test_message_store.py",)),

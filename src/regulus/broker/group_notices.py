@@ -48,22 +48,21 @@ class GroupNotices:
         """The members of a group, or what it subscribes to, changed."""
         self._changed[group] = None
 
-    def tick(self, now_ms: int) -> int | None:
+    def tick(self, steady_ms: int) -> int | None:
         """Ms until the next call; None when there is nothing to tell."""
-        if not self._untold and self._changed and self._pause_ms(now_ms) == 0:
-            self._begin_round(now_ms)
+        if not self._untold and self._changed and self._pause_ms(steady_ms) == 0:
+            self._begin_round(steady_ms)
         self._tell()
         if self._untold:
             return 0
-        return self._pause_ms(now_ms) if self._changed else None
+        return self._pause_ms(steady_ms) if self._changed else None
 
-    def _pause_ms(self, now_ms: int) -> int:
-        """Ms until a round may begin. A clock that was set back does not make it longer."""
-        since_ms = NOTICE_INTERVAL_MS if self._round_ms is None else now_ms - self._round_ms
-        return NOTICE_INTERVAL_MS - since_ms if 0 <= since_ms < NOTICE_INTERVAL_MS else 0
+    def _pause_ms(self, steady_ms: int) -> int:
+        """Ms until a round may begin."""
+        return 0 if self._round_ms is None else max(0, self._round_ms + NOTICE_INTERVAL_MS - steady_ms)
 
-    def _begin_round(self, now_ms: int) -> None:
-        self._round_ms = now_ms
+    def _begin_round(self, steady_ms: int) -> None:
+        self._round_ms = steady_ms
         changed, self._changed = self._changed, {}
         for group in changed:
             consumers = self._clients.consumer_group(group)

@@ -89,7 +89,7 @@ def test_a_client_that_connects_anew_is_one_client():
 def test_a_client_that_gives_itself_another_id_is_found_under_that():
     clients = Clients()
     join(clients, 1, "T")
-    clients.register_consumer("G", Client(1, "other", 0, 479, "", 0), "CONSUME_PASSIVELY", "CLUSTERING", "", [])
+    clients.register_consumer("G", Client(1, "other", 0, 479, "", 0, 0), "CONSUME_PASSIVELY", "CLUSTERING", "", [])
     assert clients.find_client("c1") is None
     assert clients.find_client("other").channel == 1
     assert clients.consumer_group("G").client_ids() == ["other"]

@@ -25,8 +25,8 @@ def test_a_held_pull_is_answered_at_its_deadline(rig, jump_ms):
     rig.broker.topics.put(TopicConfig(topic_name="TopicA"), rig.now_ms)
     rig.heartbeat("CG", "TopicA")
     rig.pull_outcome(suspend=15_000)
-    rig.notices()
     rig.run(5_000)
+    rig.notices()       # the group heard of its member
     rig.set_clock(jump_ms)
     rig.run(9_000)
     assert rig.notices() == []

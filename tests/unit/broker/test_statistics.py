@@ -99,8 +99,11 @@ def test_a_clock_that_is_set_moves_no_sample_and_turns_a_day_once():
     assert statistics.put_total_today_morning == 10
     statistics.tick(2 * DAY_MS, 30_000)
     assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (10, 20)
+
+
 def test_samples_of_many_are_taken_in_steps(monkeypatch):
     monkeypatch.setattr("regulus.broker.statistics.SAMPLED_A_STEP", 2)
+    statistics, topics = fresh()
     for number in range(9):
         topics.put(TopicConfig(topic_name=f"T{number}"), 0)
         topics.facts[f"T{number}"].put_nums = number + 1
@@ -117,6 +120,7 @@ def test_samples_of_many_are_taken_in_steps(monkeypatch):
 
 def test_a_topic_that_goes_between_two_steps_is_counted_once(monkeypatch):
     monkeypatch.setattr("regulus.broker.statistics.SAMPLED_A_STEP", 1)
+    statistics, topics = fresh()
     put(topics, 30, 3000)
     statistics.tick(10_000, 10_000)
     topics.delete("T", 0)

@@ -19,6 +19,7 @@ from regulus.client.config import ProducerConfig
 from regulus.client.sync import Admin, Producer
 from regulus.errors import StoreNotWritable
 from regulus.model.message import Message, MessageExt
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.message_queue import MessageQueue
 from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy
 from regulus.model.store_result import PutStatus
@@ -178,7 +179,7 @@ async def test_reads_and_dispatch_go_on_while_the_disk_is_full(rig: Rig, ratio: 
     end = rig.store.max_offset("TopicA", 0)
     rig.store.dispatch(100)
     assert rig.store.max_offset("TopicA", 0) == end + 3
-    assert rig.store.get_message("TopicA", 0, end, 10, 1 << 20, None).message_count == 3
+    assert rig.store.get_message("TopicA", 0, end, 10, 1 << 20, EVERYTHING).message_count == 3
     rig.store.flush_commit_log()
     rig.store.flush_consume_queues(0)
 
