@@ -133,6 +133,11 @@ class HeldRequests:
         return self._places if not self._topics else _WithTopics(self._places)
 
     @property
+    def has_ready(self) -> bool:
+        """Whether some were woken and not taken yet."""
+        return bool(self._ready)
+
+    @property
     def is_full(self) -> bool:
         return self._count >= self.count_max
 

@@ -135,6 +135,11 @@ class BrokerState:
         tick."""
         self.held_requests.wake_queue(topic, queue_id)
 
+    @property
+    def wants_tick(self) -> bool:
+        """Whether a tick has something to do now that was not there at the last one."""
+        return self.held_requests.has_ready or len(self.long_answers) > 0
+
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
         steady_ms = self.steady_ms

@@ -310,6 +310,8 @@ class BrokerServer:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
+        if self.broker.wants_tick:
+            self._ticks.hurry()
 
     def _settings_changed(self) -> None:
         self._keeper.save_settings()

@@ -20,9 +20,17 @@ class TickLoop:
         self._interval_max_ms = interval_max_ms
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_hurried = False
 
     def start(self) -> None:
         self._timer = self._loop.call_later(0, self._run)
+
+    def hurry(self) -> None:
+        """Tick in the loop's next turn, and not when the last tick wanted to: there is work for a tick since."""
+        if self._timer is not None and not self._is_hurried:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(0, self._run)
+            self._is_hurried = True
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -31,6 +39,8 @@ class TickLoop:
 
     def _run(self) -> None:
         wait_ms: int | None = None
+        self._timer = None
+        self._is_hurried = False
         try:
             wait_ms = self._tick(self._clock())
         finally:

@@ -70,3 +70,27 @@ async def test_work_due_now_does_not_starve_the_event_loop(wait_ms: int) -> None
         await asyncio.sleep(0)
     loop.stop()
     assert len(told) < 10
+
+
+async def test_a_hurried_tick_comes_at_once_and_once() -> None:
+    told: list[int] = []
+    is_told = asyncio.Event()
+
+    def tick(now_ms: int) -> None:
+        told.append(now_ms)
+        loop.hurry()        # by the tick itself, which says what it wants when it ends
+        is_told.set()
+
+    loop = TickLoop(tick, lambda: 0, interval_max_ms=60_000)
+    loop.hurry()            # before the start there is nothing to hurry
+    loop.start()
+    for count in (1, 2, 3):
+        await asyncio.wait_for(is_told.wait(), 5)
+        is_told.clear()
+        assert len(told) == count
+        loop.hurry()
+        loop.hurry()
+    loop.stop()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(told) == 3
