@@ -42,7 +42,7 @@ MUTANTS = [
            new="                self._have_room(1)", tests=_LOG_TESTS),
     Mutant(name="a slice goes beyond what was written", path=_LOG,
            old="if position + size > file.wrote_position:", new="if position + size > file.size:",
-           tests=("tests/unit/store/test_file_message_store.py",)),
+           tests=("tests/unit/store/test_commit_log.py",)),
     # --- reading -----------------------------------------------------------------------------------------------------
     Mutant(name="a filter that finds nothing does not move on", path=_LOG,
            old="            offset += 1\n            if count >=",

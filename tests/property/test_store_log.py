@@ -122,10 +122,16 @@ def test_any_changed_byte_costs_at_most_what_lies_behind_it(messages: list[Messa
             assert position in {message.physical_offset + 7 for message in messages}
             return
         for message, record, end in zip(messages, records, ends, strict=True):
-            if end <= position:
+            # No queue vouches for a prepared one, so none is found by its offset alone.
+            if end <= position and with_offset([record]):
                 kept = store.record_bytes(message.physical_offset)
                 assert kept is not None
                 assert bytes(kept) == record
+        bodies = {message.physical_offset: message.body for message in messages}
+        for topic, queue_id in store.queues():
+            for unit in store.queue_units(topic, queue_id, 0, 1000):
+                served = store.look_message(unit.physical_offset)
+                assert served is None or served.body == bodies[unit.physical_offset]
         store.close()
 
 

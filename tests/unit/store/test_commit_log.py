@@ -70,6 +70,16 @@ def test_what_breaks_a_limit_is_refused_and_costs_nothing(tmp_path: Path, messag
     assert store.append(a_message(), NOW).queue_offset == 0
 
 
+def test_a_slice_is_of_what_was_written(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 1)
+    log = store._log
+    assert bytes(log.slice(log.end - 4, 4) or b"") == (tmp_path / "commitlog" / f"{0:020d}").read_bytes()[
+        log.end - 4:log.end]
+    for offset, size in ((log.end - 4, 5), (log.end, 1), (log.end + 1, 0), (-1, 1), (4096, 1)):
+        assert log.slice(offset, size) is None
+
+
 def test_prepared_and_rollback_records_have_no_queue_offset(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = [store.append(a_message(sys_flag=flag), NOW).queue_offset for flag in (0, 0x4, 0xC, 0x8, 0)]

@@ -66,7 +66,8 @@ def test_every_queue_has_exactly_one_owner(queue_count, clients, name):
 
 def test_client_ids_sort_by_utf_16_units_as_java_compares_strings():
     # U+FF21 is one unit above the surrogates; U+1F600 begins with a surrogate, so Java puts it first.
-    assert sort_client_ids(["\uff21", "\U0001f600", "a", "ab", "A"]) == ["A", "a", "ab", "\U0001f600", "\uff21"]
+    assert sort_client_ids(["\uff21", "\U0001f600", "a", "ab", "A", "B"]) == [
+        "A", "B", "a", "ab", "\U0001f600", "\uff21"]
 
 
 def test_queues_sort_by_topic_broker_and_number():
