@@ -24,7 +24,6 @@ NOT_WITHSTOOD_YET = {
     "storm-topics": "a new topic writes the document of all topics",
     "storm-groups": "a new group writes the document of all groups",
     "full-disk": "a topic whose document was not saved is answered with success",
-    "frames-unfinished": "unfinished frames have no limit over all connections",
 }
 """Kinds that find something, and what."""
 
