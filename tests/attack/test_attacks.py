@@ -20,6 +20,7 @@ NOT_WITHSTOOD_YET = {
     "corrupt-log": "a rotten record within what was synced is served, or cuts off the rest without a warning",
     "corrupt-queues": "garbage in a consume queue is served as a hole",
     "corrupt-index": "an index file with garbage answers key queries with nothing",
+    "storm-members": "each member that comes or goes is told to all others at once",
     "storm-holds": "an arrival walks all pulls that are held on its queue",
     "storm-topics": "a new topic writes the document of all topics",
     "storm-groups": "a new group writes the document of all groups",
