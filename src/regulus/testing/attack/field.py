@@ -116,10 +116,11 @@ class Talk:
 
     async def send(self, topic: str, body: bytes, queue_id: int = 0, *, properties: dict[str, str] | None = None,
                    sys_flag: int = 0, group: str = "attackers") -> RemotingCommand:
-        header = SendMessageRequest(group, topic, queue_id=queue_id, sys_flag=sys_flag,
-                                    born_timestamp=1_700_000_000_000, properties=properties or {})
+        header = SendMessageRequest(group, topic, sys_flag=sys_flag, born_timestamp=1_700_000_000_000,
+                                    properties=properties or {})
         code = int(RequestCode.SEND_MESSAGE_V2)
-        return await self.ask(code, header.ext_for(code), body)
+        # Written in afterwards, because the compiled header holds no number that is too large for the field.
+        return await self.ask(code, {**header.ext_for(code), "e": str(queue_id)}, body)
 
     async def sent(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Sent | None:
         """What was acknowledged; None when it was refused."""

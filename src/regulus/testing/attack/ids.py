@@ -157,8 +157,9 @@ async def places(field: Field) -> None:
             if answer.code == ResponseCode.SUCCESS and offset in (forged, forged + 1):
                 field.find("a record that was forged inside a body was sent back as a message")
             for queue_id in QUEUE_IDS:
-                header = PullMessageRequest(GROUP, "Honest", queue_id, offset, sys_flag=4, subscription="*")
-                answer = await talk.ask(RequestCode.PULL_MESSAGE, header.ext())
+                header = PullMessageRequest(GROUP, "Honest", 0, 0, sys_flag=4, subscription="*")
+                answer = await talk.ask(RequestCode.PULL_MESSAGE, {
+                    **header.ext(), "queueId": str(queue_id), "queueOffset": str(offset)})
                 if answer.code == ResponseCode.SUCCESS:
                     field.find(f"a pull at offset {offset} of queue {queue_id} found something")
     await scene.end()
