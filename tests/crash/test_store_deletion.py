@@ -16,6 +16,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.model.store_result import PutStatus
 from regulus.server.retention_loop import RetentionLoop
+from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk
 
 COUNT = 100
@@ -44,7 +45,7 @@ async def delete_all(root: Path) -> None:
     store = open_store(root)
     broker = BrokerState(replace(BrokerConfig(), delete_commit_log_files_interval=0, delete_file_batch_max=100,
                                  delete_consume_queue_files_interval=0), store)
-    loop = RetentionLoop(store, broker, lambda: NOW)
+    loop = RetentionLoop(store, broker, lambda: NOW, ThreadWorkers().line(Line.RETENTION))
     await loop.run_pass(NOW)
     await loop.follow()
 

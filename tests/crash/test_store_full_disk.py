@@ -32,7 +32,7 @@ assert "is full" in appended.remark and str(disk) in appended.remark, appended.r
 assert len(stored) > 4000, len(stored)
 assert store.flush_commit_log() == store.commit_log_max_offset()
 try:
-    store.save_config("topics", "{%s}" % ("1" * 100_000))
+    store.save_config("topics", [b"{%s}" % (b"1" * 100_000)])
 except StoreNotWritable as error:
     assert "is full" in str(error)
 else:
@@ -70,6 +70,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.model.store_result import PutStatus
 from regulus.server.retention_loop import RetentionLoop
+from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk as door
 from tests.stores import NOW, a_message, bodies, dispatch, open_store
 
@@ -80,7 +81,7 @@ async def main():
                        max_hash_slot_num=100, max_index_num=400)
     rules = BrokerConfig(delete_commit_log_files_interval=0, delete_consume_queue_files_interval=0,
                          clean_file_forcibly_enable=forcibly)
-    loop = RetentionLoop(store, BrokerState(rules, store), lambda: NOW)
+    loop = RetentionLoop(store, BrokerState(rules, store), lambda: NOW, ThreadWorkers().line(Line.RETENTION))
     sent = 0
     refusal = ""
     while sent < 1000 and not refusal:

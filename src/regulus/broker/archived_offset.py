@@ -5,7 +5,8 @@ crash the broker may remember an older one, which only keeps files longer, and t
 """
 
 from regulus.errors import HeaderError
-from regulus.wire import fastjson
+from regulus.wire import encoded_table, fastjson
+from regulus.wire.encoded_table import Pieces
 
 NONE = -1
 
@@ -34,8 +35,8 @@ class ArchivedOffset:
         """So much of the log is there and not archived; NONE as long as no archive told anything."""
         return NONE if self.physical_offset == NONE else log_end - max(self.physical_offset, log_start)
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty({_KEY: self.physical_offset})
+    def document(self) -> Pieces:
+        return encoded_table.document({_KEY: self.physical_offset})
 
     def load(self, text: str, log_end: int) -> None:
         """Take over what was saved. Behind the end of the log nothing is archived: what will be written there is new.

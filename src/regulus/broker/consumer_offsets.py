@@ -4,8 +4,9 @@ Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved
 """
 
 from regulus.model.topics import DataVersion
-from regulus.wire import fastjson
+from regulus.wire import encoded_table
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
+from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.json_fields import to_value
 
 COMMITS_PER_DATA_VERSION = 500
@@ -21,6 +22,8 @@ class ConsumerOffsets:
         self.changes = 0
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
+        self.encoded = EncodedTable(self.table, _write_queues)
+        self._unencoded = self.encoded.changed
 
     def commit(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
         """A smaller offset than the one kept is taken: it is how consumers go back."""
@@ -29,6 +32,7 @@ class ConsumerOffsets:
         if queues is None:
             queues = self.table[key] = {}
         queues[queue_id] = consumer_offset
+        self._unencoded[key] = None
         self.changes += 1
         if self.changes % COMMITS_PER_DATA_VERSION == 0:
             self.data_version = self.data_version.next(now_ms)
@@ -55,7 +59,9 @@ class ConsumerOffsets:
         """`group` takes over the offsets of `source_group`."""
         queues = self.table.get(f"{topic}@{source_group}")
         if queues:
-            self.table[f"{topic}@{group}"] = dict(queues)
+            key = f"{topic}@{group}"
+            self.table[key] = dict(queues)
+            self._unencoded[key] = None
             self.changes += 1
 
     def remove_group(self, group: str) -> None:
@@ -69,6 +75,7 @@ class ConsumerOffsets:
     def remove(self, group: str, topic: str) -> None:
         key = f"{topic}@{group}"
         if self.table.pop(key, None) is not None:
+            self._unencoded[key] = None
             self.changes += 1
         self._resets.pop(key, None)
         self._pulls.pop(key, None)
@@ -108,15 +115,22 @@ class ConsumerOffsets:
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
 
     def wrapper(self) -> ConsumerOffsetSerializeWrapper:
-        """The table as it travels and as it is saved."""
+        """The table as it travels."""
         return ConsumerOffsetSerializeWrapper(offset_table=self.table, data_version=self.data_version)
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty(to_value(self.wrapper()))
+    def document(self) -> Pieces:
+        return encoded_table.document({"dataVersion": to_value(self.data_version), "offsetTable": self.encoded})
 
     def load(self, text: str) -> None:
         """Raises HeaderError."""
         wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
         self.table = {key: dict(queues) for key, queues in wrapper.offset_table.items()}
+        self.encoded.replace(self.table)
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
+
+
+def _write_queues(queues: dict[int, int]) -> str:
+    # As fastjson writes it, which looks at each key and value what it may be.
+    members = sorted([(f'"{queue_id}"', consumer_offset) for queue_id, consumer_offset in queues.items()])
+    return "{" + ",".join([f"\n\t\t\t{key}:{value}" for key, value in members]) + "\n\t\t}" if members else "{}"

@@ -16,8 +16,9 @@ from regulus.broker.placement import when_due
 from regulus.broker.storing import Storing
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
-from regulus.wire import fastjson
+from regulus.wire import encoded_table
 from regulus.wire.bodies import DelayOffsetSerializeWrapper
+from regulus.wire.encoded_table import Pieces
 from regulus.wire.json_fields import to_value
 
 DELIVERIES_PER_TICK_MAX = 256
@@ -110,8 +111,8 @@ class DelaySchedule:
         """The offsets as they travel and as they are saved."""
         return DelayOffsetSerializeWrapper(offset_table=self.offset_table, data_version=self.data_version)
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty(to_value(self.wrapper()))
+    def document(self) -> Pieces:
+        return encoded_table.document(to_value(self.wrapper()))
 
     def load(self, text: str) -> None:
         """Take over saved offsets, each moved into what its queue holds. Raises HeaderError."""

@@ -49,6 +49,16 @@ def reply_frame(octets: bytes, durable_at: int) -> Reply:
     return reply
 
 
+class ReplyWhenSaved:
+    """`reply` once that many changes of topics and groups are saved; a refusal when they cannot be saved."""
+
+    __slots__ = ("change", "reply")
+
+    def __init__(self, reply: Reply, change: int) -> None:
+        self.reply = reply
+        self.change = change
+
+
 class Hold:
     """Nothing now: the broker keeps the request and answers through its notices."""
 
@@ -74,10 +84,15 @@ class Relay:
     timeout_ms: int
 
 
-Outcome = Reply | Hold | NoReply | Relay
+Outcome = Reply | ReplyWhenSaved | Hold | NoReply | Relay
 
 HOLD = Hold()
 NO_REPLY = NoReply()
+
+
+def when_saved(outcome: Outcome, change: int) -> Outcome:
+    """The same, but no yes before that many changes are saved."""
+    return ReplyWhenSaved(outcome, change) if isinstance(outcome, Reply) else outcome
 
 
 def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str] | None = None) -> Reply:

@@ -26,7 +26,7 @@ from regulus.broker.handlers.query_message import (
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
 from regulus.broker.handlers.sink_marks import handle_get_sink_marks
-from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse
+from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse, when_saved
 from regulus.broker.refusals import refusal_remark
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
@@ -67,8 +67,32 @@ _HANDLERS: dict[RequestCode, Handler] = {
 
 HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS
 
+_SEES_TO_IT = frozenset((
+    RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+"""A send waits for its topic where it leaves the straight way; a pull says nothing of the group that it makes."""
+_SETTINGS = frozenset((
+    RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN))
+"""A yes to one of these means that it is so and saved, also when it had been so before."""
+
+
+def _answered_when_saved(handler: Handler, is_setting: bool) -> Handler:
+    """The same handler, but the answer waits until the topics and groups that it changed or used are saved."""
+    def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+        settings = broker.settings
+        settings.awaited = 0
+        outcome = handler(request, peer, broker, now_ms)
+        if is_setting:
+            settings.use_all()
+        return when_saved(outcome, settings.awaited) if settings.awaited else outcome
+    return handle
+
+
 _ONEWAY = ONEWAY_FLAG
-_TABLE = HANDLERS
+_TABLE = {code: handler if code in _SEES_TO_IT else _answered_when_saved(handler, code in _SETTINGS)
+          for code, handler in HANDLERS.items()}
 
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

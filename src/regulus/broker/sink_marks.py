@@ -29,7 +29,8 @@ from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import topics
 from regulus.model.message import MessageExt
-from regulus.wire import fastjson
+from regulus.wire import encoded_table, fastjson
+from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.plain_batch import digest_on
 
@@ -79,6 +80,7 @@ class SinkMarks:
         self._repeated: dict[str, tuple[Sequence, int]] = {}
         """Up to which row, which is not among them, a writer has sent its batch again, and the digest of those rows."""
         self._moves = 0
+        self.encoded = EncodedTable(self._marks, _write_mark)
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -216,16 +218,18 @@ class SinkMarks:
     def _move(self, sink: str, mark: SinkMark) -> None:
         self._marks.pop(sink, None)
         self._marks[sink] = mark
+        self.encoded.changed[sink] = None
         self._moves += 1
         while len(self._marks) > self.marks_max:
-            del self._marks[next(iter(self._marks))]
+            oldest = next(iter(self._marks))
+            del self._marks[oldest]
+            self.encoded.changed[oldest] = None
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 
-    def document(self) -> str:
+    def document(self) -> Pieces:
         """Right for the log up to its end now, so it may be saved only when that much is on disk."""
-        return fastjson.dumps_pretty({"logOffset": self._store.commit_log_max_offset(),
-                                      "marks": {sink: mark_value(mark) for sink, mark in self._marks.items()}})
+        return encoded_table.document({"logOffset": self._store.commit_log_max_offset(), "marks": self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved marks, and find those of the log behind them. Raises HeaderError."""
@@ -238,6 +242,7 @@ class SinkMarks:
         end = self._store.commit_log_max_offset()
         # What a mark speaks of may be gone with the log's tail when the disk lost what it had confirmed.
         self._marks = {sink: mark for sink, mark in marks.items() if mark.physical_offset < end}
+        self.encoded.replace(self._marks)
         self._moves += 1
         for message in self._store.messages_holding(_PROPERTY_TEXT, log_offset):
             self._find(message)
@@ -281,6 +286,10 @@ def mark_value(mark: SinkMark) -> dict[str, object]:
     """A mark as it travels and as it is saved."""
     return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
             "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "digest": mark.digest}
+
+
+def _write_mark(mark: SinkMark) -> str:
+    return fastjson.dumps_pretty(mark_value(mark), 2)
 
 
 def _mark(value: dict[str, object]) -> SinkMark:

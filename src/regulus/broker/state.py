@@ -1,12 +1,13 @@
 """All that a broker knows. Handlers read and change it; the server carries out what it asks for.
 
-What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved is told
-by `take_changed_documents`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time
-that never jumps, which the server sets whenever it tells the time.
+What others must hear, held answers included, stands in `notices` until the server sends it. What must be saved stands
+in `kept_parts`. The time of day comes in as `now_ms`, for stamps; what lasts goes by `steady_ms`, a time that never
+jumps, which the server sets whenever it tells the time.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from regulus.broker.archived_offset import ArchivedOffset
@@ -18,22 +19,26 @@ from regulus.broker.consumer_offsets import ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
 from regulus.broker.held_requests import HeldRequests
+from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.message_store import MessageStore
 from regulus.broker.outcome import Notice
 from regulus.broker.queue_locks import QueueLocks
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.send_facts import SendFacts
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.statistics import Statistics
 from regulus.broker.storing import Storing
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.broker.topics import Topics
 from regulus.broker.transactions import Transactions
+from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_id import UniqueKeySource
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
+from regulus.wire import encoded_table
 from regulus.wire.bodies import RegisterBrokerBody
 
 HELD_ANSWERED_MAX = 128
@@ -60,8 +65,9 @@ class BrokerState:
                  seed: int = 0) -> None:
         self.steady_ms = steady_ms
         self.store = store
-        self.topics = Topics(config)
-        self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group)
+        self.settings = SettingsChanges()
+        self.topics = Topics(config, self.settings)
+        self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
         self.consumer_offsets = ConsumerOffsets()
         self.clients = Clients()
         self.held_requests = HeldRequests()
@@ -84,9 +90,7 @@ class BrokerState:
         self.retention_report: Mapping[str, str] = {}
         self._seed = seed
         self._unique_keys_made = 0
-        # What no archive ever told is not worth a document, nor are the numbers of no topics.
-        self._saved = {**dict.fromkeys(self._change_counts(), -1), ARCHIVE_DOCUMENT: self.archived_offset.changes,
-                       TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.changes}
+        self.kept_parts = self._kept_parts()
         self.set_config(config)
 
     def set_config(self, config: BrokerConfig) -> None:
@@ -111,10 +115,11 @@ class BrokerState:
         """Another number than before: the name servers must hear of the topics."""
         return self.topics.changes
 
-    def register_body(self) -> RegisterBrokerBody:
-        """What a name server is told. A topic has no more permission than its broker."""
+    def register_body(self, names: Iterable[str], version: DataVersion) -> RegisterBrokerBody:
+        """What a name server is told of these topics. A topic has no more permission than its broker."""
         mask = self.config.broker_permission | permission.INHERIT | permission.PRIORITY
-        return RegisterBrokerBody(topic_config_serialize_wrapper=self.topics.wrapper(mask), filter_server_list=[])
+        wrapper = replace(self.topics.wrapper(mask, names), data_version=version)
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
@@ -161,51 +166,40 @@ class BrokerState:
 
     # --- what is saved -----------------------------------------------------------------------------------------------
 
+    def _kept_parts(self) -> tuple[KeptPart, ...]:
+        """In the order in which they are loaded."""
+        topics, groups, offsets, marks = self.topics, self.subscription_groups, self.consumer_offsets, self.sink_marks
+        archived, at_once, later = self.archived_offset, When.AT_ONCE, When.LATER
+        # What no archive ever told is not worth a document, nor are the numbers of no topics. The first sink marks
+        # come before anything is sent: a broker without a document of them had no writers.
+        return (
+            KeptPart(name=TOPICS_DOCUMENT, part=topics, when=at_once, load=topics.load, tables=(topics.encoded,)),
+            KeptPart(name=TOPIC_EPOCHS_DOCUMENT, part=topics.epochs, when=at_once, load=topics.epochs.load,
+                     tables=(topics.epochs.encoded,), saved=topics.epochs.changes),
+            KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
+                     tables=(groups.encoded,)),
+            KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
+                     tables=(offsets.encoded,)),
+            KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
+            KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
+                     load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
+            KeptPart(name=SINK_MARKS_DOCUMENT, part=marks, when=When.FIRST_AT_ONCE, load=marks.load,
+                     tables=(marks.encoded,)),
+        )
+
     def documents(self) -> dict[str, str]:
         """Everything that outlives the broker, by the name of its file."""
-        return {TOPICS_DOCUMENT: self.topics.document(),
-                TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.document(),
-                SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document(),
-                CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.document(),
-                DELAY_OFFSET_DOCUMENT: self.delay_schedule.document(),
-                ARCHIVE_DOCUMENT: self.archived_offset.document(),
-                SINK_MARKS_DOCUMENT: self.sink_marks.document()}
-
-    def take_changed_documents(self, *, with_offsets: bool = True) -> dict[str, str]:
-        """The documents that changed since they were last taken; without offsets only topics and groups.
-
-        Offsets change all the time, so they are saved now and then, topics and groups at once. The commit log must be
-        on disk up to here before delayOffset and the sink marks are saved, else a crash of the machine could lose what
-        was just delivered. The first sink marks come at once, when nothing was sent yet: a broker without a document
-        of them had no writers.
-        """
-        counts = self._change_counts()
-        makers = {TOPICS_DOCUMENT: self.topics.document, TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.document,
-                  SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.document}
-        if with_offsets or self._saved[SINK_MARKS_DOCUMENT] < 0:
-            makers[SINK_MARKS_DOCUMENT] = self.sink_marks.document
-        if with_offsets:
-            makers[CONSUMER_OFFSET_DOCUMENT] = self.consumer_offsets.document
-            makers[DELAY_OFFSET_DOCUMENT] = self.delay_schedule.document
-            makers[ARCHIVE_DOCUMENT] = self.archived_offset.document
-        changed = {name: make() for name, make in makers.items() if counts[name] != self._saved[name]}
-        for name in changed:
-            self._saved[name] = counts[name]
-        return changed
+        return {kept.name: encoded_table.text(kept.part.document()) for kept in self.kept_parts}
 
     def load_documents(self, documents: dict[str, str]) -> None:
         """Take over what an earlier broker saved; absent and empty documents are passed by. Raises HeaderError."""
-        loaders = {TOPICS_DOCUMENT: self.topics.load,
-                   TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.load,
-                   SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.load,
-                   CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.load,
-                   DELAY_OFFSET_DOCUMENT: self.delay_schedule.load,
-                   ARCHIVE_DOCUMENT: self._load_archived_offset,
-                   SINK_MARKS_DOCUMENT: self.sink_marks.load}
-        for name, load in loaders.items():
-            text = documents.get(name)
+        for kept in self.kept_parts:
+            text = documents.get(kept.name)
             if text and text.strip():
-                load(text)
+                try:
+                    kept.load(text)
+                except HeaderError as error:
+                    raise HeaderError(f"{kept.name}.json: {error}") from error
         self.transactions.load()
 
     def unserved_attributes(self) -> list[str]:
@@ -215,13 +209,8 @@ class BrokerState:
                 f"group {config.group_name}: {fault}" for config in self.subscription_groups.table.values()
                 for fault in unserved_in(GROUP_ATTRIBUTES, config.attributes)]
 
-    def _load_archived_offset(self, text: str) -> None:
-        self.archived_offset.load(text, self.store.commit_log_max_offset())
-
-    def _change_counts(self) -> dict[str, int]:
-        return {TOPICS_DOCUMENT: self.topics.changes, TOPIC_EPOCHS_DOCUMENT: self.topics.epochs.changes,
-                SUBSCRIPTION_GROUP_DOCUMENT: self.subscription_groups.changes,
-                CONSUMER_OFFSET_DOCUMENT: self.consumer_offsets.changes,
-                DELAY_OFFSET_DOCUMENT: self.delay_schedule.changes,
-                ARCHIVE_DOCUMENT: self.archived_offset.changes,
-                SINK_MARKS_DOCUMENT: self.sink_marks.changes}
+    def settings_saved(self, count: int) -> None:
+        """Topics and groups are on disk as they were after so many changes."""
+        self.settings.saved = count
+        self.topics.settings_saved()
+        self.subscription_groups.settings_saved()

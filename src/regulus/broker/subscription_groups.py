@@ -1,24 +1,31 @@
 """The consumer groups that a broker knows, and which topics each may not read. Source: SubscriptionGroupManager."""
 
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import SYSTEM_GROUPS, DataVersion, SubscriptionGroupConfig, name_fault
-from regulus.wire import fastjson
+from regulus.wire import encoded_table, fastjson
 from regulus.wire.bodies import SubscriptionGroupWrapper
-from regulus.wire.json_fields import to_value
+from regulus.wire.encoded_table import EncodedTable, Pieces
+from regulus.wire.json_fields import pretty_writer, to_value
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 READ_FORBIDDEN = 1
 
 
 class SubscriptionGroups:
-    """Group settings by name. `changes` counts changes, for saving. `auto_create` makes groups at first sight."""
+    """Group settings by name. `changes` counts changes, for saving. `auto_create` makes groups at first sight.
+    `unsaved` has the groups that are not on disk as they are."""
 
-    def __init__(self, auto_create: bool) -> None:
+    def __init__(self, auto_create: bool, settings: SettingsChanges | None = None) -> None:
         self.auto_create = auto_create
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion()
         self.changes = 0
+        self.unsaved: dict[str, int] = {}
+        self._settings = settings or SettingsChanges()
+        self.encoded = EncodedTable(self.table, pretty_writer(SubscriptionGroupConfig, 2))
+        self._encoded_forbidden = EncodedTable(self.forbidden, _write_forbidden)
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
         """The group as it stands; nothing is made."""
@@ -33,6 +40,8 @@ class SubscriptionGroups:
     def find(self, name: str, now_ms: int) -> SubscriptionGroupConfig | None:
         """The group, made now when groups may make themselves; None when it is unknown and may not be made."""
         config = self.table.get(name)
+        if self.unsaved:
+            self._settings.use(self.unsaved, name)
         if config is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)) \
                 and name_fault(name, "group") is None:
             config = SubscriptionGroupConfig(group_name=name)
@@ -41,14 +50,14 @@ class SubscriptionGroups:
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
         self.table[config.group_name] = config
-        self._changed(now_ms)
+        self._changed(config.group_name, now_ms)
 
     def delete(self, name: str, now_ms: int) -> bool:
         """False when there was no such group."""
         if self.table.pop(name, None) is None:
             return False
         self.forbidden.pop(name, None)
-        self._changed(now_ms)
+        self._changed(name, now_ms)
         return True
 
     def is_readable(self, group: str, topic: str) -> bool:
@@ -65,23 +74,37 @@ class SubscriptionGroups:
                 del self.forbidden[group]
         else:
             self.forbidden.setdefault(group, {})[topic] = READ_FORBIDDEN
-        self._changed(now_ms)
+        self._changed(group, now_ms)
 
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """The table as it travels and as it is saved."""
+        """The table as it travels."""
         return SubscriptionGroupWrapper(subscription_group_table=self.table, forbidden_table=self.forbidden,
                                         data_version=self.data_version)
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty(to_value(self.wrapper()))
+    def document(self) -> Pieces:
+        return encoded_table.document({
+            "dataVersion": to_value(self.data_version), "forbiddenTable": self._encoded_forbidden,
+            "subscriptionGroupTable": self.encoded})
+
+    def settings_saved(self) -> None:
+        self._settings.take_saved(self.unsaved)
 
     def load(self, text: str) -> None:
         """Take over saved groups; system groups that the file does not have stay. Raises HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         self.table.update(wrapper.subscription_group_table)
         self.forbidden = {group: dict(topics) for group, topics in (wrapper.forbidden_table or {}).items() if topics}
+        self.encoded.replace(self.table)
+        self._encoded_forbidden.replace(self.forbidden)
         self.data_version = wrapper.data_version
 
-    def _changed(self, now_ms: int) -> None:
+    def _changed(self, name: str, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
         self.changes += 1
+        self.encoded.changed[name] = None
+        self._encoded_forbidden.changed[name] = None
+        self._settings.next(self.unsaved, name)
+
+
+def _write_forbidden(topics: dict[str, int]) -> str:
+    return fastjson.dumps_pretty(topics, 2)

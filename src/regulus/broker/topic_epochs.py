@@ -6,7 +6,8 @@ A topic that was there before there were such numbers has 0.
 """
 
 from regulus.errors import HeaderError
-from regulus.wire import fastjson
+from regulus.wire import encoded_table, fastjson
+from regulus.wire.encoded_table import EncodedTable, Pieces
 
 _KEY = "topicEpochs"
 
@@ -16,6 +17,7 @@ class TopicEpochs:
         self.table: dict[str, int] = {}
         self.changes = 0
         self._last = 0
+        self.encoded = EncodedTable(self.table, str)
 
     def of(self, topic: str) -> int:
         return self.table.get(topic, 0)
@@ -23,14 +25,16 @@ class TopicEpochs:
     def note_created(self, topic: str, now_ms: int) -> None:
         self._last = max(now_ms, self._last + 1)
         self.table[topic] = self._last
+        self.encoded.changed[topic] = None
         self.changes += 1
 
     def note_deleted(self, topic: str) -> None:
         if self.table.pop(topic, None) is not None:
+            self.encoded.changed[topic] = None
             self.changes += 1
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty({_KEY: self.table})
+    def document(self) -> Pieces:
+        return encoded_table.document({_KEY: self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved numbers. Raises HeaderError."""
@@ -39,4 +43,5 @@ class TopicEpochs:
         if not isinstance(table, dict) or not all(type(epoch) is int for epoch in table.values()):
             raise HeaderError(f"the document of the topics' epochs has no numbers {_KEY}")
         self.table = dict(table)
+        self.encoded.replace(self.table)
         self._last = max(self.table.values(), default=0)

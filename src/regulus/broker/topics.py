@@ -6,38 +6,55 @@ pays for one dictionary look-up.
 Source: TopicConfigManager.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import TopicFacts
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.topic_epochs import TopicEpochs
 from regulus.model import permission, topics
 from regulus.model.topics import DataVersion, TopicConfig
-from regulus.wire import fastjson
+from regulus.wire import encoded_table
 from regulus.wire.bodies import TopicConfigSerializeWrapper
-from regulus.wire.json_fields import to_value
+from regulus.wire.encoded_table import EncodedTable, Pieces
+from regulus.wire.json_fields import pretty_writer, to_value
 
 BENCHMARK_QUEUE_NUMS = 1024
 CLUSTER_TOPIC_QUEUE_NUMS = 16
 REVIVE_QUEUE_NUMS = 8
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
+CHANGED_NAMES_MAX = 1000
+"""Changes of which is known what changed; a name server that is further behind gets all topics."""
+
+_KNOWN_PERMISSIONS = permission.PRIORITY | permission.READ_WRITE | permission.INHERIT
+_write_topic = pretty_writer(TopicConfig, 2)
 
 
 class Topics:
-    """Topic settings by name. `changes` counts changes, for registration and for saving."""
+    """Topic settings by name. `changes` counts changes, for registration and for saving.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    `unsaved` has the topics that are not on disk as they are; their sends do not go the straight way, for their
+    answers wait.
+    """
+
+    def __init__(self, config: BrokerConfig, settings: SettingsChanges | None = None) -> None:
         self.table: dict[str, TopicConfig] = {}
         self.facts: dict[str, TopicFacts] = {}
         self.system: set[str] = set()
+        self.unsaved: dict[str, int] = {}
+        self._settings = settings or SettingsChanges()
+        self._changed_names: deque[tuple[str, ...]] = deque(maxlen=CHANGED_NAMES_MAX)
         self.epochs = TopicEpochs()
         self.data_version = DataVersion()
         self.changes = 0
         for topic in _system_topics(config):
             self._set(topic)
             self.system.add(topic.topic_name)
+        self.encoded = EncodedTable(self.table, _written)
 
     def get(self, name: str) -> TopicConfig | None:
         return self.table.get(name)
@@ -63,13 +80,15 @@ class Topics:
         return self.is_system(name)
 
     def put(self, config: TopicConfig, now_ms: int) -> None:
-        self._put(config, now_ms)
-        self._changed(now_ms)
+        self.put_all((config,), now_ms)
 
     def put_all(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
+        """Without any, all topics are registered anew."""
+        names = []
         for config in configs:
             self._put(config, now_ms)
-        self._changed(now_ms)
+            names.append(config.topic_name)
+        self._changed(names, now_ms)
 
     def delete(self, name: str, now_ms: int) -> bool:
         """False when there was no such topic."""
@@ -77,7 +96,7 @@ class Topics:
             return False
         del self.facts[name]
         self.epochs.note_deleted(name)
-        self._changed(now_ms)
+        self._changed([name], now_ms)
         return True
 
     def is_order(self, name: str) -> bool:
@@ -101,6 +120,8 @@ class Topics:
                          order: bool = False) -> TopicConfig:
         """The topic as it is, or a new one with read and write permission: retry and dead-letter topics."""
         config = self.table.get(name)
+        if self.unsaved:
+            self._settings.use(self.unsaved, name)
         if config is None or (order and not config.order):
             config = replace(config, order=True) if config is not None else TopicConfig(
                 topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums,
@@ -108,21 +129,38 @@ class Topics:
             self.put(config, now_ms)
         return config
 
-    def wrapper(self, perm_mask: int = permission.PRIORITY | permission.READ_WRITE | permission.INHERIT,
+    def wrapper(self, perm_mask: int = _KNOWN_PERMISSIONS, names: Iterable[str] | None = None,
                 ) -> TopicConfigSerializeWrapper:
-        """The table as it travels and as it is saved; `perm_mask` narrows the permission of every topic."""
-        table = {name: config if config.perm | perm_mask == perm_mask else replace(config, perm=config.perm & perm_mask)
-                 for name, config in self.table.items()}
-        return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
+        """The table as it travels, or these topics of it; `perm_mask` narrows the permission of every topic."""
+        configs = self.table.values() if names is None else [self.table[name] for name in names if name in self.table]
+        return TopicConfigSerializeWrapper(
+            topic_config_table={config.topic_name: _narrowed(config, perm_mask) for config in configs},
+            data_version=self.data_version)
 
-    def document(self) -> str:
-        return fastjson.dumps_pretty(to_value(self.wrapper()))
+    def changed_since(self, changes: int) -> set[str] | None:
+        """The topics that changed since there were so many changes; None when that is too long ago to say."""
+        count = self.changes - changes
+        if not 0 <= count <= len(self._changed_names):
+            return None
+        recent = islice(reversed(self._changed_names), count)
+        return {name for names in recent for name in names}
+
+    def document(self) -> Pieces:
+        return encoded_table.document({"dataVersion": to_value(self.data_version), "topicConfigTable": self.encoded})
+
+    def settings_saved(self) -> None:
+        """Topics whose changes are saved take sends the straight way again."""
+        for name in self._settings.take_saved(self.unsaved):
+            config = self.table.get(name)
+            if config is not None:
+                self._set(config)
 
     def load(self, text: str) -> None:
         """Take over saved topics; system topics that the file does not have stay. Raises HeaderError."""
         wrapper = TopicConfigSerializeWrapper.decode(text.encode())
         for config in wrapper.topic_config_table.values():
             self._set(config)
+        self.encoded.replace(self.table)
         self.data_version = wrapper.data_version
 
     def _put(self, config: TopicConfig, now_ms: int) -> None:
@@ -138,9 +176,26 @@ class Topics:
         else:
             self.facts[config.topic_name] = TopicFacts(config, before.put_nums, before.put_size)
 
-    def _changed(self, now_ms: int) -> None:
+    def _changed(self, names: list[str], now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)
         self.changes += 1
+        if names:
+            self._changed_names.append(tuple(names))
+        else:
+            self._changed_names.clear()     # something of all of them
+        self.encoded.changed.update(dict.fromkeys(names))
+        self._settings.next(self.unsaved, *names)
+        for name in names if self.unsaved else ():
+            if name in self.facts:
+                self.facts[name].is_plain = False
+
+
+def _narrowed(config: TopicConfig, perm_mask: int) -> TopicConfig:
+    return config if config.perm | perm_mask == perm_mask else replace(config, perm=config.perm & perm_mask)
+
+
+def _written(config: TopicConfig) -> str:
+    return _write_topic(_narrowed(config, _KNOWN_PERMISSIONS))
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from socket import socket
@@ -33,6 +33,8 @@ from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
+from regulus.server.watchdog import Watchdog
+from regulus.server.workers import Line, ThreadWorkers, Workers
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
@@ -59,10 +61,10 @@ def _name_servers(text: str) -> list[tuple[str, int]]:
         raise ConfigError(f"namesrvAddr: {error}") from error
 
 
-def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig,
+def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig, watchdog: Watchdog,
                    unfinished: UnfinishedFrames | None) -> Listener:
-    return Listener(bound, requests.on_requests, requests.on_opened, requests.on_closed, config,
-                    asyncio.get_running_loop(), unfinished)
+    return Listener(bound, watchdog.watched_requests(requests.on_requests), requests.on_opened, requests.on_closed,
+                    config, asyncio.get_running_loop(), unfinished)
 
 
 def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
@@ -72,6 +74,10 @@ def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerStat
 
 def _never_durable(end: int, writer: Writer, frames: bytes) -> None:
     raise AssertionError("a name server stores no messages")
+
+
+def _never_saved(change: int, release: Callable[[str], None]) -> None:
+    raise AssertionError("a name server has neither topics nor groups of its own")
 
 
 class NameServer:
@@ -98,12 +104,14 @@ class NameServer:
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
         self._load_documents()
-        self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable,
+        watchdog = Watchdog()
+        self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable, _never_saved,
                                        self.state.channel_closed, self._tell_time)
         bound = bind(self._config.bind_address, self._config.listen_port)
-        self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
+        self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
         await self._listener.accept()
-        self._ticks = TickLoop(self._tick, self._tell_time, _NAME_SERVER_TICK_MAX_MS)
+        self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
+                               _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
 
     async def stop(self) -> None:
@@ -146,7 +154,7 @@ class NameServer:
         if self._documents is None:
             return
         try:
-            self._documents.save(self._document_name, text)
+            self._documents.save(self._document_name, [text.encode()])
             self._unsaved = ""
         except StoreError as error:
             self._unsaved = text
@@ -159,7 +167,8 @@ class NameServer:
 
 
 class BrokerServer:
-    """A broker on its port, with its store. `name_server` is the one in this process, if there is one.
+    """A broker on its port, with its store. `name_server` is the one in this process, if there is one. `workers` do
+    what blocks, and end with the broker.
 
     Raises ConfigError when an address of `namesrvAddr` is none.
     """
@@ -167,8 +176,9 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None) -> None:
+                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None) -> None:
         self._config = config
+        self._workers = workers or ThreadWorkers()
         self._store_config = store_config
         self._name_server = name_server
         self._transport_config = transport_config
@@ -176,8 +186,9 @@ class BrokerServer:
         self._steady_clock = steady_clock
         self._unfinished = unfinished
         self._name_servers = _name_servers(config.namesrv_addr)
+        self._watchdog = Watchdog()
         self._registered_changes = -1
-        self._group_changes = -1
+        self._settings_changes = 0
         self.store = FileMessageStore(store_config, config)
 
     @property
@@ -199,7 +210,7 @@ class BrokerServer:
             bound.close()
             self.store.close()
             raise
-        self._start_parts()
+        await self._start_parts()
         await self._listener.accept()
         # Only now, because whoever finds us through a name server will connect at once.
         self._door.start()
@@ -216,13 +227,14 @@ class BrokerServer:
         self._ticks.stop()
         self._dispatch.stop()
         self._requests.stop()
+        await self._keeper.stop()
         await self._flush.stop()
         self._durability.stop()
         await self._listener.close()
         await self._retention.stop()
         await self._care.stop()
-        await self._keeper.stop()
-        self._worker.shutdown()
+        await self._keeper.save_all()
+        self._workers.shutdown()
         self.store.close()
         _log.info("broker stopped; %s is closed", self._store_config.root)
 
@@ -232,20 +244,23 @@ class BrokerServer:
         config = replace(self._config, listen_port=bound.getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-disk")
-        self._durability = Durability(self._store_config.sync_flush_timeout / 1000, self._make_visible)
-        self._flush = FlushLoop(self.store, self._store_config, self._worker, self._durability)
+        line, watched = self._workers.line, self._watchdog.watched
+        self._durability = Durability(self._store_config.sync_flush_timeout / 1000,
+                                      watched("making visible what was flushed", self._make_visible))
+        self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
-        self._care = StoreCare(self.store, self._store_config, self._steady_clock)
-        self._retention = RetentionLoop(self.store, self.broker, self._clock)
-        self._keeper = DocumentKeeper(self.store, self._take_changed_documents, self._worker, self._save_interval_ms)
-        self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues, self.broker.message_arrived,
-                                      self._clock)
-        self._ticks = TickLoop(self._tick, self._tell_time)
+        self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
+        self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
+        self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
+                                      self._save_interval_ms)
+        self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
+                                      watched("waking held pulls", self.broker.message_arrived), self._clock)
+        self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
-                                       self._durability.answer_when_durable, self.broker.channel_closed,
-                                       self._tell_time)
-        self._listener = _make_listener(bound, self._requests, self._transport_config, self._unfinished)
+                                       self._durability.answer_when_durable, self._keeper.when_saved,
+                                       self.broker.channel_closed, self._tell_time)
+        self._listener = _make_listener(bound, self._requests, self._transport_config, self._watchdog,
+                                        self._unfinished)
         self._door = self._make_door()
 
     def _make_door(self) -> NameServerDoor:
@@ -256,23 +271,23 @@ class BrokerServer:
         return NameserverLink(self.broker, self.port, self._name_servers)
 
     def _load_documents(self) -> None:
-        documents = {name: self.store.load_config(name) for name in self.broker.documents()}
+        documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}
         for warning in self.store.configs.warnings:
             _log.warning("%s", warning)
         try:
             self.broker.load_documents({name: text for name, text in documents.items() if text is not None})
         except HeaderError as error:
-            raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}") from error
+            raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}; put its .bak "
+                               "in its place, or move it away to start without it") from error
         for warning in self.broker.unserved_attributes():
             _log.warning("%s", warning)
 
-    def _start_parts(self) -> None:
-        self._keeper.save_settings()
+    async def _start_parts(self) -> None:
+        await self._keeper.start()
         self._dispatch.run(self._clock())
         self._flush.start()
         self._care.start()
         self._retention.start()
-        self._keeper.start()
         self._ticks.start()
 
     # --- while running -----------------------------------------------------------------------------------------------
@@ -291,8 +306,7 @@ class BrokerServer:
     def _settle(self, now_ms: int) -> None:
         """After each batch: save and register what changed, make visible what was appended, tell who must hear."""
         broker = self.broker
-        if broker.subscription_groups.changes != self._group_changes or \
-                broker.registration_changed != self._registered_changes:
+        if broker.settings.count != self._settings_changes:
             self._settings_changed()
         if not self._durability.is_awaited:
             self._dispatch.run(now_ms)
@@ -314,8 +328,8 @@ class BrokerServer:
             self._ticks.hurry()
 
     def _settings_changed(self) -> None:
-        self._keeper.save_settings()
-        self._group_changes = self.broker.subscription_groups.changes
+        self._keeper.settings_changed()
+        self._settings_changes = self.broker.settings.count
         if self.broker.registration_changed != self._registered_changes:
             self._registered_changes = self.broker.registration_changed
             self._door.topics_changed()
@@ -324,21 +338,18 @@ class BrokerServer:
         config = self.broker.config
         return max(1, min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval))
 
-    def _take_changed_documents(self, with_offsets: bool) -> dict[str, str]:
-        return self.broker.take_changed_documents(with_offsets=with_offsets)
-
 
 class Regulus:
     """Broker and name server in one process."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
-                 steady_clock: Clock = steady_clock_ms) -> None:
+                 steady_clock: Clock = steady_clock_ms, workers: Workers | None = None) -> None:
         unfinished = UnfinishedFrames(transport_config)
         self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
-                                          unfinished=unfinished)
+                                          unfinished=unfinished, workers=workers)
 
     async def start(self) -> None:
         await self.name_server.start()

@@ -1,82 +1,204 @@
-"""Saves what a broker or name server must not forget besides its messages.
+"""Saves what a broker must not forget besides its messages, in a worker thread.
 
-Topics and groups are saved before the answer to the request that changed them leaves. Offsets change all the time and
-are saved at an interval, in the worker thread, after the log is on disk up to what they speak of.
+A change of topics or groups is written at once, and its answer waits for that; while one write runs, the next changes
+gather for the next. Offsets change all the time and are saved at an interval, after the log is on disk up to what they
+speak of. What changed is encoded on the event loop, a part at a time; of the rest the encoded members are kept.
+
+When a document of the settings cannot be written, whoever waits for it is refused. The change stays and is tried again:
+messages may have come for it, and clients gone to work with it. Until it is saved, those who depend on it are refused.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
+from regulus.broker.kept_parts import KeptPart, When
+from regulus.broker.state import BrokerState
 from regulus.errors import StoreError
+from regulus.wire.encoded_table import Pieces, joined
 
 _log = logging.getLogger(__name__)
+
+ENCODED_PER_STEP = 64
+"""Members of a document that are encoded before others have a turn of the loop."""
+FAULT_RETRY_S = 1.0
+"""So long after a write that failed nothing is written, and whoever would wait is refused."""
+WAITING_MAX = 100_000
+"""Answers that wait; whoever comes on top is refused."""
+
+Release = Callable[[str], None]
+"""Sends an answer that waited; a text says why what it waited for was not saved."""
 
 
 class KeepingStore(Protocol):
     """What is asked of the store here."""
 
-    def save_config(self, name: str, text: str) -> None: ...
+    def save_config(self, name: str, pieces: Iterable[bytes]) -> None: ...
 
     def flush_commit_log(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    name: str
+    changes: int
+    pieces: Pieces
+
+
+class _Waiting(NamedTuple):
+    change: int
+    release: Release
+
+
 class DocumentKeeper:
-    """`take_changed(with_offsets)` gives the documents that changed, name -> text."""
+    """`flusher` is the line of work in which the log is flushed, `writer` that of the documents."""
 
-    def __init__(self, store: KeepingStore, take_changed: Callable[[bool], dict[str, str]],
-                 worker: ThreadPoolExecutor, interval_ms: Callable[[], int]) -> None:
+    def __init__(self, store: KeepingStore, broker: BrokerState, flusher: Executor, writer: Executor,
+                 interval_ms: Callable[[], int]) -> None:
         self._store = store
-        self._take_changed = take_changed
-        self._worker = worker
+        self._broker = broker
+        self._flusher = flusher
+        self._writer = writer
         self._interval_ms = interval_ms
-        self._unsaved: dict[str, str] = {}
-        self._unsaved_offsets: dict[str, str] = {}
+        self._loop = asyncio.get_running_loop()
+        self._saved = {kept.name: kept.saved for kept in broker.kept_parts}
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._fault_until = 0.0
+        self._faults: dict[str, str] = {}
 
-    def start(self) -> None:
-        self._task = asyncio.ensure_future(self._run())
-
-    def save_settings(self) -> None:
-        """Topics and groups that changed, now."""
-        self._unsaved = self._save({**self._unsaved, **self._take_changed(False)})
+    async def start(self) -> None:
+        """Save the settings, and go on doing so. What the disk refuses is tried again."""
+        await self._save(at_once=True)
+        self._broker.settings.is_kept = True
+        self._begin()
 
     async def stop(self) -> None:
-        """Save everything once more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        await self._save_offsets()
+        """Answer what waits, and save no more by itself."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._save(at_once=True)
+
+    async def save_all(self) -> None:
+        await self._save(at_once=True)
+        await self._save(at_once=False)
+
+    def settings_changed(self) -> None:
+        """Save topics and groups now."""
+        self._wake.set()
+
+    def when_saved(self, change: int, release: Release) -> None:
+        """Call `release` when that many changes of the settings are saved, or could not be."""
+        settings = self._broker.settings
+        if change <= settings.saved:
+            release("")
+        elif settings.fault and self._loop.time() < self._fault_until:
+            release(settings.fault)
+        elif len(self._waiting) >= WAITING_MAX:
+            release(f"more than {WAITING_MAX} answers wait for topics and groups to be saved: try again later")
+        else:
+            self._waiting.append(_Waiting(change, release))
+            self._wake.set()
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nothing but `stop` ends the task; whatever else does is told, and the task begun again."""
+        if task is not self._task:
+            return
+        _log.error("saving documents was interrupted and goes on", exc_info=None if task.cancelled() else
+                   task.exception())
+        self._loop.call_later(FAULT_RETRY_S, self._begin)
 
     async def _run(self) -> None:
+        next_time = self._loop.time() + self._interval_ms() / 1000
         while True:
-            await asyncio.sleep(self._interval_ms() / 1000)
-            await self._save_offsets()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(next_time):
+                    await self._wake.wait()
+            self._wake.clear()
+            await self._save(at_once=True)
+            if self._loop.time() >= next_time:
+                await self._save(at_once=False)
+                next_time = self._loop.time() + self._interval_ms() / 1000
+            if self._broker.settings.fault:
+                await asyncio.sleep(FAULT_RETRY_S)
+                self._wake.set()
 
-    async def _save_offsets(self) -> None:
-        self.save_settings()
-        documents = {**self._unsaved_offsets, **self._take_changed(True)}
-        if documents:
-            loop = asyncio.get_running_loop()
-            self._unsaved_offsets = await loop.run_in_executor(self._worker, self._save_after_log, documents)
+    async def _save(self, *, at_once: bool) -> None:
+        """The settings that changed, or everything else that did."""
+        parts = [kept for kept in self._broker.kept_parts
+                 if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
+        await self._encode(parts)
+        # No other step of the loop comes between these lines: the documents are all of one moment.
+        change = self._broker.settings.count
+        documents = [_Document(kept.name, kept.part.changes, kept.part.document()) for kept in parts]
+        faults = await self._write(documents, behind_log=not at_once)
+        for document in documents:
+            self._tell(document.name, faults.get(document.name, ""))
+            if document.name not in faults:
+                self._saved[document.name] = document.changes
+        if at_once:
+            self._settle(change, next(iter(faults.values()), ""))
 
-    def _save_after_log(self, documents: dict[str, str]) -> dict[str, str]:
-        try:
-            self._store.flush_commit_log()
-        except StoreError as error:
-            _log.error("offsets were not saved, because the log is not on disk: %s", error)
-            return documents
-        return self._save(documents)
+    def _is_at_once(self, kept: KeptPart) -> bool:
+        return kept.when is When.AT_ONCE or (kept.when is When.FIRST_AT_ONCE and self._saved[kept.name] < 0)
 
-    def _save(self, documents: dict[str, str]) -> dict[str, str]:
-        """What could not be saved, to be tried again at the next change or interval."""
-        unsaved = {}
-        for name, text in documents.items():
+    async def _encode(self, parts: Sequence[KeptPart]) -> None:
+        """Almost all of what the documents need, so that making them is quick."""
+        for kept in parts:
+            # Twice what there is now is enough, however fast others change it meanwhile.
+            for _ in range(2 * kept.unencoded // ENCODED_PER_STEP):
+                kept.encode(ENCODED_PER_STEP)
+                await asyncio.sleep(0)
+
+    async def _write(self, documents: list[_Document], *, behind_log: bool) -> dict[str, str]:
+        """Why documents could not be saved, by their names; they are tried again at the next change or interval."""
+        if not documents:
+            return {}
+        if behind_log:
             try:
-                self._store.save_config(name, text)
+                await self._loop.run_in_executor(self._flusher, self._store.flush_commit_log)
             except StoreError as error:
-                _log.error("%s was not saved: %s", name, error)
-                unsaved[name] = text
-        return unsaved
+                return dict.fromkeys([document.name for document in documents], f"the log is not on disk: {error}")
+        return await self._loop.run_in_executor(self._writer, _write_all, self._store, documents)
+
+    def _tell(self, name: str, fault: str) -> None:
+        """Once when a document cannot be saved, once when it can again."""
+        if fault and name not in self._faults:
+            self._faults[name] = fault
+            _log.error("%s.json was not saved, and is tried again: %s", name, fault)
+        elif not fault and self._faults.pop(name, None) is not None:
+            _log.warning("%s.json is saved again", name)
+
+    def _settle(self, change: int, fault: str) -> None:
+        """Answer what waited for these changes."""
+        settings = self._broker.settings
+        settings.fault = fault
+        self._fault_until = self._loop.time() + FAULT_RETRY_S if fault else 0.0
+        if not fault:
+            self._broker.settings_saved(change)
+        while self._waiting and self._waiting[0].change <= change:
+            self._waiting.popleft().release(fault)
+
+
+def _write_all(store: KeepingStore, documents: list[_Document]) -> dict[str, str]:
+    faults = {}
+    for document in documents:
+        try:
+            store.save_config(document.name, joined(document.pieces))
+        except StoreError as error:
+            faults[document.name] = str(error)
+    return faults

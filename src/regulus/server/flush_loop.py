@@ -7,7 +7,7 @@ because after a failed sync nobody knows what the disk holds.
 
 import asyncio
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Protocol
 
 from regulus.errors import StoreError
@@ -34,7 +34,7 @@ class FlushedStore(Protocol):
 class FlushLoop:
     """Fulfils one condition of `durability`: the disk has it."""
 
-    def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: ThreadPoolExecutor,
+    def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: Executor,
                  durability: Durability) -> None:
         self._store = store
         self._durability = durability

@@ -2,7 +2,8 @@
 
 Each name server has a task and a connection of its own, so that one that is down or slow holds up neither the broker
 nor the others. A registration goes out at the start, on each change of the topics, and every
-`registerNameServerPeriod`. The end of the connection makes a name server forget us, so it is opened again at once.
+`registerNameServerPeriod`; what it says is decided in `registration`. The end of the connection makes a name server
+forget us, so it is opened again at once.
 """
 
 import asyncio
@@ -12,10 +13,11 @@ from typing import Protocol
 
 from regulus.broker.state import BrokerState
 from regulus.errors import BrokerRefused, ClientError
+from regulus.server.registration import Talk, Told, talk
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, ignore_requests, split_address
-from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import RegisterBrokerRequest, UnregisterBrokerRequest
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import UnregisterBrokerRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -24,6 +26,9 @@ RETRY_INTERVAL_MIN_S = 0.2
 RETRY_INTERVAL_MAX_S = 5.0
 UNREGISTER_TIMEOUT_MS = 1_000
 ANY_HOST = "0.0.0.0"            # the name server puts the address there at which it is asked itself
+REQUESTS_PER_TURN = 1
+"""To the name server in this process, before others have a turn of the loop."""
+
 _HA_PORT_OFFSET = 1
 
 
@@ -50,6 +55,7 @@ class NameserverLink:
         self._changed = [asyncio.Event() for _ in targets]
         self._tasks: list[asyncio.Task[None]] = []
         self._connections: dict[int, tuple[Connection, str]] = {}
+        self._told: dict[int, Told] = {}
 
     def start(self) -> None:
         self._tasks = [asyncio.ensure_future(self._keep_registered(number)) for number in range(len(self._targets))]
@@ -89,10 +95,18 @@ class NameserverLink:
     async def _register(self, number: int) -> None:
         connection, address = await self._connection(number)
         self._changed[number].clear()
-        request = register_request(self._broker, address)
-        answer = await connection.request(request, self._broker.config.register_broker_timeout_mills)
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerRefused(answer.code, answer.remark, connection.peer.remote_text)
+        timeout_ms = self._broker.config.register_broker_timeout_mills
+        talking = talk(self._broker, address, _ha_address(address), self._told.pop(number, None))
+        request = next(talking)
+        while True:
+            answer = await connection.request(request, timeout_ms)
+            try:
+                request = talking.send(answer)
+            except StopIteration as end:
+                told: Told = end.value
+                break
+        if (connection, address) == self._connections.get(number):
+            self._told[number] = told
 
     async def _connection(self, number: int) -> tuple[Connection, str]:
         """The open connection, and our address as that name server's clients reach us."""
@@ -104,6 +118,7 @@ class NameserverLink:
         return self._connections[number]
 
     def _lost(self, number: int) -> None:
+        self._told.pop(number, None)
         if self._connections.pop(number, None) is not None:
             self._changed[number].set()
 
@@ -133,6 +148,10 @@ class EmbeddedLink:
         self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._told: Told | None = None
+        self._talk: Talk | None = None
+        self._request: RemotingCommand | None = None
+        self._is_outdated = False
 
     def start(self) -> None:
         self._register()
@@ -146,20 +165,44 @@ class EmbeddedLink:
         self._ask(unregister_request(self._broker, self._address))
 
     def _register(self) -> None:
+        """Begin to talk, or let the talk that goes on be followed by another."""
+        if self._talk is not None:
+            self._is_outdated = True
+            return
+        self._talk = talk(self._broker, self._address, _ha_address(self._address), self._told)
+        self._told, self._is_outdated = None, False
+        self._request = next(self._talk)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """As far as one turn of the loop may last, which is to the end unless many topics are to be told."""
+        registered = 0
+        assert self._talk is not None
+        try:
+            while registered < REQUESTS_PER_TURN:
+                assert self._request is not None
+                registered += self._request.code == RequestCode.REGISTER_BROKER
+                answer = self._ask(self._request)
+                assert answer is not None
+                self._request = self._talk.send(answer)
+        except StopIteration as end:
+            self._told = end.value
+            self._end()
+        except BrokerRefused as error:
+            _log.error("the name server in this process refused the broker: %s", error.remark)
+            self._end()
+        else:
+            self._call(0.0, self._go_on)
+
+    def _end(self) -> None:
+        self._talk = None
+        wait_s = 0.0 if self._is_outdated else self._broker.config.register_name_server_period / 1000
+        self._call(wait_s, self._register)
+
+    def _call(self, delay_s: float, deed: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(self._broker.config.register_name_server_period / 1000, self._register)
-        answer = self._ask(register_request(self._broker, self._address))
-        if answer is not None and answer.code != ResponseCode.SUCCESS:
-            _log.error("the name server in this process refused the broker: %s", answer.remark)
-
-
-def register_request(broker: BrokerState, address: str) -> RemotingCommand:
-    config = broker.config
-    header = RegisterBrokerRequest(broker_name=config.broker_name, broker_addr=address,
-                                   cluster_name=config.broker_cluster_name, ha_server_addr=_ha_address(address),
-                                   broker_id=config.broker_id)
-    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), broker.register_body().encode())
+        self._timer = self._loop.call_later(delay_s, deed)
 
 
 def unregister_request(broker: BrokerState, address: str) -> RemotingCommand:

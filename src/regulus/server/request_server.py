@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply
+from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply, ReplyWhenSaved
 from regulus.errors import ConnectionLost, RequestTimeout
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -17,6 +17,7 @@ from regulus.server.clock import Clock
 from regulus.server.durability import Writer
 from regulus.transport.connection import Connection
 from regulus.wire.codes import ResponseCode
+from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
 JOINED_PART_MAX = 1024
@@ -30,17 +31,19 @@ _log = logging.getLogger(__name__)
 Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
 AnswerWhenDurable = Callable[[int, Writer, bytes], None]
+WhenSaved = Callable[[int, Callable[[str], None]], None]
 
 
 class RequestServer:
     """`handle` decides one request on `state`; `settle` follows each batch: save, register, dispatch, send notices."""
 
     def __init__(self, handle: Handle, state: Any, settle: Settle, answer_when_durable: AnswerWhenDurable,
-                 channel_closed: Callable[[int, int], None], clock: Clock) -> None:
+                 when_saved: WhenSaved, channel_closed: Callable[[int, int], None], clock: Clock) -> None:
         self._handle = handle
         self._state = state
         self._settle = settle
         self._answer_when_durable = answer_when_durable
+        self._when_saved = when_saved
         self._channel_closed = channel_closed
         self._clock = clock
         self._channels: dict[int, Channel] = {}
@@ -86,12 +89,28 @@ class RequestServer:
         except Exception:
             _log.exception("what follows a batch of requests failed")
 
-    def _carry_out(self, outcome: Outcome, requester: Channel) -> None:
-        """What is left when it is no reply."""
+    def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
+        """What is left when it is no reply that leaves now."""
         if isinstance(outcome, Relay):
-            task = asyncio.ensure_future(self._relay(outcome, requester))
+            task = asyncio.ensure_future(self._relay(outcome, connection))
             self._relays.add(task)
             task.add_done_callback(self._relays.discard)
+        elif isinstance(outcome, ReplyWhenSaved):
+            self._wait_for_saving(outcome, connection)
+
+    def _wait_for_saving(self, outcome: ReplyWhenSaved, connection: Connection) -> None:
+        frame = b"".join(outcome.reply.answer.encode_parts())
+        durable_at = outcome.reply.durable_at
+
+        def release(fault: str) -> None:
+            if fault:
+                connection.send_soon(_not_saved(frame, fault))
+            elif durable_at:
+                self._answer_when_durable(durable_at, connection, frame)
+            else:
+                connection.write(frame)
+
+        self._when_saved(outcome.change, release)
 
     async def _relay(self, relay: Relay, requester: Channel) -> None:
         asked = self._channels.get(relay.channel)
@@ -151,3 +170,13 @@ def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:
         return NO_REPLY
     remark = f"the server failed at request {request.code}; see its log"
     return Reply(request.response(ResponseCode.SYSTEM_ERROR, remark))
+
+
+def _not_saved(frame: bytes, fault: str) -> RemotingCommand:
+    """What is answered instead."""
+    reader = FrameReader()
+    reader.feed(frame)
+    (answer,) = reader.frames()
+    remark = f"what this request changed or needs is not saved: {fault}"
+    return RemotingCommand(int(ResponseCode.SYSTEM_ERROR), None, b"", answer.flag, answer.opaque, remark,
+                           answer.language, answer.version, answer.serialize_type)

@@ -1,7 +1,7 @@
 """Deletes the oldest files in time, and refuses sends while the disk has no room.
 
 What is to be done is decided in `store.retention`; here it is timed and carried out. Looking at files and deleting them
-happens in a worker thread of its own; the event loop only takes files out of use, which costs it microseconds. Files of
+happens in a line of work of its own; the event loop only takes files out of use, which costs it microseconds. Files of
 the log go one by one with a pause between them. Consume queues and index follow in a task of their own, because with
 thousands of queues their pauses add up, and the disk must be looked at all the while.
 """
@@ -9,7 +9,7 @@ thousands of queues their pauses add up, and the disk must be looked at all the 
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
@@ -36,11 +36,11 @@ R = TypeVar("R")
 
 
 class RetentionLoop:
-    def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock) -> None:
+    def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock, worker: Executor) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-retention")
+        self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +67,6 @@ class RetentionLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._worker.shutdown()
 
     def take_orders(self) -> None:
         """Do now what an operator asked the broker for."""

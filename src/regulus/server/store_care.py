@@ -1,13 +1,13 @@
 """What a store needs besides appends and reads: room ahead of the writer, queues and checkpoint on disk.
 
-Both have workers of their own. Room ahead must not wait behind a flush, because a writer that outruns it makes the room
-itself, on the event loop; and the flush of the log must not wait behind that of thousands of queues.
+Both have lines of work of their own. Room ahead must not wait behind a flush, because a writer that outruns it makes
+the room itself, on the event loop; and the flush of the log must not wait behind that of thousands of queues.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from regulus.errors import StoreError
 from regulus.server.clock import Clock
@@ -20,12 +20,13 @@ FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so of
 
 
 class StoreCare:
-    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, clock: Clock) -> None:
+    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, clock: Clock, allocator: Executor,
+                 queue_flusher: Executor) -> None:
         self._store = store
         self._config = config
         self._clock = clock
-        self._allocator = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-room")
-        self._queue_flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regulus-queues")
+        self._allocator = allocator
+        self._queue_flusher = queue_flusher
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._allocation: asyncio.Future[None] | None = None
@@ -43,8 +44,6 @@ class StoreCare:
             await asyncio.wait([self._task])
         if self._allocation is not None:
             await asyncio.wait([self._allocation])
-        self._allocator.shutdown()
-        self._queue_flusher.shutdown()
 
     def make_room(self) -> None:
         """Begin to make room when the writer comes near the end of it; returns at once."""

@@ -13,7 +13,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from mmap import MADV_RANDOM, mmap
 from pathlib import Path
@@ -127,14 +127,20 @@ def read_file(path: Path) -> bytes | None:
             return None
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Replace the whole file at once: after a crash there is the old content or the new, never a part."""
+def write_file(path: Path, data: bytes | Iterable[bytes], backup: Path | None = None) -> None:
+    """Replace the whole file at once: after a crash there is the old content or the new, never a part.
+
+    `data` may come in pieces. The old file gets the name `backup`, beside its own for as long as it has that.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with _writing(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            _write_all(descriptor, data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                _write_all(descriptor, piece)
             os.fsync(descriptor)
+            if backup is not None:
+                _link(path, backup)
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -142,6 +148,19 @@ def write_file(path: Path, data: bytes) -> None:
         finally:
             os.close(descriptor)
         sync_directory(path.parent)
+
+
+def _link(path: Path, second: Path) -> None:
+    """Let `second` name the file, too. Where a file system has no second names, it gets a copy."""
+    temporary = second.with_name(second.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        temporary.hardlink_to(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        shutil.copyfile(path, temporary)
+    temporary.replace(second)
 
 
 def touch_file(path: Path, data: bytes) -> None:

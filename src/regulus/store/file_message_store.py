@@ -486,9 +486,9 @@ class FileMessageStore:
         neither."""
         return self.configs.load(name)
 
-    def save_config(self, name: str, text: str) -> None:
+    def save_config(self, name: str, pieces: Iterable[bytes]) -> None:
         """Replace config/<name>.json; the text before becomes its .bak. Raises StoreNotWritable."""
-        self.configs.save(name, text)
+        self.configs.save(name, pieces)
 
 
 _MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)

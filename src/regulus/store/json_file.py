@@ -1,22 +1,31 @@
 """The JSON documents of a store, `config/<name>.json`, each with its previous content beside it as `.bak`.
 
-A document is replaced as a whole. One that is missing, empty or cut short is read from its `.bak`. What a document says
-is none of our business here: it is text that closes every bracket it opens.
+A document is replaced as a whole; the file before is not copied, but gets the name of the `.bak`. One that is missing,
+empty or cut short is read from its `.bak`. What a document says is none of our business here: it is text that closes
+every bracket it opens.
 
 Source: ConfigManager.load, MixAll.string2File.
 """
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from regulus.errors import StoreError
 from regulus.store import disk
 
-_OPENING = {"{": "}", "[": "]"}
+NESTING_MAX = 64
+"""Depth of brackets in a document; real ones have 5."""
+
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_OTHER = re.compile(r"[^][{}\"]+")
 
 
 class JsonFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._whole: set[str] = set()
+        """Names of the documents that are whole on disk, because they were read or written so."""
         self.warnings: list[str] = []
         """One line for each document that had to be read from its `.bak`, for the log."""
 
@@ -25,7 +34,9 @@ class JsonFiles:
         path = self._path(name)
         text = _whole_text(disk.read_file(path))
         if text is not None:
+            self._whole.add(name)
             return text
+        self._whole.discard(name)
         backup = path.with_name(path.name + ".bak")
         text = _whole_text(disk.read_file(backup))
         if text is not None:
@@ -38,15 +49,15 @@ class JsonFiles:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def save(self, name: str, text: str) -> None:
-        """Raises StoreNotWritable; the document that was there is untouched then."""
+    def save(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a document that is given in pieces. Raises StoreNotWritable; the document that was there is untouched
+        then."""
         path = self._path(name)
         disk.make_directory(self._directory)
-        previous = disk.read_file(path)
         # A damaged document must not push a good one out of the .bak.
-        if previous is not None and _whole_text(previous) is not None:
-            disk.write_file(path.with_name(path.name + ".bak"), previous)
-        disk.write_file(path, text.encode())
+        backup = path.with_name(path.name + ".bak") if name in self._whole else None
+        disk.write_file(path, pieces, backup)
+        self._whole.add(name)
 
     def _path(self, name: str) -> Path:
         if not name or "/" in name or name.startswith("."):
@@ -66,21 +77,11 @@ def _whole_text(data: bytes | None) -> str | None:
 
 def _is_whole(text: str) -> bool:
     """Whether the text is one object or array and closes all it opens. Unquoted keys, as Java writes them, are fine."""
-    expected: list[str] = []
-    in_string = escaped = False
-    text = text.strip()
-    for character in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in _OPENING:
-            expected.append(_OPENING[character])
-        elif character in "}]" and (not expected or expected.pop() != character):
-            return False
-    return text[:1] in _OPENING and not expected and not in_string
+    brackets = _OTHER.sub("", _STRING.sub("", text))
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    for _ in range(NESTING_MAX):
+        if not brackets:
+            return True
+        brackets = brackets.replace("{}", "").replace("[]", "")
+    return not brackets

@@ -10,6 +10,7 @@ Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
 import json
 import math
 import re
+from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 from regulus.errors import HeaderError
@@ -76,10 +77,10 @@ def dumps(value: Any) -> str:
     return "".join(parts)
 
 
-def dumps_pretty(value: Any) -> str:
-    """The same with a tab per level, as RocketMQ's config files have it."""
+def dumps_pretty(value: Any, depth: int = 0) -> str:
+    """The same with a tab per level, as RocketMQ's config files have it; `depth` is that of the value."""
     parts: list[str] = []
-    _write(value, parts, "\t", 0)
+    _write(value, parts, "\t", depth)
     return "".join(parts)
 
 
@@ -88,7 +89,8 @@ def queue_value(queue: MessageQueue) -> dict[str, Any]:
 
 
 def quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    # As json.dumps does without ensure_ascii, which makes an encoder for each call.
+    return encode_basestring(text)
 
 
 def _write(value: Any, parts: list[str], indent: str | None, depth: int) -> None:

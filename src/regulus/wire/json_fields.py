@@ -10,6 +10,7 @@ Source: RemotingSerializable.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -102,6 +103,32 @@ def to_value(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return [to_value(each) for each in sorted(value)]
     return [to_value(each) for each in value]
+
+
+def pretty_writer(body: Any, depth: int) -> Callable[[Any], str]:
+    """What `fastjson.dumps_pretty` makes of a dataclass so deep, for those that are written by the thousand."""
+    plan = sorted(_plan(body), key=lambda member: member.name)
+    indent = "\n" + "\t" * (depth + 1)
+    labels = [f"{indent}{fastjson.quote(member.name)}:" for member in plan]
+    values_of = attrgetter(*[member.attribute for member in plan])
+    end = indent[:-1] + "}"
+
+    def write(value: Any) -> str:
+        members = []
+        for label, each in zip(labels, values_of(value), strict=True):
+            kind = type(each)
+            if kind is str:
+                members.append(label + fastjson.quote(each))
+            elif kind is int:
+                members.append(label + str(each))
+            elif kind is bool:
+                members.append(label + ("true" if each else "false"))
+            elif each == {}:
+                members.append(label + "{}")
+            elif each is not None:
+                members.append(label + fastjson.dumps_pretty(to_value(each), depth + 1))
+        return "{" + ",".join(members) + end
+    return write
 
 
 class _Member(NamedTuple):

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.broker.archived_offset import NONE, ArchivedOffset
 from regulus.errors import HeaderError
+from regulus.wire import encoded_table
 
 
 def test_it_goes_forward_only_and_not_past_what_is_on_disk() -> None:
@@ -31,9 +32,9 @@ def test_what_is_behind_is_what_is_there_and_not_archived() -> None:
 def test_it_is_remembered_but_not_beyond_the_end_of_the_log() -> None:
     archived, again = ArchivedOffset(), ArchivedOffset()
     archived.advance(100, 100)
-    again.load(archived.document(), 100)
+    again.load(encoded_table.text(archived.document()), 100)
     assert again.physical_offset == 100
-    again.load(archived.document(), 60)
+    again.load(encoded_table.text(archived.document()), 60)
     assert again.physical_offset == 60
 
 

@@ -1,6 +1,7 @@
 """What each group has consumed."""
 
 from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
+from regulus.wire import encoded_table
 
 
 def committed() -> ConsumerOffsets:
@@ -57,7 +58,7 @@ def test_a_reset_is_pending_until_it_is_taken():
 def test_offsets_are_saved_and_loaded():
     offsets = committed()
     again = ConsumerOffsets()
-    again.load(offsets.document())
+    again.load(encoded_table.text(offsets.document()))
     assert again.table == {"T@G": {0: 5, 3: 7}, "U@G": {0: 1}, "T@H": {0: 2}}
 
 

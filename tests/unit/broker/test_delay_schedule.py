@@ -13,6 +13,7 @@ from regulus.broker.topics import Topics
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 from regulus.testing.memory_store import MemoryStore
+from regulus.wire import encoded_table
 
 LADDER = "50ms 1s 10s"
 
@@ -114,7 +115,7 @@ def test_progress_is_saved_and_kept_within_the_queues(clockwork):
     clockwork.tick(50)
     assert clockwork.schedule.progress() == {1: (2, 2)}
     again = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.storing)
-    again.load(clockwork.schedule.document())
+    again.load(encoded_table.text(clockwork.schedule.document()))
     assert again.offset_table == {1: 2}
     again.load('{"offsetTable":{1:99,2:5,77:1}}')
     assert again.offset_table == {1: 2, 2: 0}

@@ -9,6 +9,7 @@ from regulus.broker.sink_marks import DOCUMENT_LAG_MAX, Sequence, SinkMarks, seq
 from regulus.errors import HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.testing.memory_store import MemoryStore
+from regulus.wire import encoded_table
 
 
 def message(sequence: str = "1/0", sink: str = "S/0", topic: str = "T", **properties: str) -> MessageExt:
@@ -114,7 +115,7 @@ def test_other_messages_and_copies_have_no_mark(properties: dict[str, str]) -> N
 
 def test_what_was_saved_is_taken_over_and_the_log_behind_it_is_walked(marks: SinkMarks, store: MemoryStore) -> None:
     put(marks, store, "1/0", "1/1")
-    text = marks.document()
+    text = encoded_table.text(marks.document())
     put(marks, store, "1/2")
     put(marks, store, "4/0", sink="S/1")
     store.append(MessageExt("T", b"SINK without a mark", {}), 1)
@@ -130,7 +131,7 @@ def test_what_was_saved_is_taken_over_and_the_log_behind_it_is_walked(marks: Sin
 def test_a_mark_whose_message_is_gone_is_no_mark(marks: SinkMarks, store: MemoryStore) -> None:
     put(marks, store, "1/0")
     again = SinkMarks(MemoryStore(), 3)
-    again.load(marks.document())
+    again.load(encoded_table.text(marks.document()))
     assert len(again) == 0
 
 
@@ -186,7 +187,7 @@ def test_a_repetition_with_a_gap_or_a_step_back_cannot_be_told(marks: SinkMarks,
 
 def test_a_digest_outlives_the_broker(marks: SinkMarks, store: MemoryStore) -> None:
     sums = put_bodies(marks, store, 0, b"a", b"b")
-    saved = marks.document()
+    saved = encoded_table.text(marks.document())
     sums += put_bodies(marks, store, 2, b"c", b"d")
     found = SinkMarks(store, 3)
     found.load(saved)
@@ -197,7 +198,7 @@ def test_a_digest_outlives_the_broker(marks: SinkMarks, store: MemoryStore) -> N
 
 def test_a_document_without_digests_is_taken_up(marks: SinkMarks, store: MemoryStore) -> None:
     sums = put_bodies(marks, store, 0, b"a", b"b")
-    document = json.loads(marks.document())
+    document = json.loads(encoded_table.text(marks.document()))
     del document["marks"]["S/0"]["digest"]
     found = SinkMarks(store, 3)
     found.load(json.dumps(document))

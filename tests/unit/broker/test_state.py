@@ -8,6 +8,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
+from regulus.errors import HeaderError
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
@@ -16,15 +17,25 @@ def broker(**settings: object) -> BrokerState:
     return BrokerState(BrokerConfig(**settings), MemoryStore(), now_ms=0, seed=1)
 
 
-def test_only_what_changed_is_saved():
+def test_the_parts_say_what_of_them_is_worth_saving():
     state = broker()
-    assert set(state.take_changed_documents()) == {"topics", "subscriptionGroup", "consumerOffset", "delayOffset",
-                                                  "regulusSinkMarks"}
-    assert state.take_changed_documents() == {}
+    changes = {kept.name: kept.part.changes for kept in state.kept_parts}
+    assert [kept.name for kept in state.kept_parts if kept.saved != changes[kept.name]] == [
+        "topics", "subscriptionGroup", "consumerOffset", "delayOffset", "regulusSinkMarks"]
     state.consumer_offsets.commit("G", "T", 0, 1)
     state.topics.put(TopicConfig(topic_name="T"), 1)
-    assert set(state.take_changed_documents(with_offsets=False)) == {"topics", "regulusTopicEpochs"}
-    assert set(state.take_changed_documents()) == {"consumerOffset"}
+    assert [kept.name for kept in state.kept_parts if kept.part.changes != changes[kept.name]] == [
+        "topics", "regulusTopicEpochs", "consumerOffset"]
+
+
+def test_a_damaged_document_is_named():
+    with pytest.raises(HeaderError, match=r"subscriptionGroup\.json: .*subscriptionGroupTable"):
+        broker().load_documents({"topics": "{}", "subscriptionGroup": '{"subscriptionGroupTable":1}'})
+
+
+def test_a_number_beyond_all_numbers_is_damage_like_another():
+    with pytest.raises(HeaderError, match=r"regulusArchive\.json"):
+        broker().load_documents({"regulusArchive": '{"archivedPhysicalOffset":1e400}'})
 
 
 def test_a_delivery_after_its_delay_is_saved_with_the_offsets(rig):
@@ -65,7 +76,8 @@ def test_what_a_document_of_another_broker_asks_for_in_vain_is_told():
 
 
 def test_a_read_only_broker_registers_its_topics_so():
-    body = broker(broker_permission=4).register_body()
+    state = broker(broker_permission=4)
+    body = state.register_body(state.topics.names(), state.topics.data_version)
     table = body.topic_config_serialize_wrapper.topic_config_table
     assert (table["TBW102"].perm, table["BenchmarkTest"].perm) == (5, 4)
 

@@ -2,6 +2,7 @@
 
 from regulus.broker.subscription_groups import SubscriptionGroups
 from regulus.model.topics import SYSTEM_GROUPS, SubscriptionGroupConfig
+from regulus.wire import encoded_table
 
 
 def test_system_groups_are_always_there():
@@ -36,7 +37,7 @@ def test_groups_are_saved_and_loaded():
     groups.put(SubscriptionGroupConfig(group_name="G", retry_max_times=3, consume_message_orderly=True), 5)
     groups.set_readable("G", "T", False, 6)
     again = SubscriptionGroups(True)
-    again.load(groups.document())
+    again.load(encoded_table.text(groups.document()))
     assert (again.table, again.forbidden, again.data_version) == (groups.table, groups.forbidden, groups.data_version)
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from regulus.broker.topic_epochs import TopicEpochs
 from regulus.errors import HeaderError
+from regulus.wire import encoded_table
 
 
 def test_a_topic_made_again_gets_another_number_even_at_the_same_time():
@@ -18,7 +19,7 @@ def test_numbers_outlive_the_broker():
     epochs = TopicEpochs()
     epochs.note_created("a", 1000)
     later = TopicEpochs()
-    later.load(epochs.document())
+    later.load(encoded_table.text(epochs.document()))
     assert later.of("a") == 1000
     later.note_created("b", 5)
     assert later.of("b") == 1001

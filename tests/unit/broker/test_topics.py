@@ -3,6 +3,7 @@
 from regulus.broker.config import BrokerConfig
 from regulus.broker.topics import Topics
 from regulus.model.topics import TopicConfig
+from regulus.wire import encoded_table
 
 
 def test_the_topics_that_a_broker_lives_on_are_there_from_the_start():
@@ -57,7 +58,7 @@ def test_topics_are_saved_and_loaded():
     topics = Topics(BrokerConfig())
     topics.put(TopicConfig(topic_name="T", read_queue_nums=2, order=True, attributes={"message.type": "FIFO"}), 9)
     again = Topics(BrokerConfig())
-    again.load(topics.document())
+    again.load(encoded_table.text(topics.document()))
     assert again.table == topics.table
     assert again.data_version == topics.data_version
     assert set(again.facts) == set(again.table)

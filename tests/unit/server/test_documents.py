@@ -1,29 +1,39 @@
 """What is saved, when, and what happens when it cannot be."""
 
 import asyncio
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import AsyncIterator, Iterable
+from itertools import pairwise
 
 import pytest
 
+from regulus.broker.config import BrokerConfig
+from regulus.broker.state import BrokerState
 from regulus.errors import StoreNotWritable
+from regulus.model.topics import TopicConfig
+from regulus.server import documents
 from regulus.server.documents import DocumentKeeper
+from regulus.server.workers import Line, ThreadWorkers
+from regulus.testing.memory_store import MemoryStore
 
 
 class Shelf:
-    """Keeps documents and the order of deeds."""
+    """Keeps documents and the order of deeds. A closed one lets nobody write before it is opened."""
 
     def __init__(self) -> None:
         self.documents: dict[str, str] = {}
         self.deeds: list[str] = []
         self.is_full = False
         self.log_fails = False
+        self.opened = threading.Event()
+        self.opened.set()
 
-    def save_config(self, name: str, text: str) -> None:
-        if self.is_full:
-            raise StoreNotWritable("full")
+    def save_config(self, name: str, pieces: Iterable[bytes]) -> None:
+        self.opened.wait(5)
         self.deeds.append(name)
-        self.documents[name] = text
+        if self.is_full:
+            raise StoreNotWritable("the disk is full")
+        self.documents[name] = b"".join(pieces).decode()
 
     def flush_commit_log(self) -> int:
         if self.log_fails:
@@ -33,104 +43,171 @@ class Shelf:
 
 
 class Bench:
-    def __init__(self, worker: ThreadPoolExecutor) -> None:
-        self.shelf = Shelf()
-        self.settings: dict[str, str] = {}
-        self.offsets: dict[str, str] = {}
-        self.keeper = DocumentKeeper(self.shelf, self.take, worker, lambda: 60_000)
+    """`answers` is what became of each answer that waited."""
 
-    def take(self, with_offsets: bool) -> dict[str, str]:
-        taken, self.settings = self.settings, {}
-        if with_offsets:
-            taken = {**taken, **self.offsets}
-            self.offsets = {}
-        return taken
+    def __init__(self, workers: ThreadWorkers, interval_ms: int = 60_000) -> None:
+        self.shelf = Shelf()
+        self.broker = BrokerState(BrokerConfig(), MemoryStore(), now_ms=1, seed=1)
+        self.keeper = DocumentKeeper(self.shelf, self.broker, workers.line(Line.FLUSH), workers.line(Line.DOCUMENTS),
+                                     lambda: interval_ms)
+        self.answers: list[str] = []
+
+    async def start(self) -> None:
+        await self.keeper.start()
+        self.shelf.deeds.clear()
+
+    def put(self, name: str) -> None:
+        self.broker.topics.put(TopicConfig(topic_name=name), 1)
+        self.keeper.when_saved(self.broker.settings.count, self.answers.append)
+
+    async def until(self, answers: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.answers) < answers:
+                await asyncio.sleep(0)
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        yield Bench(worker)
+async def bench() -> AsyncIterator[Bench]:
+    workers = ThreadWorkers()
+    bench = Bench(workers)
+    await bench.start()
+    yield bench
+    bench.shelf.opened.set()
+    await bench.keeper.stop()
+    workers.shutdown()
 
 
-async def test_settings_are_saved_at_once_without_a_flush(bench: Bench) -> None:
-    bench.settings, bench.offsets = {"topics": "1"}, {"consumerOffset": "2"}
-    bench.keeper.save_settings()
-    assert bench.shelf.documents == {"topics": "1"}
-    assert bench.shelf.deeds == ["topics"]
+async def test_the_start_saves_settings_and_the_first_sink_marks() -> None:
+    workers = ThreadWorkers()
+    bench = Bench(workers)
+    await bench.keeper.start()
+    assert bench.shelf.deeds == ["topics", "subscriptionGroup", "regulusSinkMarks"]
+    assert '"logOffset":0' in bench.shelf.documents["regulusSinkMarks"]
+    await bench.keeper.stop()
+    workers.shutdown()
+
+
+async def test_an_answer_comes_when_the_change_is_on_the_shelf(bench: Bench) -> None:
+    bench.shelf.opened.clear()
+    bench.put("Fresh")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert bench.answers == []
+    bench.shelf.opened.set()
+    await bench.until(1)
+    assert bench.answers == [""]
+    assert bench.shelf.deeds == ["topics", "regulusTopicEpochs"]
+    assert '"Fresh":{' in bench.shelf.documents["topics"]
+    assert bench.broker.topics.unsaved == {}
+
+
+async def test_what_changes_during_a_write_shares_the_next(bench: Bench) -> None:
+    bench.shelf.opened.clear()
+    for number in range(50):
+        bench.put(f"T{number}")
+        await asyncio.sleep(0)
+    bench.shelf.opened.set()
+    await bench.until(50)
+    assert bench.answers == [""] * 50
+    assert bench.shelf.deeds.count("topics") <= 3
+    assert all(f'"T{number}":' in bench.shelf.documents["topics"] for number in range(50))
+
+
+async def test_an_answer_to_what_is_saved_does_not_wait(bench: Bench) -> None:
+    bench.put("Fresh")
+    await bench.until(1)
+    bench.keeper.when_saved(bench.broker.settings.count, bench.answers.append)
+    assert bench.answers == ["", ""]
+
+
+async def test_what_cannot_be_saved_is_refused_and_tried_again(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    bench.shelf.is_full = True
+    bench.put("Fresh")
+    await bench.until(1)
+    assert bench.answers == ["the disk is full"]
+    assert "Fresh" in bench.broker.topics.unsaved
+    bench.put("Other")
+    assert bench.answers[1:] == ["the disk is full"], "nobody waits for a disk that was full just now"
+    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.01)
+    bench.shelf.is_full = False
+    async with asyncio.timeout(5):
+        while bench.broker.topics.unsaved:
+            await asyncio.sleep(0.01)
+    assert '"Fresh":{' in bench.shelf.documents["topics"]
+    assert bench.broker.settings.fault == ""
+    assert caplog.text.count("topics.json was not saved") == 1
+    assert caplog.text.count("topics.json is saved again") == 1
+
+
+async def test_more_answers_than_may_wait_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "WAITING_MAX", 1)
+    bench.shelf.opened.clear()
+    bench.put("A")
+    bench.put("B")
+    assert len(bench.answers) == 1
+    assert "more than 1 answers wait" in bench.answers[0]
+    bench.shelf.opened.set()
+    await bench.until(2)
 
 
 async def test_offsets_are_saved_behind_the_log(bench: Bench) -> None:
-    bench.offsets = {"consumerOffset": "2"}
-    await bench.keeper.stop()
-    assert bench.shelf.deeds == ["flush", "consumerOffset"]
+    bench.broker.consumer_offsets.commit("G", "T", 0, 7)
+    await bench.keeper.save_all()
+    assert bench.shelf.deeds == ["flush", "consumerOffset", "delayOffset"]
 
 
-async def test_offsets_wait_when_the_log_cannot_be_flushed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.offsets = {"consumerOffset": "2"}
+async def test_offsets_are_not_saved_without_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.broker.consumer_offsets.commit("G", "T", 0, 7)
     bench.shelf.log_fails = True
-    await bench.keeper.stop()
-    assert bench.shelf.documents == {}
-    assert "not on disk" in caplog.text
-
-
-async def test_offsets_that_waited_for_the_log_are_not_saved_without_it(bench: Bench) -> None:
-    bench.offsets = {"regulusSinkMarks": "1"}
-    bench.shelf.log_fails = True
-    await bench.keeper.stop()
-    bench.settings = {"topics": "1"}
-    bench.keeper.save_settings()
-    assert bench.shelf.documents == {"topics": "1"}
+    await bench.keeper.save_all()
+    assert "consumerOffset" not in bench.shelf.documents
+    assert "the log is not on disk" in caplog.text
+    bench.put("Fresh")
+    await bench.until(1)
+    assert bench.answers == [""], "settings do not speak of the log"
     bench.shelf.log_fails = False
+    await bench.keeper.save_all()
+    assert '"T@G":{' in bench.shelf.documents["consumerOffset"]
+
+
+async def test_many_entries_are_encoded_in_steps(bench: Bench) -> None:
+    """While the others go on; one of them keeps changing what is being encoded."""
+    offsets = bench.broker.consumer_offsets
+    for number in range(2000):
+        offsets.commit("G", f"T{number}", 0, number)
+    saving = asyncio.create_task(bench.keeper.save_all())
+    steps = []
+    while not saving.done():
+        steps.append(len(offsets.encoded.changed))
+        offsets.commit("G", "T0", 0, 4711)
+        await asyncio.sleep(0)
+    falls = [before - after for before, after in pairwise(steps)]
+    assert max(falls) <= 2 * documents.ENCODED_PER_STEP
+    assert bench.shelf.documents["consumerOffset"].count("@G") == 2000
+
+
+async def test_the_interval_saves_and_may_change_meanwhile() -> None:
+    workers = ThreadWorkers()
+    bench = Bench(workers, interval_ms=5)
+    await bench.start()
+    bench.broker.consumer_offsets.commit("G", "T", 0, 7)
+    async with asyncio.timeout(5):
+        while "consumerOffset" not in bench.shelf.documents:
+            await asyncio.sleep(0.001)
     await bench.keeper.stop()
-    assert bench.shelf.documents == {"topics": "1", "regulusSinkMarks": "1"}
+    workers.shutdown()
 
 
-async def test_what_could_not_be_saved_is_saved_later(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.settings = {"topics": "1"}
-    bench.shelf.is_full = True
-    bench.keeper.save_settings()
-    assert "topics was not saved" in caplog.text
-    bench.shelf.is_full = False
-    bench.keeper.save_settings()
-    assert bench.shelf.documents == {"topics": "1"}
-
-
-async def test_a_newer_text_replaces_one_that_could_not_be_saved(bench: Bench) -> None:
-    bench.settings = {"topics": "1"}
-    bench.shelf.is_full = True
-    bench.keeper.save_settings()
-    bench.settings = {"topics": "2"}
-    bench.shelf.is_full = False
-    bench.keeper.save_settings()
-    assert bench.shelf.documents == {"topics": "2"}
-
-
-async def test_the_interval_saves(bench: Bench) -> None:
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        bench.keeper = DocumentKeeper(bench.shelf, bench.take, worker, lambda: 5)
-        bench.offsets = {"consumerOffset": "2"}
-        bench.keeper.start()
+async def test_a_fault_of_our_own_does_not_end_the_saving(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.01)
+    with monkeypatch.context() as broken:
+        broken.setattr(BrokerState, "settings_saved", lambda self, count: 1 // 0)
+        bench.put("Fresh")
         async with asyncio.timeout(5):
-            while not bench.shelf.documents:
-                await asyncio.sleep(0)
-        await bench.keeper.stop()
-    assert bench.shelf.documents == {"consumerOffset": "2"}
-
-
-async def test_the_interval_may_change_meanwhile(bench: Bench) -> None:
-    intervals = iter((1, 1, 60_000))
-    asked: list[int] = []
-
-    def interval_ms() -> int:
-        asked.append(next(intervals))
-        return asked[-1]
-
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        keeper = DocumentKeeper(bench.shelf, bench.take, worker, interval_ms)
-        keeper.start()
-        async with asyncio.timeout(5):
-            while len(asked) < 3:
+            while "was interrupted" not in caplog.text:
                 await asyncio.sleep(0.001)
-        await keeper.stop()
-    assert asked == [1, 1, 60_000]
+    bench.put("Other")
+    await bench.until(2)
+    assert bench.answers == ["", ""]

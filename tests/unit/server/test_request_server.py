@@ -1,7 +1,7 @@
 """Outcomes carried out over real connections; the decisions are a table in the test."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import pytest
@@ -12,6 +12,7 @@ from regulus.broker.outcome import (
     Outcome,
     Relay,
     Reply,
+    ReplyWhenSaved,
     reply_frame,
 )
 from regulus.model.peer import Peer
@@ -23,7 +24,7 @@ from regulus.transport.listener import Listener, listen
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, NOTHING = range(1, 10)
+ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING = range(1, 12)
 
 
 class Desk:
@@ -34,7 +35,9 @@ class Desk:
         self.durable: list[tuple[int, Connection, bytes]] = []
         self.closed: asyncio.Queue[int] = asyncio.Queue()
         self.channels: list[int] = []
+        self.saving: list[tuple[int, Callable[[str], None]]] = []
         self.server = RequestServer(self.handle, self, self.settled.append, self.when_durable,
+                                    lambda change, release: self.saving.append((change, release)),
                                     lambda channel, _: self.closed.put_nowait(channel), lambda: 1234)
 
     def when_durable(self, end: int, connection: Connection, frames: bytes) -> None:
@@ -61,6 +64,10 @@ class Desk:
                 return reply_frame(request.response(0, "encoded").encode(), 0)
             case 8:
                 return reply_frame(request.response(0, "encoded").encode(), 66)
+            case 9:
+                return ReplyWhenSaved(Reply(request.response(0, "saved", body=b"all")), 5)
+            case 10:
+                return ReplyWhenSaved(Reply(request.response(0, "saved"), 55), 5)
             case _:
                 return NO_REPLY
 
@@ -213,3 +220,48 @@ async def test_the_end_of_a_connection_is_told(desk: Desk, listener: Listener) -
     await ask(connection, ECHO)
     connection.close()
     assert await desk.closed.get() == desk.channels[0]
+
+
+# --- answers that wait for documents ---------------------------------------------------------------------------------
+
+
+async def asked(desk: Desk, connection: Connection, code: int) -> "asyncio.Task[RemotingCommand]":
+    """On its way back is only the answer to what was asked after it."""
+    waiting = asyncio.create_task(connection.request(RemotingCommand.request(code), 5000))
+    await asyncio.sleep(0)
+    assert (await connection.request(RemotingCommand.request(ECHO), 5000)).code == 0
+    assert not waiting.done()
+    return waiting
+
+
+async def test_only_the_one_who_asked_waits_until_it_is_saved(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = await asked(desk, connection, SAVED)
+    ((change, release),) = desk.saving
+    assert change == 5
+    release("")
+    answer = await waiting
+    assert (answer.code, answer.remark, answer.body) == (0, "saved", b"all")
+    connection.close()
+
+
+async def test_what_could_not_be_saved_is_refused_with_the_cause(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = await asked(desk, connection, SAVED)
+    desk.saving[0][1]("the disk is full")
+    answer = await waiting
+    assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+    assert answer.remark == "what this request changed or needs is not saved: the disk is full"
+    connection.close()
+
+
+async def test_what_is_saved_may_have_to_wait_for_the_log(desk: Desk, listener: Listener) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    waiting = await asked(desk, connection, SAVED_DURABLE)
+    assert desk.durable == []
+    desk.saving[0][1]("")
+    ((end, requester, frames),) = desk.durable
+    assert end == 55
+    requester.write(frames)
+    assert (await waiting).remark == "saved"
+    connection.close()

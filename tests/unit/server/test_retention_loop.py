@@ -26,6 +26,7 @@ from regulus.model.store_result import PutStatus
 from regulus.model.topics import TopicConfig
 from regulus.record.message_record import decode_all
 from regulus.server.retention_loop import ORDERED_PASSES, RetentionLoop
+from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.running_server import HOST, ServerThread, small_store
@@ -60,7 +61,8 @@ class Rig:
             self.age(name, 120 - hour)
         self.broker = BrokerState(BrokerConfig(), self.store)
         self.set(**QUICK)
-        self.loop = RetentionLoop(self.store, self.broker, lambda: self.now_ms)
+        self.loop = RetentionLoop(self.store, self.broker, lambda: self.now_ms,
+                                  ThreadWorkers().line(Line.RETENTION))
 
     def age(self, name: str, hours: float) -> None:
         seconds = (self.now_ms - hours * HOUR) / 1000

@@ -13,6 +13,7 @@ from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_plan import UnitRange
 from regulus.spark.store_plan import StorePlace, plan
 from regulus.spark.stream_planner import StreamPlanner
+from regulus.wire import encoded_table
 from tests.unit.spark.conftest import FIRST_STORE_TIME, GOLDEN, order
 
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in range(2))
@@ -60,7 +61,7 @@ def test_the_epochs_that_the_broker_saved(make_store):
     epochs.note_created("orders", 17)
     path = root / "config" / "regulusTopicEpochs.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(epochs.document(), encoding="utf-8")
+    path.write_text(encoded_table.text(epochs.document()), encoding="utf-8")
     assert {state.topic_epoch for state in place_of(root).states([Q0, Q1]).values()} == {17}
     path.write_text("{", encoding="utf-8")
     with pytest.raises(StoreDamaged, match="is no JSON"):

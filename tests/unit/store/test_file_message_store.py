@@ -302,7 +302,7 @@ def test_a_stopped_store_takes_nothing_and_says_why(tmp_path: Path) -> None:
 def test_documents(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert store.load_config("topics") is None
-    store.save_config("topics", "{}")
+    store.save_config("topics", [b"{", b"}"])
     assert store.load_config("topics") == "{}"
     assert (tmp_path / "config/topics.json").exists()
 

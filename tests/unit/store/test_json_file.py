@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ JAVA = '{\n\t"offsetTable":{\n\t\t"TopicA@g{1":{0:12,1:9\n\t\t}\n\t}\n}'
 def test_a_document_comes_back_and_leaves_its_last_state_beside_it(tmp_path: Path) -> None:
     files = JsonFiles(tmp_path / "config")
     assert files.load("topics") is None
-    files.save("topics", '{"a":1}')
-    files.save("topics", JAVA)
+    files.save("topics", [b'{"a":1}'])
+    files.save("topics", [JAVA.encode()])
     assert files.load("topics") == JAVA
     assert (tmp_path / "config/topics.json.bak").read_text() == '{"a":1}'
     assert sorted(path.name for path in (tmp_path / "config").iterdir()) == ["topics.json", "topics.json.bak"]
@@ -23,8 +25,8 @@ def test_a_document_comes_back_and_leaves_its_last_state_beside_it(tmp_path: Pat
     b"", b"{", b'{"a":{"b":1}', b'{"a":"\xff"}', b'"text"', b'{"a":[1}', b'{"a":"x}', b"nonsense"])
 def test_a_damaged_document_is_read_from_its_backup(tmp_path: Path, damaged: bytes) -> None:
     files = JsonFiles(tmp_path)
-    files.save("topics", '{"a":1}')
-    files.save("topics", '{"a":2}')
+    files.save("topics", [b'{"a":1}'])
+    files.save("topics", [b'{"a":2}'])
     (tmp_path / "topics.json").write_bytes(damaged)
     assert files.load("topics") == '{"a":1}'
     assert "topics.json" in files.warnings[0]
@@ -45,17 +47,20 @@ def test_two_damaged_documents_are_none_and_said_to_be(tmp_path: Path) -> None:
 
 def test_a_damaged_document_does_not_become_the_backup(tmp_path: Path) -> None:
     files = JsonFiles(tmp_path)
-    files.save("topics", "{}")
-    files.save("topics", '{"a":1}')
+    files.save("topics", [b"{}"])
+    files.save("topics", [b'{"a":1}'])
     (tmp_path / "topics.json").write_text('{"a":')
-    files.save("topics", '{"a":3}')
+    files = JsonFiles(tmp_path)
+    assert files.load("topics") == "{}"
+    files.save("topics", [b'{"a":3}'])
+    assert files.load("topics") == '{"a":3}'
     assert (tmp_path / "topics.json.bak").read_text() == "{}"
 
 
 def test_brackets_in_strings_do_not_count(tmp_path: Path) -> None:
     text = '{"expression":"a > \\"}{[\\\\"}'
     files = JsonFiles(tmp_path)
-    files.save("consumerFilter", text)
+    files.save("consumerFilter", [text.encode()])
     assert files.load("consumerFilter") == text
 
 
@@ -63,3 +68,44 @@ def test_brackets_in_strings_do_not_count(tmp_path: Path) -> None:
 def test_a_name_stays_in_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError):
         JsonFiles(tmp_path).load(name)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_save_that_fails_leaves_document_and_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                      has_links: bool) -> None:
+    if not has_links:
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    files = JsonFiles(tmp_path)
+    files.save("topics", [b'{"a":1}'])
+    files.save("topics", [b'{"a":2}'])
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreError):
+        files.save("topics", [b'{"a":3}'])
+    assert files.load("topics") == '{"a":2}'
+    assert (tmp_path / "topics.json.bak").read_text() == '{"a":1}'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+def test_the_document_is_there_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for whoever reads it meanwhile, such as a Spark job."""
+    files = JsonFiles(tmp_path)
+    files.save("topics", [b'{"a":1}'])
+    seen = []
+    replace = Path.replace
+
+    def look(path: Path, target: Path) -> Path:
+        seen.append((tmp_path / "topics.json").read_text())
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", look)
+    files.save("topics", [b'{"a":2}'])
+    assert seen == ['{"a":1}', '{"a":1}']
+
+
+def test_brackets_nested_beyond_all_use_are_damage(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text("[" * 100_000 + "]" * 100_000)
+    assert JsonFiles(tmp_path).load("topics") is None
+
+
+def refuse(*arguments: object) -> None:
+    raise OSError(errno.EPERM, "not here")

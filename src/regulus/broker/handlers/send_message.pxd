@@ -23,8 +23,12 @@ cdef int _TRANSACTION_MASK
 cdef frozenset _UNUSUAL_PROPERTIES
 
 
-@cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts, queue_id=cython.int)
+@cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts)
 cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, long long now_ms)
+
+@cython.locals(queue_id=cython.int)
+cdef _send_to(RemotingCommand request, SendMessageRequest header, TopicFacts topic, SendFacts facts, Peer peer,
+              object broker, long long now_ms)
 
 @cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, frame=bytes)
 cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,

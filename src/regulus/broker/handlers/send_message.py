@@ -11,7 +11,7 @@ Source: SendMessageProcessor, AbstractSendMessageProcessor.
 from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.sink_sends import send_marked, send_run
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame, when_saved
 from regulus.broker.placement import delay_level, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
 from regulus.broker.state import BrokerState
@@ -60,10 +60,23 @@ def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     header = decode_send_message_request(request)
     topic = facts.topics.get(header.topic)
     if topic is None or not topic.is_plain or facts.is_restricted:
-        refusal = _refusal(request, header, broker, now_ms)
-        if refusal is not None:
-            return refusal
-        topic = facts.topics[header.topic]
+        return _send_with_care(request, header, facts, peer, broker, now_ms)
+    return _send_to(request, header, topic, facts, peer, broker, now_ms)
+
+
+def _send_with_care(request: RemotingCommand, header: SendMessageRequest, facts: SendFacts, peer: Peer,
+                    broker: BrokerState, now_ms: int) -> Outcome:
+    """To a topic that is new or not like others; the answer waits until it is saved."""
+    settings = broker.settings
+    settings.awaited = 0
+    outcome: Outcome | None = _refusal(request, header, broker, now_ms)
+    if outcome is None:
+        outcome = _send_to(request, header, facts.topics[header.topic], facts, peer, broker, now_ms)
+    return when_saved(outcome, settings.awaited) if settings.awaited else outcome
+
+
+def _send_to(request: RemotingCommand, header: SendMessageRequest, topic: TopicFacts, facts: SendFacts, peer: Peer,
+             broker: BrokerState, now_ms: int) -> Outcome:
     queue_id = header.queue_id
     if queue_id < 0:
         queue_id = broker.chance.below(topic.write_queue_nums)
@@ -212,6 +225,12 @@ def _refusal(request: RemotingCommand, header: SendMessageRequest, broker: Broke
     if name in topics.NOT_SENDABLE_TOPICS:
         return refuse_send(request, broker.send_facts, ResponseCode.NO_PERMISSION,
                            f"Sending message to topic[{name}] is forbidden.")
+    unsaved = broker.topics.unsaved
+    if name in unsaved:
+        if broker.settings.fault:
+            return refuse_send(request, broker.send_facts, ResponseCode.SYSTEM_ERROR,
+                               f"the topic[{name}] is not saved yet: {broker.settings.fault}")
+        broker.settings.use(unsaved, name)
     topic = broker.send_facts.topics.get(name)
     if topic is None:
         refusal = _create_topic(request, header, broker, now_ms)

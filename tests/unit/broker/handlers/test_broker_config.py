@@ -99,9 +99,13 @@ def test_groups_stop_making_themselves(rig):
     assert "New" not in rig.broker.subscription_groups
 
 
+def register_body(broker):
+    return broker.register_body(broker.topics.names(), broker.topics.data_version)
+
+
 def test_a_broker_closed_for_writing_tells_its_name_servers(rig):
     before = rig.broker.registration_changed
     update(rig, "brokerPermission=4")
     assert rig.broker.registration_changed != before
-    table = rig.broker.register_body().topic_config_serialize_wrapper.topic_config_table
+    table = register_body(rig.broker).topic_config_serialize_wrapper.topic_config_table
     assert not any(permission.is_writable(config.perm) for config in table.values())

@@ -1,0 +1,47 @@
+"""What outlives a broker: one document for each part, and when it is saved."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from regulus.wire.encoded_table import EncodedTable, Pieces
+
+
+class When(Enum):
+    AT_ONCE = "at once"             # a setting: whoever changed it is answered when it is saved
+    LATER = "later"                 # at an interval, when the log is on disk up to what the document speaks of
+    FIRST_AT_ONCE = "first at once"     # the first document before anything is done, the others later
+
+
+class Part(Protocol):
+    """What is asked of a part. `changes` is another number than before when the document is worth saving."""
+
+    @property
+    def changes(self) -> int: ...
+
+    def document(self) -> Pieces:
+        """All that changed is in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPart:
+    """`load` takes over what was saved, and raises HeaderError. `tables` may be encoded bit by bit before the document
+    is made. `saved` is the number of changes that needs no saving at the start."""
+
+    name: str
+    part: Part
+    when: When
+    load: Callable[[str], None]
+    tables: tuple[EncodedTable[Any], ...] = ()
+    saved: int = -1
+
+    @property
+    def unencoded(self) -> int:
+        """Members that the next document has to encode."""
+        return sum(len(table.changed) for table in self.tables)
+
+    def encode(self, count_max: int) -> None:
+        """Encode so many of them of each table."""
+        for table in self.tables:
+            table.encode(count_max)

@@ -1,0 +1,66 @@
+"""Says which step kept the event loop for long: while it lasts, nobody else is served.
+
+Each step of our own that may last is timed: two readings of a clock for all requests of one read, a tick, a walk of the
+dispatch. Of what it was the name is made only when it took long.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from regulus.transport.connection import Connection, OnRequests
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+STEP_MS_MAX = 100
+"""A step that takes longer is logged."""
+CODES_NAMED_MAX = 5
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Watchdog:
+    """`clock` tells seconds and never goes back."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+
+    def watched(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
+        """The same step, timed."""
+        clock, limit_s = self._clock, STEP_MS_MAX / 1000
+
+        def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+            began = clock()
+            try:
+                return step(*args, **kwargs)
+            finally:
+                took = clock() - began
+                if took > limit_s:
+                    _tell(name, took)
+        return timed
+
+    def watched_requests(self, on_requests: OnRequests) -> OnRequests:
+        """The same, timed, named by the requests that came in one read."""
+        clock, limit_s = self._clock, STEP_MS_MAX / 1000
+
+        def timed(connection: Connection, requests: list[RemotingCommand]) -> None:
+            began = clock()
+            on_requests(connection, requests)
+            took = clock() - began
+            if took > limit_s:
+                _tell(f"{_codes(requests)} of {connection.peer.remote_text}", took)
+        return timed
+
+
+def _tell(name: str, took_s: float) -> None:
+    _log.warning("the event loop did nothing else for %d ms: %s", took_s * 1000, name)
+
+
+def _codes(requests: list[RemotingCommand]) -> str:
+    """`2 requests 310, 1 request 34`, the most frequent first."""
+    counts = Counter(request.code for request in requests).most_common(CODES_NAMED_MAX)
+    return ", ".join([f"{count} request{'s' if count > 1 else ''} {code}" for code, count in counts])

@@ -1,0 +1,42 @@
+"""The threads of a server beside its event loop's: one for each line of work.
+
+What is done in one line is done one after the other, in the order in which it was asked for; lines do not wait for each
+other. Whoever hands in other workers, such as a simulation that does the work itself, keeps to that.
+"""
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from enum import Enum
+from typing import Protocol
+
+
+class Line(Enum):
+    FLUSH = "disk"              # the commit log, for which answers wait
+    DOCUMENTS = "documents"
+    ROOM = "room"               # ahead of the writer, who makes it himself when it is not there in time
+    QUEUES = "queues"           # may take seconds with thousands of them
+    RETENTION = "retention"
+
+
+class Workers(Protocol):
+    def line(self, line: Line) -> Executor:
+        """The same one at each call."""
+
+    def shutdown(self) -> None:
+        """Returns when everything that was begun is done."""
+
+
+class ThreadWorkers:
+    """A thread for each line, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Line, ThreadPoolExecutor] = {}
+
+    def line(self, line: Line) -> Executor:
+        executor = self._lines.get(line)
+        if executor is None:
+            executor = self._lines[line] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"regulus-{line.value}")
+        return executor
+
+    def shutdown(self) -> None:
+        for executor in self._lines.values():
+            executor.shutdown()

@@ -1,0 +1,130 @@
+"""A JSON object of many members, each of them kept encoded, for documents that are written often and change little.
+
+What changes costs its own member and the list of its neighbours. The whole is a list of such lists, which later changes
+leave alone, so that making it costs little even with a hundred thousand members: a worker may join or write them while
+the owner goes on. It is what `fastjson.dumps_pretty` makes of the same values, byte for byte.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from regulus.wire import fastjson
+
+BLOCK_SIZE_MAX = 256
+"""Members of one list. That many are copied for a change, and joined at a time by whoever writes them."""
+
+Pieces = list[tuple[bytes, ...]]
+"""A text in parts of parts."""
+
+V = TypeVar("V")
+
+
+class EncodedTable(Generic[V]):
+    """The member of a document whose name is not given here, one level deep in it.
+
+    Whoever changes `values` puts the key into `changed`; `write` makes the text of a value, two levels deep.
+    """
+
+    def __init__(self, values: Mapping[str, V], write: Callable[[V], str]) -> None:
+        self.changed: dict[str, None] = {}
+        self._write = write
+        self._firsts: list[str] = []            # the first key of each block
+        self._keys: list[list[str]] = []        # of each block: quoted and in order, as they are written
+        self._blocks: Pieces = []               # of each block: its members, each with the comma before it
+        self.replace(values)
+
+    def replace(self, values: Mapping[str, V]) -> None:
+        """Another table; all of it is to be encoded."""
+        self._values = values
+        keys = sorted(map(fastjson.quote, values))
+        size = BLOCK_SIZE_MAX // 2
+        self._keys = [keys[first:first + size] for first in range(0, len(keys), size)]
+        self._firsts = [block[0] for block in self._keys]
+        self._blocks = [(b"",) * len(block) for block in self._keys]
+        self.changed.clear()
+        self.changed.update(dict.fromkeys(values))
+
+    def encode(self, count_max: int) -> None:
+        """Encode so many of the members that changed."""
+        changed = self.changed
+        for _ in range(min(count_max, len(changed))):
+            self._encode(changed.popitem()[0])
+
+    def pieces(self) -> Pieces:
+        """The whole, once what changed is encoded."""
+        self.encode(len(self.changed))
+        if not self._blocks:
+            return [(b"{}",)]
+        first, *others = self._blocks[0]
+        return [(b"{", first[1:], *others), *self._blocks[1:], (b"\n\t}",)]
+
+    def _encode(self, key: str) -> None:
+        quoted = fastjson.quote(key)
+        number = max(0, bisect_right(self._firsts, quoted) - 1)
+        keys = self._keys[number] if self._keys else []
+        place = bisect_left(keys, quoted)
+        is_known = place < len(keys) and keys[place] == quoted
+        value = self._values.get(key)
+        if value is not None:
+            member = f",\n\t\t{quoted}:{self._write(value)}".encode("utf-8", "replace")
+            self._put(number, place, quoted, member, is_known)
+        elif is_known:
+            self._remove(number, place)
+
+    def _put(self, number: int, place: int, quoted: str, member: bytes, is_known: bool) -> None:
+        if not self._blocks:
+            self._keys.append([])
+            self._blocks.append(())
+            self._firsts.append(quoted)
+        block = self._blocks[number]
+        self._blocks[number] = (*block[:place], member, *block[place + is_known:])
+        if not is_known:
+            self._keys[number].insert(place, quoted)
+            self._firsts[number] = self._keys[number][0]
+            if len(self._keys[number]) > BLOCK_SIZE_MAX:
+                self._split(number)
+
+    def _remove(self, number: int, place: int) -> None:
+        block = self._blocks[number]
+        self._blocks[number] = (*block[:place], *block[place + 1:])
+        del self._keys[number][place]
+        if self._keys[number]:
+            self._firsts[number] = self._keys[number][0]
+        else:
+            del self._firsts[number], self._keys[number], self._blocks[number]
+
+    def _split(self, number: int) -> None:
+        half = BLOCK_SIZE_MAX // 2
+        keys, block = self._keys[number], self._blocks[number]
+        self._keys[number:number + 1] = [keys[:half], keys[half:]]
+        self._blocks[number:number + 1] = [block[:half], block[half:]]
+        self._firsts.insert(number + 1, keys[half])
+
+
+def document(members: Mapping[str, Any]) -> Pieces:
+    """A whole document: an EncodedTable is taken as it is, None left out, everything else encoded now."""
+    pieces: Pieces = []
+    for name, value in sorted(members.items()):
+        if value is None:
+            continue
+        pieces.append((f"{',' if pieces else '{'}\n\t{fastjson.quote(name)}:".encode(),))
+        if isinstance(value, EncodedTable):
+            pieces += value.pieces()
+        else:
+            pieces.append((fastjson.dumps_pretty(value, 1).encode("utf-8", "replace"),))
+    return [*pieces, (b"\n}",)]
+
+
+def joined(pieces: Pieces) -> Iterable[bytes]:
+    """A part at a time, so that no thread keeps the interpreter for longer than it takes to copy one."""
+    return map(b"".join, pieces)
+
+
+def text(pieces: Pieces) -> str:
+    return b"".join(joined(pieces)).decode()
+
+
+def compact(pieces: Pieces) -> Iterable[bytes]:
+    """The same document as `fastjson.dumps` has it: within a string there is neither a line feed nor a tab."""
+    return [part.translate(None, b"\n\t") for part in joined(pieces)]
