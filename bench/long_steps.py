@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from regulus.broker.config import BrokerConfig
+from regulus.cli.serve import tune_interpreter
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
 from regulus.store.config import MessageStoreConfig
@@ -35,6 +36,7 @@ HOST = "127.0.0.1"
 TIMER_S = 0.001
 SAVE_INTERVAL_MS = 1000
 REGISTER_PERIOD_MS = 20_000
+TOPICS_REGISTERED_PER_S = 5_000     # at least; nothing is counted before all are
 AFTERWARDS_S = 2.5                  # what follows a change within this time is counted with it
 TIMEOUT_MS = 120_000
 QUEUES = 4
@@ -80,6 +82,7 @@ async def serve(store: str, name_server: str) -> None:
     else:
         server = Regulus(config, MessageStoreConfig(store_path_root_dir=store), namesrv, transport_config=transport)
     await server.start()
+    tune_interpreter()
     print(server.broker_server.port if isinstance(server, Regulus) else server.port, flush=True)
     timer, ended = LateTimer(), asyncio.Event()
 
@@ -203,6 +206,7 @@ async def measure(topics: int, groups: int, beside: bool) -> None:
         served.insert(0, Served(root, f"{HOST}:{served[0].port}" if beside else ""))
         print(f"{topics} topics x {groups} groups: started in {time.perf_counter() - began:.1f} s")
         connection = await connect(HOST, served[0].port, lambda connection, requests: None)
+        await asyncio.sleep(topics / TOPICS_REGISTERED_PER_S)
         await longest_steps(served)
         for name, deed in DEEDS.items():
             for each in served:

@@ -97,12 +97,12 @@ async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], 
     except OSError as error:
         raise RegulusError(f"cannot start: {error.strerror or error}") from error
     click.echo(ready_line(server))
-    _tune_interpreter()
+    tune_interpreter()
     await stopping.wait()
     await server.stop()
 
 
-def _tune_interpreter() -> None:
+def tune_interpreter() -> None:
     """What stands when the server is ready lives as long as it does, and need not be looked at again."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
