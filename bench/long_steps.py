@@ -4,8 +4,10 @@
 
 For each size, topics x groups, a broker starts on a store with as many of them, each topic consumed by one group, and
 does one thing after the other. Of each the table shows when the answer came, and the longest step of the loop then and
-in the seconds that follow: how late a timer of 1 ms was at worst. The name server is one of the
-broker's process (`own`, as `regulus up` has it), or one in a process of its own (`beside`), which then counts itself.
+in the seconds that follow: how late a timer of 1 ms was at worst, and what processor time the loop's thread took
+between two of its turns, which tells the loop's own work on a machine that has other things to do. The name server is
+one of the broker's process (`own`, as `regulus up` has it), or one in a process of its own (`beside`), which then
+counts itself.
 """
 
 import argparse
@@ -48,24 +50,27 @@ SEND = {"a": "PG", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000
 
 
 class LateTimer:
-    """How late a timer of 1 ms was at worst, in ms, since it was last asked."""
+    """How late a timer of 1 ms was at worst since it was last asked, and how long the thread worked between two turns;
+    both in ms."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._due = 0.0
-        self._late = 0.0
+        self._due = time.perf_counter()
+        self._cpu = time.thread_time()
+        self._late = self._work = 0.0
         self._run()
 
     def _run(self) -> None:
-        now = time.perf_counter()
-        if self._due:
-            self._late = max(self._late, now - self._due)
-        self._due = now + TIMER_S
+        now, cpu = time.perf_counter(), time.thread_time()
+        self._late = max(self._late, now - self._due)
+        self._work = max(self._work, cpu - self._cpu)
+        self._due, self._cpu = now + TIMER_S, cpu
         self._loop.call_later(TIMER_S, self._run)
 
-    def take(self) -> float:
-        late, self._late = self._late * 1000, 0.0
-        return late
+    def take(self) -> str:
+        taken = f"{self._late * 1000} {self._work * 1000}"
+        self._late = self._work = 0.0
+        return taken
 
 
 async def serve(store: str, name_server: str) -> None:
@@ -106,11 +111,13 @@ class Served:
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self._line())
 
-    def take(self) -> float:
+    def take(self) -> tuple[float, float]:
+        """Late and work of the longest step, in ms."""
         assert self._process.stdin is not None
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
-        return float(self._line())
+        late, work = map(float, self._line().split())
+        return late, work
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -191,11 +198,12 @@ DEEDS: dict[str, Callable[[Connection], Awaitable[None]]] = {
 }
 
 
-async def longest_steps(served: list[Served]) -> list[float]:
+async def longest_steps(served: list[Served]) -> list[tuple[float, float]]:
     """Of each, up to the end of what it is at then."""
     await asyncio.sleep(AFTERWARDS_S)
     first = [each.take() for each in served]
-    return [max(late, each.take()) for late, each in zip(first, served, strict=True)]
+    second = [each.take() for each in served]
+    return [(max(one[0], two[0]), max(one[1], two[1])) for one, two in zip(first, second, strict=True)]
 
 
 async def measure(topics: int, groups: int, beside: bool) -> None:
@@ -215,8 +223,8 @@ async def measure(topics: int, groups: int, beside: bool) -> None:
             await deed(connection)
             answered = (time.perf_counter() - began) * 1000
             longest = await longest_steps(served)
-            steps = " ".join(f"{each:10.1f}" for each in longest)
-            print(f"    {name:28} answer {answered:9.1f} ms   longest step {steps} ms", flush=True)
+            steps = "   ".join(f"{late:8.1f} ms, of work {work:7.1f} ms" for late, work in longest)
+            print(f"    {name:28} answer {answered:9.1f} ms   longest step {steps}", flush=True)
         connection.close()
         for each in served:
             each.stop()

@@ -114,11 +114,8 @@ class ConsumerOffsets:
         """NOT_FOUND when the group did not pull there since the broker started."""
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
 
-    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
-        """The table as it travels."""
-        return ConsumerOffsetSerializeWrapper(offset_table=self.table, data_version=self.data_version)
-
     def document(self) -> Pieces:
+        """The table as it is saved, and as it travels."""
         return encoded_table.document({"dataVersion": to_value(self.data_version), "offsetTable": self.encoded})
 
     def load(self, text: str) -> None:

@@ -76,12 +76,8 @@ class SubscriptionGroups:
             self.forbidden.setdefault(group, {})[topic] = READ_FORBIDDEN
         self._changed(group, now_ms)
 
-    def wrapper(self) -> SubscriptionGroupWrapper:
-        """The table as it travels."""
-        return SubscriptionGroupWrapper(subscription_group_table=self.table, forbidden_table=self.forbidden,
-                                        data_version=self.data_version)
-
     def document(self) -> Pieces:
+        """The tables as they are saved, and as they travel."""
         return encoded_table.document({
             "dataVersion": to_value(self.data_version), "forbiddenTable": self._encoded_forbidden,
             "subscriptionGroupTable": self.encoded})

@@ -75,6 +75,7 @@ class DocumentKeeper:
 
     async def start(self) -> None:
         """Save the settings, and go on doing so. What the disk refuses is tried again."""
+        await self._encode([kept for kept in self._broker.kept_parts if kept.when is When.AT_ONCE])
         await self._save(at_once=True)
         self._broker.settings.is_kept = True
         self._begin()

@@ -8,6 +8,7 @@ from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import name_fault
+from regulus.wire import encoded_table
 from regulus.wire.bodies import QueryCorrectionOffsetBody
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
@@ -16,7 +17,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_get_all_consumer_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    return succeed(request, broker.consumer_offsets.wrapper().encode())
+    return succeed(request, b"".join(encoded_table.compact(broker.consumer_offsets.document())))
 
 
 def handle_get_all_delay_offset(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

@@ -13,6 +13,7 @@ from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import SubscriptionGroupConfig, name_fault
+from regulus.wire import encoded_table
 from regulus.wire.bodies import (
     GroupForbidden,
     SubscriptionGroupList,
@@ -51,7 +52,7 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,
                                             now_ms: int) -> Outcome:
     """Everything in one page: a client that asks for pages stops when the total is not told."""
-    return succeed(request, body=broker.subscription_groups.wrapper().encode())
+    return succeed(request, body=b"".join(encoded_table.compact(broker.subscription_groups.document())))
 
 
 def handle_get_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,

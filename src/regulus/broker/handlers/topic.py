@@ -13,6 +13,7 @@ from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.model.topics import QUEUE_NUMS_MAX, RETRY_PREFIX, TopicConfig, name_fault
+from regulus.wire import encoded_table
 from regulus.wire.bodies import CreateTopicListRequestBody, TopicList, encode_topic_config
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import (
@@ -76,7 +77,7 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
 
 def handle_get_all_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Everything in one page: a client that asks for pages stops when the total is not told."""
-    return succeed(request, body=broker.topics.wrapper().encode())
+    return succeed(request, body=b"".join(encoded_table.compact(broker.topics.document())))
 
 
 def handle_get_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
