@@ -140,12 +140,12 @@ class DocumentKeeper:
 
     async def _save(self, *, at_once: bool) -> None:
         """The settings that changed, or everything else that did."""
-        parts = [kept for kept in self._broker.kept_parts
-                 if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
-        await self._encode(parts)
-        # No other step of the loop comes between these lines: the documents are all of one moment.
+        await self._encode(self._changed_parts(at_once))
+        # No other step of the loop comes between these lines: the documents are all of one moment, and all that
+        # changed meanwhile are among them.
         change = self._broker.settings.count
-        documents = [_Document(kept.name, kept.part.changes, kept.part.document()) for kept in parts]
+        documents = [_Document(kept.name, kept.part.changes, kept.part.document())
+                     for kept in self._changed_parts(at_once)]
         faults = await self._write(documents, behind_log=not at_once)
         for document in documents:
             self._tell(document.name, faults.get(document.name, ""))
@@ -153,6 +153,10 @@ class DocumentKeeper:
                 self._saved[document.name] = document.changes
         if at_once:
             self._settle(change, next(iter(faults.values()), ""))
+
+    def _changed_parts(self, at_once: bool) -> list[KeptPart]:
+        return [kept for kept in self._broker.kept_parts
+                if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
 
     def _is_at_once(self, kept: KeptPart) -> bool:
         return kept.when is When.AT_ONCE or (kept.when is When.FIRST_AT_ONCE and self._saved[kept.name] < 0)
@@ -162,6 +166,8 @@ class DocumentKeeper:
         for kept in parts:
             # Twice what there is now is enough, however fast others change it meanwhile.
             for _ in range(2 * kept.unencoded // ENCODED_PER_STEP):
+                if not kept.unencoded:
+                    break
                 kept.encode(ENCODED_PER_STEP)
                 await asyncio.sleep(0)
 

@@ -67,6 +67,7 @@ class RetentionLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._in_worker(_nothing)     # which comes behind what has begun
 
     def take_orders(self) -> None:
         """Do now what an operator asked the broker for."""
@@ -227,6 +228,10 @@ class RetentionLoop:
 
     async def _in_worker(self, deed: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._loop.run_in_executor(self._worker, lambda: deed(*args, **kwargs))
+
+
+def _nothing() -> None:
+    """A deed whose end tells that those before it have ended."""
 
 
 def _lack_of_room(plan: RetentionPlan, facts: RetentionFacts, rules: RetentionRules) -> str:

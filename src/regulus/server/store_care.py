@@ -44,6 +44,7 @@ class StoreCare:
             await asyncio.wait([self._task])
         if self._allocation is not None:
             await asyncio.wait([self._allocation])
+        await self._loop.run_in_executor(self._queue_flusher, lambda: None)     # which comes behind what has begun
 
     def make_room(self) -> None:
         """Begin to make room when the writer comes near the end of it; returns at once."""

@@ -4,17 +4,19 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ConfigError, ConnectionLost, StoreLocked
+from regulus.errors import ConfigError, ConnectionLost, StoreError, StoreLocked
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.workers import Line
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
@@ -309,6 +311,52 @@ async def test_a_taken_port_is_refused_before_the_store_is_touched(regulus: Regu
     with pytest.raises(OSError, match=r"127\.0\.0\.1:\d+: Address already in use"):
         await broker.start()
     assert not path.exists()
+
+
+class OwnWorkers:
+    """Does the work itself, at once, as a simulation does; `lines` is what was asked for. Ended, it does no more."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.is_ended = False
+
+    def line(self, line: Line) -> Executor:
+        return _OwnLine(self, line)
+
+    def shutdown(self) -> None:
+        self.is_ended = True
+
+
+class _OwnLine(Executor):
+    def __init__(self, workers: OwnWorkers, line: Line) -> None:
+        self._workers = workers
+        self._line = line
+
+    def submit(self, deed: Any, /, *arguments: Any, **named: Any) -> "Future[Any]":
+        assert not self._workers.is_ended
+        self._workers.lines.append(self._line)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(deed(*arguments, **named))
+        except StoreError as error:
+            future.set_exception(error)
+        return future
+
+
+async def test_all_work_beside_the_loop_is_done_by_the_workers_that_are_handed_in(tmp_path: Path) -> None:
+    workers = OwnWorkers()
+    threads = threading.active_count()
+    server = Regulus(BrokerConfig(listen_port=0, flush_disk_type=FlushDiskType.SYNC_FLUSH), store_config(tmp_path),
+                     NamesrvConfig(listen_port=0, bind_address=HOST), transport_config=LOOPBACK, workers=workers)
+    await server.start()
+    connection = await broker_connection(server)
+    assert (await send(connection, b"first", topic="Fresh")).code == ResponseCode.SUCCESS
+    assert '"Fresh":{' in (tmp_path / "config" / "topics.json").read_text()
+    assert threading.active_count() == threads
+    connection.close()
+    await server.stop()
+    assert set(workers.lines) == set(Line)
+    assert workers.is_ended
 
 
 # --- old files -------------------------------------------------------------------------------------------------------

@@ -187,6 +187,22 @@ async def test_many_entries_are_encoded_in_steps(bench: Bench) -> None:
     assert bench.shelf.documents["consumerOffset"].count("@G") == 2000
 
 
+async def test_what_changes_while_others_are_encoded_is_not_called_saved_without_being_so(bench: Bench) -> None:
+    topics, groups = bench.broker.topics, bench.broker.subscription_groups
+    topics.put_all([TopicConfig(topic_name=f"T{number}") for number in range(2000)], 1)
+    bench.keeper.settings_changed()
+    while len(topics.encoded.changed) > 1000:
+        await asyncio.sleep(0)
+    groups.find("Late", 1)
+    saved_when_answered: list[bool] = []
+    bench.keeper.when_saved(bench.broker.settings.count, lambda fault: saved_when_answered.append(
+        '"Late":{' in bench.shelf.documents["subscriptionGroup"]))
+    async with asyncio.timeout(5):
+        while not saved_when_answered:
+            await asyncio.sleep(0)
+    assert saved_when_answered == [True]
+
+
 async def test_the_interval_saves_and_may_change_meanwhile() -> None:
     workers = ThreadWorkers()
     bench = Bench(workers, interval_ms=5)

@@ -115,6 +115,10 @@ def test_many_topics_travel_in_parts_of_which_the_last_has_the_version(talks: Ta
         talks.talk(refusing)
     assert not talks.is_known
     assert talks.talk() == [CONFIG, *[REGISTER] * 4]
+    versions = [RegisterBrokerBody.decode(each.body).topic_config_serialize_wrapper.data_version
+                for each in talks.requests[1:]]
+    assert versions[-1] == talks.broker.topics.data_version
+    assert len(set(versions)) == 4, "one that stores topics only with a new version takes each part"
     assert max(map(len, talks.topics_sent())) == TOPICS_PER_REQUEST
     assert talks.is_known
     assert talks.talk() == [VERSION]
