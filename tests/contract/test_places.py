@@ -338,7 +338,7 @@ def test_paths_are_no_settings_of_a_running_server(attacked: Attacked) -> None:
 @pytest.mark.parametrize("name", ["../topics", "", ".hidden", "a/b"])
 def test_documents_that_are_none(attacked: Attacked, name: str) -> None:
     with pytest.raises(StoreError):
-        attacked.store.save_config(name, "{}")
+        attacked.store.save_config(name, [b"{}"])
     with pytest.raises(StoreError):
         attacked.store.load_config(name)
 

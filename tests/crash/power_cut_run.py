@@ -147,7 +147,7 @@ class Run:
         name = self.chance.choice(("topics", "consumerOffset"))
         text = f'{{"{name}": {self.count}, "filler": "{"." * self.chance.randrange(9000)}"}}'
         self.promise.documents.setdefault(name, [""]).append(text)
-        self.work(lambda: self.store.save_config(name, text))
+        self.work(lambda: self.store.save_config(name, [text.encode()]))
         self.promise.documents[name] = [text]
 
     def delete_oldest(self) -> None:

@@ -144,10 +144,9 @@ MUTANTS = [
            old="or files[0].start != start", new="", tests=_RETENTION_TESTS),
     # --- documents ---------------------------------------------------------------------------------------------------
     Mutant(name="a damaged document pushes a good one out of its .bak", path=_JSON,
-           old="if previous is not None and _whole_text(previous) is not None:", new="if previous is not None:",
-           tests=_JSON_TESTS),
+           old="if name in self._whole else None", new="if True else None", tests=_JSON_TESTS),
     Mutant(name="no .bak is written", path=_JSON,
-           old="disk.write_file(path.with_name(path.name + \".bak\"), previous)", new="pass", tests=_JSON_TESTS),
+           old="disk.write_file(path, pieces, backup)", new="disk.write_file(path, pieces)", tests=_JSON_TESTS),
     Mutant(name="a damaged document is taken", path=_JSON,
            old="return text if _is_whole(text) else None", new="return text", tests=_JSON_TESTS),
     Mutant(name="a document is kept outside its directory", path=_JSON,

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.kept_parts import When
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.memory_store import MemoryStore
+from regulus.wire import encoded_table
 
 
 def broker(**settings: object) -> BrokerState:
@@ -40,13 +42,14 @@ def test_a_number_beyond_all_numbers_is_damage_like_another():
 
 def test_a_delivery_after_its_delay_is_saved_with_the_offsets(rig):
     rig.send(properties={"DELAY": "1", "UNIQ_KEY": "K"})
-    rig.broker.take_changed_documents()
+    (kept,) = [kept for kept in rig.broker.kept_parts if kept.name == "delayOffset"]
+    changes = kept.part.changes
     rig.run(999)
-    assert "delayOffset" not in rig.broker.take_changed_documents()
+    assert kept.part.changes == changes
     rig.run(1)
-    assert rig.broker.take_changed_documents(with_offsets=False) == {}
-    assert json.loads(rig.broker.take_changed_documents()["delayOffset"])["offsetTable"] == {"1": 1}
-    assert "delayOffset" not in rig.broker.take_changed_documents()
+    assert kept.part.changes != changes
+    assert kept.when is When.LATER
+    assert json.loads(encoded_table.text(kept.part.document()))["offsetTable"] == {"1": 1}
 
 
 def test_a_broker_goes_on_where_an_earlier_one_stopped():
