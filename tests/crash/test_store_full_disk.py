@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.crash.small_disk import on_small_disk
 
 SIZE = "8m"
@@ -111,6 +112,89 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+START = """
+import os, shutil, subprocess, sys
+from pathlib import Path
+from regulus.model.store_result import PutStatus
+from regulus.store.file_message_store import FileMessageStore
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+
+disk, harm = Path(sys.argv[1]), sys.argv[2]
+SETTINGS = dict(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=6_000_000, max_hash_slot_num=1000,
+                max_index_num=100_000)
+root = disk / "store"
+store = open_store(root, **SETTINGS)
+messages = fill(store, 2000, queues=8, size=900)
+store.flush_commit_log()
+store.flush_queue_table()
+store.flush_checkpoint()
+store.flush_mark()
+if harm == "not dispatched":
+    for number in range(2000, 2600):
+        message = a_message(body=b"%d" % number, queue_id=number % 8, UNIQ_KEY=f"U{number:08d}")
+        assert store.append(message, NOW + number).status is PutStatus.PUT_OK
+        messages.append(message)
+else:
+    messages += fill(store, 600, first=2000, queues=8, size=900)
+store._release()        # as a kill would: nothing more is written, `abort` stays
+torn = 0
+if harm == "torn":
+    last = max((root / "commitlog").iterdir())
+    place = messages[-1].physical_offset % (1 << 20)
+    with last.open("r+b") as file:
+        file.seek(place + 200)
+        file.write(b"!" * 300)
+    torn = 1
+elif harm == "queues gone":
+    for queue_id in (2, 3):
+        shutil.rmtree(root / "consumequeue/TopicA" / str(queue_id))
+elif harm == "index gone":
+    shutil.rmtree(root / "index")
+try:
+    with (disk / "ballast").open("wb") as file:
+        while True:
+            os.write(file.fileno(), bytes(4096))
+except OSError:
+    pass
+
+def readable(store):
+    return sorted(body for queue_id in range(8) for body in bodies(store, "TopicA", queue_id))
+
+expected = sorted(message.body for message in messages[:len(messages) - torn])
+store = FileMessageStore(small_config(root, **SETTINGS))
+report = store.open()
+seen = len(readable(store))
+assert seen >= 1400, (harm, seen)
+if harm != "nothing":
+    refused = store.append(a_message(body=b"refused" * 100), NOW)
+    assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE and "is full" in refused.remark, refused.remark
+    assert report.is_warning and "is full" in str(report), report
+(disk / "ballast").unlink()
+assert store.is_writable or store.dispatch_behind_bytes(), store.fault
+store.dispatch(100_000)
+assert store.is_writable, store.fault
+assert readable(store) == expected
+if torn:
+    (kept,) = (disk / "store/cut").iterdir()
+    assert b"!" * 300 in next(kept.iterdir()).read_bytes()
+again = store.append(a_message(body=b"after", queue_id=3), NOW)
+assert (again.status, again.queue_offset) == (PutStatus.PUT_OK, 325)
+dispatch(store)
+for number in (5, 1999, 2100):
+    assert store.query_message("TopicA", f"U{number:08d}", 10, 0, NOW * 2).buffers, number
+store.close()
+store = FileMessageStore(small_config(root, **SETTINGS))
+assert not store.open().is_warning
+assert len(readable(store)) == len(expected) + 1
+print("well")
+"""
+
+
+@pytest.mark.parametrize("harm", ["nothing", "not dispatched", "torn", "queues gone", "index gone"])
+def test_a_start_on_a_full_disk_serves_reads_and_goes_on_when_there_is_room(tmp_path: Path, harm: str) -> None:
+    on_small_disk(tmp_path, SIZE, START, f"'{harm}'")
 
 
 def test_a_full_disk_stops_sends_and_nothing_else(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import click
 from regulus.broker.config import BrokerConfig
 from regulus.cli.serve import (
     config_option,
+    cut_option,
     flush_option,
     flush_values,
     listen_option,
@@ -29,14 +30,16 @@ from regulus.transport.config import TransportConfig
 @click.option("--port", type=int, help="Port to listen at; 0 takes a free one [10911].")
 @store_option
 @flush_option
+@cut_option
 @listen_option
 @log_level_option
 def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
-           flush: str | None, bind_address: str | None, log_level: str) -> None:
+           flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
-        "flushDiskType": flush_values(flush), "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
+        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log,
+        "bindAddress": bind_address, "namesrvAddr": namesrv_addr,
     }, BrokerConfig(namesrv_addr=os.environ.get("NAMESRV_ADDR", "")), MessageStoreConfig(), TransportConfig())
     broker_config, store_config, transport_config = loaded.configs
     run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),

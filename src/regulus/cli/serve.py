@@ -40,6 +40,8 @@ config_option = click.option("-c", "--config", "config_path", type=click.Path(pa
 store_option = click.option("--store", "store_path", metavar="DIR", help="Directory of the messages [~/store].")
 flush_option = click.option("--flush", type=click.Choice(["sync", "async"]),
                             help="sync: a send is answered when it is on disk; async: at once [async].")
+cut_option = click.option("--cut-damaged-log", metavar="POSITION", help="Go on without what lies behind this damage of "
+                          "the log, which a start refused and named; it is kept aside.")
 listen_option = click.option("--listen", "bind_address", metavar="HOST",
                              help="Address to listen at; 0.0.0.0 is all of this machine's.")
 log_level_option = click.option("--log-level", default="info", show_default=True,

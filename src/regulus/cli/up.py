@@ -7,6 +7,7 @@ import click
 from regulus.broker.config import BrokerConfig
 from regulus.cli.serve import (
     config_option,
+    cut_option,
     flush_option,
     flush_values,
     is_loopback,
@@ -30,17 +31,18 @@ LOOPBACK = "127.0.0.1"
 @click.option("--namesrv-port", type=int, default=9876, show_default=True, help="Port of the name server.")
 @store_option
 @flush_option
+@cut_option
 @listen_option
 @log_level_option
 def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path: str | None, flush: str | None,
-       bind_address: str | None, log_level: str) -> None:
+       cut_damaged_log: str | None, bind_address: str | None, log_level: str) -> None:
     """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
 
     Only this machine reaches them, unless --listen says otherwise.
     """
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
-        "flushDiskType": flush_values(flush), "bindAddress": bind_address,
+        "flushDiskType": flush_values(flush), "cutDamagedLog": cut_damaged_log, "bindAddress": bind_address,
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK))
     broker_config, store_config, transport_config = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,

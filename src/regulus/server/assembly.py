@@ -29,6 +29,7 @@ from regulus.server.durability import Durability, Writer
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
+from regulus.server.queue_check_loop import QueueCheckLoop
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.store_care import StoreCare
@@ -202,8 +203,8 @@ class BrokerServer:
         bound = bind(self._transport_config.bind_address, self._config.listen_port)
         try:
             report = self.store.open(time.monotonic)
-            _log.log(logging.WARNING if report.unplaced_records else logging.INFO, "store %s: %s",
-                     self._store_config.root, report)
+            _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,
+                     report)
             self._make_parts(bound)
             self._load_documents()
         except StoreError:
@@ -232,6 +233,7 @@ class BrokerServer:
         self._durability.stop()
         await self._listener.close()
         await self._retention.stop()
+        await self._queue_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
         self._workers.shutdown()
@@ -250,6 +252,7 @@ class BrokerServer:
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
+        self._queue_check = QueueCheckLoop(self.store, line(Line.CHECK))
         self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
@@ -287,6 +290,7 @@ class BrokerServer:
         self._dispatch.run(self._clock())
         self._flush.start()
         self._care.start()
+        self._queue_check.start()
         self._retention.start()
         self._ticks.start()
 

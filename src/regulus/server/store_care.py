@@ -54,6 +54,7 @@ class StoreCare:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
+            self._store.finish_start()
             await self._flush_queues()
             self._tell_fault()
 
@@ -70,10 +71,12 @@ class StoreCare:
 
     def _flush_dirty(self) -> None:
         self._store.flush_consume_queues(self._config.flush_consume_queue_least_pages)
+        self._store.flush_mark()
 
     def _flush_thoroughly(self) -> None:
-        self._store.flush_consume_queues(0)
+        self._store.flush_queue_table()
         self._store.flush_checkpoint()
+        self._store.flush_mark()
 
     def _tell_fault(self) -> None:
         """Say why messages are refused when it begins, while it lasts, and when it is over."""

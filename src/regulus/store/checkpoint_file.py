@@ -1,16 +1,20 @@
-"""The file `checkpoint`: up to which store time log, consume queues and full index files are on disk.
+"""The file `checkpoint`: up to which store time log, consume queues and full index files are on disk. Beside it
+`regulusSynced`, the mark of the last record of which that is certain.
 
-Times only grow, and each has one writer, so that flushes of log and queues may run beside each other.
+Times and mark only grow, and each has one writer, so that flushes of log and queues may run beside each other.
 
 Source: StoreCheckpoint.
 """
 
 from pathlib import Path
 
-from regulus.errors import TruncatedRecord
-from regulus.record import store_checkpoint
+from regulus.errors import CorruptRecord, TruncatedRecord
+from regulus.record import store_checkpoint, synced_mark
 from regulus.record.store_checkpoint import StoreCheckpoint
+from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
+
+MARK_NAME = "regulusSynced"
 
 
 class CheckpointFile:
@@ -50,3 +54,25 @@ class CheckpointFile:
     def save(self) -> None:
         """Raises StoreNotWritable."""
         disk.write_file(self._path, store_checkpoint.encode(self.checkpoint))
+
+
+class SyncedMarkFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._saved: SyncedMark | None = None
+
+    def load(self) -> SyncedMark | None:
+        """None when there is no mark, or none that can be read: then nothing is known, which is never wrong."""
+        data = disk.read_file(self._path)
+        if data is None:
+            return None
+        try:
+            return synced_mark.decode(data)
+        except CorruptRecord:
+            return None
+
+    def save(self, mark: SyncedMark) -> None:
+        """The caller has synced the log up to the record's end. Raises StoreNotWritable."""
+        if mark != self._saved:
+            disk.write_file(self._path, synced_mark.encode(mark))
+            self._saved = mark

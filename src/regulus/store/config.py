@@ -25,6 +25,7 @@ class MessageStoreConfig:
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     check_crc_on_recover: bool = True
+    cut_damaged_log: int = -1                       # physical offset at which a start that named it may cut the log
 
     sync_flush_timeout: int = 5000
     flush_interval_commit_log: int = 500            # ASYNC_FLUSH

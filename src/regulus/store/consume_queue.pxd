@@ -7,6 +7,7 @@ from regulus.store.mapped_file_queue cimport MappedFileQueue
 cdef long long _UNIT
 cdef Py_ssize_t _SCAN
 cdef long long _FILLER_SIZE
+cdef long long _UNKNOWN
 
 
 cdef class ConsumeQueue:
@@ -20,6 +21,8 @@ cdef class ConsumeQueue:
     cdef public long long next_offset
     cdef public bint is_dirty
     cdef public bint is_deleted
+    cdef public long long known_end
+    cdef public bint has_gap
 
     @cython.locals(file=MappedFile, position="long long")
     cpdef bint put(self, long long physical_offset, long long size, long long tags_code, long long queue_offset) except -1
@@ -31,10 +34,17 @@ cdef class ConsumeQueue:
 cdef class ConsumeQueues:
     cdef public object directory
     cdef public dict table
+    cdef public long long log_bound
+    cdef public long long log_end
+    cdef public long long log_start
+    cdef public dict resting
+    cdef public dict faulty
+    cdef public object fault_of
     cdef long long _file_size
     cdef MappedFilePool _pool
     cdef dict _deleted
 
+    @cython.locals(queues=dict, queue=ConsumeQueue)
     cpdef ConsumeQueue find(self, str topic, int queue_id)
 
     @cython.locals(queues=dict, queue=ConsumeQueue)

@@ -8,14 +8,17 @@ three messages takes 4 KiB of the disk and not 6 MB.
 Source: ConsumeQueue.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from regulus.errors import MessageIllegal, StoreDamaged
+from regulus.errors import MessageIllegal, StoreDamaged, StoreError
 from regulus.model.store_result import QueueUnit
 from regulus.model.topics import NAME_SIZE_MAX, is_storable
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, encode_into, unpack_all
 from regulus.record.consume_queue_unit import decode as decode_unit
 from regulus.record.consume_queue_unit import encode as encode_unit
+from regulus.record.queue_table import bounds
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
@@ -29,6 +32,7 @@ RECOVERED_FILES = 3
 _UNIT = UNIT_SIZE
 _SCAN = 3276 * UNIT_SIZE
 _FILLER_SIZE = FILLER.size
+_UNKNOWN = 0x7FFFFFFFFFFFFFFF
 
 
 class ConsumeQueue:
@@ -46,6 +50,11 @@ class ConsumeQueue:
         """Queue offset that the next appended message gets; ahead of `end` until it is dispatched."""
         self.is_dirty = False
         self.is_deleted = False
+        self.known_end = 0
+        """Where the units are known to have ended at least, or anything at all was found behind them; a queue that ends
+        before has lost some."""
+        self.has_gap = False
+        """Whether a unit was put behind ones that were not there."""
 
     @property
     def min_offset(self) -> int:
@@ -87,6 +96,7 @@ class ConsumeQueue:
         """Have `tail` and `end` where the unit of `queue_offset` goes. False when that unit was built before."""
         wanted = queue_offset * _UNIT
         if self.tail is None:
+            self.has_gap = wanted > 0
             self._begin_at(wanted)
         elif wanted < self.end:
             if wanted:
@@ -115,6 +125,7 @@ class ConsumeQueue:
 
     def _fill_up_to(self, position: int) -> None:
         """Records between were lost with their units: fillers keep each later message at its own queue offset."""
+        self.has_gap = True
         if position - self.end > self.files.file_size:
             # No gap of that size comes about in a working store; then the unit goes to the end, as in RocketMQ.
             return
@@ -160,8 +171,15 @@ class ConsumeQueue:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
 
-    def recover(self) -> None:
-        """Take up what is on disk: find the end, and behind which record of the log that is. Raises StoreDamaged."""
+    def recover(self, log_bound: int) -> None:
+        """Take up what is on disk, and remove what lies behind the last unit. Raises StoreDamaged for a file of a wrong
+        size, StoreNotWritable."""
+        self.look(log_bound)
+        self._cut(self.end)
+
+    def look(self, log_bound: int) -> None:
+        """Find the end, and behind which record of the log that is; change nothing. Units of records behind
+        `log_bound`, where no log file is, are none. Raises StoreDamaged for a file of a wrong size."""
         self.files.load()
         files = self.files.files
         self.tail = None
@@ -170,17 +188,17 @@ class ConsumeQueue:
         self.max_physical_offset = -1
         for file in files[max(0, len(files) - RECOVERED_FILES):]:
             if self.end not in (self.start, file.start):
-                raise StoreDamaged(f"{file.path}: the file before it is missing; move consumequeue, index and "
-                                   "checkpoint away, all are rebuilt from the log")
-            count = self._scan(file)
+                break
+            count = self._scan(file, log_bound)
             self.end = file.start + count
             if count < file.size:
                 break
-        self._cut(self.end)
+        self.known_end = self._content_end()
 
-    def _scan(self, file: MappedFile) -> int:
+    def _scan(self, file: MappedFile, log_bound: int) -> int:
         """Bytes of whole units at the beginning of `file`; learns the last record that they speak of."""
         position = 0
+        last_end = self.max_physical_offset
         while position < file.size:
             data = disk.read_at(file.path, position, min(_SCAN if position else disk.PAGE_SIZE // _UNIT * _UNIT,
                                                          file.size - position))
@@ -188,9 +206,28 @@ class ConsumeQueue:
                 if physical_offset < 0 or size <= 0:
                     return position
                 if size != _FILLER_SIZE:
-                    self.max_physical_offset = physical_offset + size
+                    if physical_offset < last_end or physical_offset + size > log_bound:
+                        return position
+                    self.max_physical_offset = last_end = physical_offset + size
                 position += _UNIT
         return position
+
+    def _content_end(self) -> int:
+        """Behind the last unit that is not all zero, whether it is one or not."""
+        last = self.files.last
+        if last is None:
+            return 0
+        begin = min(max(self.end - last.start, 0), last.size)
+        end = last.start + disk.content_end(last.path, begin, last.size)
+        return -(-end // _UNIT) * _UNIT
+
+    def empty(self) -> None:
+        """Remove all files, so that the queue can be built anew. Raises StoreNotWritable."""
+        self.files.remove_all()
+        self.tail = None
+        self.start = self.end = self.next_offset = 0
+        self.max_physical_offset = -1
+        self.has_gap = False
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the units of records that begin at `physical_offset` or later. Raises StoreNotWritable."""
@@ -198,6 +235,8 @@ class ConsumeQueue:
             return
         count = self._first_from(physical_offset)
         last = self.unit(count - 1) if count * _UNIT > self.start else None
+        if self.known_end == self.end:
+            self.known_end = count * _UNIT
         self._cut(count * _UNIT)
         self.max_physical_offset = last.physical_offset + last.size if last and last.size != _FILLER_SIZE else -1
 
@@ -260,6 +299,11 @@ class ConsumeQueue:
         return [file for file in files if file.is_new]
 
 
+class QueueFault(NamedTuple):
+    bounds: str
+    text: str
+
+
 class ConsumeQueues:
     """All consume queues of a store, made when first asked for."""
 
@@ -268,43 +312,170 @@ class ConsumeQueues:
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self._file_size = file_size
         self._pool = pool
+        self.log_bound = _UNKNOWN
+        """Behind the last file of the log."""
+        self.log_start = 0
+        self.log_end = _UNKNOWN
+        """Where the log began and ended when it was recovered; what queues say of other records is cut when they are
+        opened."""
+        self.resting: dict[str, dict[int, str]] = {}
+        """Queues that are on disk and not opened yet, by topic and id: the `bounds` of their queue offsets."""
+        self.faulty: dict[tuple[str, int], QueueFault] = {}
+        """Queues that did not agree with the log when they were opened. Nothing is put there or read until the next
+        start, which builds them anew."""
+        self.fault_of: Callable[[ConsumeQueue], str] | None = None
+        """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
         self._deleted: dict[tuple[str, int], int] = {}      # the log's end then, while records before it come here
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self.table.get(topic)
-        return queues.get(queue_id) if queues is not None else None
+        queue = queues.get(queue_id) if queues is not None else None
+        return queue if queue is not None or not (self.resting or self.faulty) else self._wake(topic, queue_id)
 
     def have(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Raises MessageIllegal for a topic or queue id after which no folder may be named."""
         queues = self.table.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
+        if queue is None and (self.resting or self.faulty):
+            queue = self._wake(topic, queue_id)
         return queue if queue is not None else self._make(topic, queue_id)
+
+    def _wake(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Open a queue that rests; None when there is none. Raises StoreDamaged for one that does not agree with the
+        log, now and whenever it is asked for, StoreNotWritable."""
+        faulty = self.faulty.get((topic, queue_id))
+        if faulty is not None:
+            raise StoreDamaged(faulty.text)
+        resting = self.resting.get(topic)
+        if resting is None or queue_id not in resting:
+            return None
+        text = resting.pop(queue_id)
+        if not resting:
+            del self.resting[topic]
+        queue = self._make(topic, queue_id)
+        fault = self._take_up(queue, bounds(text)[1] * _UNIT)
+        if fault:
+            self.set_faulty(topic, queue_id, text, fault)
+            raise StoreDamaged(self.faulty[topic, queue_id].text)
+        return queue
+
+    def _take_up(self, queue: ConsumeQueue, known_end: int) -> str:
+        """What is wrong with the queue, once the log is recovered; empty when nothing is."""
+        if self.fault_of is None:
+            queue.recover(self.log_bound)
+            queue.known_end = max(queue.known_end, known_end)
+            return ""
+        fault = self.look(queue, known_end)
+        if not fault:
+            queue.recover(self.log_bound)
+            queue.truncate(self.log_end)
+            queue.correct_start(self.log_start)
+        return fault
+
+    def look(self, queue: ConsumeQueue, known_end: int) -> str:
+        """What is wrong with a queue that rests. Changes nothing on disk."""
+        assert self.fault_of is not None
+        try:
+            queue.look(self.log_bound)
+            queue.known_end = max(queue.known_end, known_end)
+            return self.fault_of(queue)
+        except StoreError as error:
+            return f"cannot be opened ({error})"
+
+    def set_faulty(self, topic: str, queue_id: int, text: str, fault: str) -> None:
+        queues = self.table.get(topic, {})
+        queues.pop(queue_id, None)
+        if not queues:
+            self.table.pop(topic, None)
+        self.faulty[topic, queue_id] = QueueFault(text, f"queue {queue_id} of {topic} {fault}: start the broker again, "
+                                                  "and it is built anew from the log")
+
+    def check_resting(self, topic: str, queue_id: int) -> str:
+        """What is wrong with a queue that rests, and rests on; empty when nothing is, or it rests no more. For a thread
+        beside the one that puts and reads."""
+        text = self.resting.get(topic, {}).get(queue_id)
+        if text is None:
+            return ""
+        return self.look(ConsumeQueue(topic, queue_id, self._files(topic, queue_id)), bounds(text)[1] * _UNIT)
+
+    def peek(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that rests as it is on disk, for looking only; it rests on. Raises StoreError."""
+        if queue_id not in self.resting.get(topic, {}):
+            return None
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue.look(self.log_bound)
+        return queue
+
+    def rest_faulty(self, topic: str, queue_id: int, fault: str) -> bool:
+        """Take a queue that rests out of use; False when somebody has opened it meanwhile, and found it well."""
+        text = self.resting.get(topic, {}).pop(queue_id, None)
+        if text is None:
+            return (topic, queue_id) in self.faulty
+        self.set_faulty(topic, queue_id, text, fault)
+        return True
+
+    def wake_all(self) -> None:
+        """Open all queues that rest. Raises StoreDamaged, StoreNotWritable."""
+        for topic, queues in tuple(self.resting.items()):
+            for queue_id in tuple(queues):
+                self._wake(topic, queue_id)
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The only place where a name from outside becomes a path."""
         if not is_storable(topic, queue_id):
             raise MessageIllegal(f"no message is stored under topic {topic[:NAME_SHOWN_MAX]!r}, queue {queue_id}: a "
                                  f"topic's name has 1 to {NAME_SIZE_MAX} of the characters %|a-zA-Z0-9_-")
-        files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
-                                "mappedFileSizeConsumeQueue")
-        queue = ConsumeQueue(topic, queue_id, files)
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
         queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
         self.table.setdefault(topic, {})[queue_id] = queue
         return queue
 
+    def _files(self, topic: str, queue_id: int) -> MappedFileQueue:
+        return MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
+                               "mappedFileSizeConsumeQueue")
+
     def all(self) -> list[ConsumeQueue]:
+        """Those that are open."""
         return [queue for queues in tuple(self.table.values()) for queue in tuple(queues.values())]
 
-    def load(self) -> None:
-        """Find and recover the queues on disk. Raises StoreDamaged, StoreNotWritable."""
+    def load(self, expected: dict[str, dict[int, str]] | None) -> None:
+        """Take up the queues on disk. Those of topics in `expected`, with the bounds of their queue offsets, rest until
+        somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
+        self.resting = expected or {}
         for topic in disk.names(self.directory, directories=True):
+            if topic in self.resting:
+                continue
             for name in disk.names(self.directory / topic, directories=True):
                 if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
-                    self.have(topic, int(name)).recover()
+                    self.have(topic, int(name)).recover(self.log_bound)
+
+    def ids(self, topic: str) -> list[int]:
+        return [*self.table.get(topic, ()), *self.resting.get(topic, ()),
+                *(queue_id for name, queue_id in self.faulty if name == topic)]
+
+    def names(self) -> list[tuple[str, int]]:
+        """Topic and id of each queue, in their order."""
+        found = [(queue.topic, queue.queue_id) for queue in self.all() if queue.tail is not None]
+        return sorted([*found, *self.resting_names(), *self.faulty])
+
+    def resting_names(self) -> list[tuple[str, int]]:
+        return [(topic, queue_id) for topic, resting in tuple(self.resting.items()) for queue_id in tuple(resting)]
+
+    def bounds_of_all(self) -> list[tuple[str, int, int, int]]:
+        """Topic, queue id, first queue offset and the one behind the last unit of each queue."""
+        found = [(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset) for queue in self.all()
+                 if queue.tail is not None]
+        for topic, resting in tuple(self.resting.items()):
+            found += [(topic, queue_id, *bounds(text)) for queue_id, text in tuple(resting.items())]
+        return found + [(*name, *bounds(faulty.bounds)) for name, faulty in tuple(self.faulty.items())]
+
+    @property
+    def count(self) -> int:
+        return len(self.faulty) + sum(map(len, self.table.values())) + sum(map(len, self.resting.values()))
 
     @property
     def max_physical_offset(self) -> int:
-        """Behind the last record that any queue speaks of; -1 when none does."""
+        """Behind the last record that any open queue speaks of; -1 when none does."""
         return max((queue.max_physical_offset for queue in self.all()), default=-1)
 
     def truncate(self, physical_offset: int) -> None:
@@ -321,10 +492,14 @@ class ConsumeQueues:
         Its records that the log has from `dispatched` to `log_end` get no unit any more, not even in a queue that is
         made anew for the same topic meanwhile: they would push its own aside.
         """
-        queues = self.table.get(topic, {})
-        queue = queues.pop(queue_id, None)
+        if self.faulty.pop((topic, queue_id), None) is not None:
+            disk.remove_tree(self.directory / topic / str(queue_id))
+            return
+        queue = self.find(topic, queue_id)
         if queue is None:
             return
+        queues = self.table[topic]
+        del queues[queue_id]
         if not queues:
             del self.table[topic]
         self._deleted = {key: end for key, end in self._deleted.items() if end > dispatched}
@@ -336,9 +511,10 @@ class ConsumeQueues:
 
     def delete(self, topic: str, dispatched: int, log_end: int) -> None:
         """The same with all queues of a topic that there are; nothing else is looked for on disk."""
-        if topic not in self.table:
+        queue_ids = self.ids(topic)
+        if not queue_ids:
             return
-        for queue_id in tuple(self.table[topic]):
+        for queue_id in queue_ids:
             self.delete_queue(topic, queue_id, dispatched, log_end)
         disk.remove_tree(self.directory / topic)
         disk.sync_directory(self.directory)

@@ -30,6 +30,7 @@ _MADV_DONTNEED = 4
 _MADV_POPULATE_WRITE = 23
 _MS_SYNC = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FLOCK = Struct("@hhqqi")
 _ZEROS = bytes(1 << 20)
@@ -59,6 +60,8 @@ def _not_writable(path: Path | str, error: OSError) -> StoreNotWritable:
     if error.errno in _DENIED:
         return StoreNotWritable(f"{path} cannot be written ({error.strerror}): let user {os.geteuid()} write there, "
                                 "or set storePathRootDir to another directory")
+    if error.errno in _NO_FOLDER:
+        return StoreNotWritable(f"{path} cannot be made, for a file stands where a folder belongs: move that away")
     return StoreNotWritable(f"{path} cannot be written: {error.strerror}")
 
 
@@ -161,6 +164,39 @@ def _link(path: Path, second: Path) -> None:
     except OSError:
         shutil.copyfile(path, temporary)
     temporary.replace(second)
+
+
+def copy_part(path: Path | str, offset: int, size: int, target: Path) -> None:
+    """Write these bytes of a file to a new one, on disk too. What a full disk left of that is removed."""
+    with _writing(target):
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            for position in range(offset, offset + size, len(_ZEROS)):
+                _write_all(descriptor, read_at(path, position, min(len(_ZEROS), offset + size - position)))
+            os.fsync(descriptor)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        sync_directory(target.parent)
+
+
+def move_file(path: Path, target: Path) -> None:
+    with _writing(path):
+        path.rename(target)
+        sync_directory(target.parent)
+        sync_directory(path.parent)
+
+
+def append_to(path: Path, data: bytes) -> None:
+    """Add to the end of a file that is there; a power cut may lose it."""
+    with _writing(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            _write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
 
 
 def touch_file(path: Path, data: bytes) -> None:
@@ -364,8 +400,25 @@ def zero(path: Path | str, offset: int, size: int) -> int:
             os.close(descriptor)
 
 
+def content_end(path: Path | str, offset: int, size: int) -> int:
+    """Behind the last byte from `offset` to `size` that is not zero; `offset` when all are."""
+    with _reading(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _do_not_read_ahead(descriptor)
+            return max(_find_content(descriptor, offset, size)[1], offset)
+        finally:
+            os.close(descriptor)
+
+
 def _count_stale(descriptor: int, offset: int, size: int) -> int:
-    """Bytes from the first to the last that is not zero, looking only where the file has blocks."""
+    first, last = _find_content(descriptor, offset, size)
+    return last - first
+
+
+def _find_content(descriptor: int, offset: int, size: int) -> tuple[int, int]:
+    """The first byte that is not zero and the one behind the last, looking only where the file has blocks; twice -1
+    when all are."""
     first = last = -1
     position = offset
     while position < size:
@@ -384,7 +437,7 @@ def _count_stale(descriptor: int, offset: int, size: int) -> int:
             first = position + head if first < 0 else first
             last = position + len(chunk.rstrip(b"\0"))
         position += len(chunk)
-    return last - first if first >= 0 else 0
+    return first, last
 
 
 def _do_not_read_ahead(descriptor: int) -> None:

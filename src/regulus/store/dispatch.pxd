@@ -26,11 +26,15 @@ cdef class Dispatcher:
     cdef public long long position
     cdef public str fault
     cdef public long long last_store_timestamp
+    cdef public long long last_physical_offset
     cdef public object dirty
     cdef public long long record_count
     cdef public long long dispatched_count
     cdef public long long unplaced_count
     cdef public str unplaced_reason
+    cdef public object only
+    cdef public long long index_from
+    cdef public long long behind_from
     cdef tuple _delays_ms
 
     @cython.locals(request=DispatchRequest, is_visible=bint, is_any_wanted=bint, arrivals=list)
@@ -46,6 +50,9 @@ cdef class Dispatcher:
 
     @cython.locals(transaction=int, is_visible=bint, queue=ConsumeQueue)
     cpdef bint dispatch(self, DispatchRequest request) except -1
+
+    @cython.locals(queue=ConsumeQueue)
+    cdef int _dispatch_scanned(self, DispatchRequest request, bint has_unit) except -1
 
     @cython.locals(request=DispatchRequest, position=Py_ssize_t)
     cpdef ScanStop scan(self, object data, const unsigned char[::1] view, Py_ssize_t size, long long physical_offset,

@@ -24,6 +24,7 @@ _TRANSACTION_NOT = TRANSACTION_NOT
 _TRANSACTION_COMMIT = TRANSACTION_COMMIT
 _TRANSACTION_ROLLBACK = TRANSACTION_ROLLBACK
 _SCHEDULE_TOPIC = SCHEDULE_TOPIC
+_NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 class ScanStop:
@@ -44,6 +45,8 @@ class Dispatcher:
         self.fault = ""
         """Why the last run stopped early; empty when it did not."""
         self.last_store_timestamp = 0
+        self.last_physical_offset = -1
+        """Where the last record begins that was dispatched or seen by `scan`; -1 before the first."""
         self.dirty: deque[ConsumeQueue] = deque()
         """Queues that were written since they were last flushed."""
         self.record_count = 0
@@ -54,6 +57,12 @@ class Dispatcher:
         """Records that can have no queue, and so are not served."""
         self.unplaced_reason = ""
         """Why the last one of them cannot."""
+        self.only: Container[tuple[str, int]] | None = None
+        """The queues that get units, and nothing else is built; None means all, and the index."""
+        self.behind_from = _NEVER
+        """Where the first record begins that `scan` found no room to dispatch."""
+        self.index_from = _NEVER
+        """`scan` builds index entries of records from here on, also of those that it does not dispatch."""
         self._delays_ms = delays_ms
 
     def run(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
@@ -134,7 +143,7 @@ class Dispatcher:
         """
         transaction = request.sys_flag & _TRANSACTION_MASK
         is_visible = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
-        if is_visible:
+        if is_visible and (self.only is None or (request.topic, request.queue_id) in self.only):
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
             queue = self._queue_of(request)
@@ -145,9 +154,10 @@ class Dispatcher:
                 if not queue.is_dirty:
                     queue.is_dirty = True
                     self.dirty.append(queue)
-        if self.index is not None and transaction != _TRANSACTION_ROLLBACK:
+        if self.index is not None and self.only is None and transaction != _TRANSACTION_ROLLBACK:
             self.index.put(request)
         self.last_store_timestamp = request.store_timestamp
+        self.last_physical_offset = request.physical_offset
         return is_visible
 
     def _queue_of(self, request: DispatchRequest) -> ConsumeQueue | None:
@@ -171,12 +181,32 @@ class Dispatcher:
             return request.store_timestamp + UNKNOWN_LEVEL_DELAY_MS
         return request.store_timestamp + self._delays_ms[min(request.delay_level, len(self._delays_ms)) - 1]
 
+    def _dispatch_scanned(self, request: DispatchRequest, has_unit: bool) -> int:
+        """Dispatch one record, or only index one that `has_unit`; where there is no room, remember where that began."""
+        if not self.fault:
+            try:
+                if not has_unit:
+                    self.dispatch(request)
+                elif self.index is not None and request.sys_flag & _TRANSACTION_MASK != _TRANSACTION_ROLLBACK:
+                    self.index.put(request)
+                return 0
+            except StoreNotWritable as error:
+                self.fault = str(error)
+        self.behind_from = min(self.behind_from, request.physical_offset)
+        if request.sys_flag & _TRANSACTION_MASK in (_TRANSACTION_NOT, _TRANSACTION_COMMIT):
+            queue = self._queue_of(request)
+            if queue is not None:
+                # No message may be given this number once more.
+                queue.next_offset = max(queue.next_offset, request.queue_offset + 1)
+        return 0
+
     def scan(self, data: memoryview, view: memoryview, size: int, physical_offset: int, check_crc: bool,
              dispatch_from: int) -> ScanStop:
         """Walk the records in the first `size` bytes of `data`, which lie at `physical_offset` of the log.
 
         Records that begin at `dispatch_from` or later are dispatched. `view` is `data` again. A record that says
-        another place than its own is no record here. Raises StoreNotWritable.
+        another place than its own is no record here. On a full disk the walk goes on, and what it could not dispatch is
+        left for `run`.
         """
         position = 0
         while position < size:
@@ -192,7 +222,10 @@ class Dispatcher:
                 return ScanStop(position, CorruptRecord(f"record says it is at {request.physical_offset}", position))
             self.record_count += 1
             if request.physical_offset >= dispatch_from:
-                self.dispatch(request)
+                self._dispatch_scanned(request, False)
+            elif request.physical_offset >= self.index_from:
+                self._dispatch_scanned(request, True)
             self.last_store_timestamp = request.store_timestamp
+            self.last_physical_offset = request.physical_offset
             position += request.size
         return ScanStop(position)

@@ -17,8 +17,15 @@ cdef class FileMessageStore:
     cdef Index _index
     cdef Dispatcher _dispatcher
     cdef object _checkpoint
+    cdef object _mark_file
+    cdef object _table_file
+    cdef long long _tabled_record
+    cdef long long _synced_record
     cdef object _lock
     cdef str _stopped
+    cdef str _unfinished
+    cdef str _wish
     cdef str _refusal
+    cdef object _recovery
 
     cpdef Appended append(self, MessageExt message, long long now_ms)

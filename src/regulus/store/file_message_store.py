@@ -8,7 +8,8 @@ Life
 
 One thread, the event loop's, calls the MessageStore protocol and `dispatch`. Worker threads may call these while the
 loop's thread goes on, each function in one thread at a time; none of them takes a lock:
-    flush_commit_log, flush_consume_queues, flush_checkpoint, allocate_ahead, save_config,
+    flush_commit_log, flush_consume_queues, flush_checkpoint, flush_mark, flush_queue_table,
+    allocate_ahead, save_config,
     old_files.look, .queue_starts, .delete_hanging, .delete_all
 Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
 
@@ -18,8 +19,9 @@ What the server does, and when
     SYNC_FLUSH                         flush_commit_log() in the worker thread, then answer the sends whose
                                        `Appended.end` is not above the offset it returned
     ASYNC_FLUSH                        flush_commit_log() each flush_interval_commit_log ms
-    flush_interval_consume_queue       flush_consume_queues(config.flush_consume_queue_least_pages)
-    ..._queue_thorough_interval        flush_consume_queues(0), then flush_checkpoint()
+    flush_interval_consume_queue       flush_consume_queues(config.flush_consume_queue_least_pages), flush_mark()
+    ..._queue_thorough_interval        flush_queue_table(), then flush_checkpoint()
+    each second                        finish_start(), for a start on a full disk
     each second while something is     dispatch(...): a full disk stops it, room lets it go on
     behind (dispatch_behind_bytes)
 
@@ -34,12 +36,12 @@ the keys of the table of held requests, it makes no object for a message that no
 `get_message` gives at most what one consume queue file refers to; ask again from `next_begin_offset`.
 """
 
-from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from regulus.errors import RecordError, StoreNotWritable
+from regulus.errors import RecordError, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -53,9 +55,11 @@ from regulus.model.store_result import (
     QueueUnit,
 )
 from regulus.model.store_rules import StoreRules
-from regulus.record import layout, message_record
+from regulus.record import layout, message_record, synced_mark
+from regulus.record.checksum import crc32
+from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
-from regulus.store.checkpoint_file import CheckpointFile
+from regulus.store.checkpoint_file import MARK_NAME, CheckpointFile, SyncedMarkFile
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
@@ -63,11 +67,14 @@ from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index, run_to_end
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
+from regulus.store.log_heads import head_at
 from regulus.store.log_walk import whole_records
 from regulus.store.mapped_file import MappedFile, MappedFilePool
 from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.old_files import OldFiles
-from regulus.store.recovery import Recovery, RecoveryReport
+from regulus.store.queue_table_file import NAME as TABLE_NAME
+from regulus.store.queue_table_file import QueueTableFile
+from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport
 
 QUERY_ROUNDS_MAX = 3
 """An index query whose hits are all gone asks again for older ones, this often in all."""
@@ -97,11 +104,23 @@ class FileMessageStore:
                        if config.message_index_enable else None)
         self._dispatcher = Dispatcher(self._log, self._queues, self._index, rules.delay_ladder_ms)
         self._checkpoint = CheckpointFile(config.root / "checkpoint")
+        self._mark_file = SyncedMarkFile(config.root / MARK_NAME)
+        self._table_file = QueueTableFile(config.root / TABLE_NAME)
+        self._tabled_record = -1
+        """The last record of which the table of queues knows."""
+        self._synced_record = -1
+        """Where a record begins that is on disk with all before it; -1 as long as none is known."""
         self._lock: disk.FileLock | None = None
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher)
         self._stopped = ""
+        self._unfinished = ""
+        """Why the start could not do all yet."""
+        self._wish = ""
+        """What `refuse_writes` was told."""
         self._refusal = ""
-        """Why no message is taken whatever the disk says: `_stopped`, or what `refuse_writes` was told."""
+        """Why no message is taken, whatever the disk says: one of these three."""
+        self._recovery: Recovery | None = None
+        """Of the start, as long as it has something to finish."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -123,7 +142,7 @@ class FileMessageStore:
 
     def _load(self) -> RecoveryReport:
         assert self._lock is not None
-        refuse_later_formats(self.config.root, self.configs.load("topics"))
+        refuse_later_formats(self.config.root)
         self._lock.write(b"lock")
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
@@ -133,24 +152,58 @@ class FileMessageStore:
         self._log.files.load()
         self._checkpoint.load()
         checkpoint = self._checkpoint.checkpoint
-        # From here on files change. Whoever comes after a crash in the midst of it must not trust them.
-        disk.make_directory(self.config.commit_log_directory)
-        disk.touch_file(abort, f"{disk.process_id()}\n{disk.boot_id()}\n".encode())
-        self._queues.load()
+        # From here on files change. Where not even this has room, nothing does before `finish_start` finds some.
+        with suppress(StoreNotWritable):
+            disk.make_directory(self.config.commit_log_directory)
+            self._mark_running()
+        # Only an `abort` of ours says that no broker without a table ran since; it has two lines.
+        is_ours = left is None or left.count(b"\n") > 1
+        table = self._table_file.load(self._log.files, is_clean_stop) if is_ours else None
+        last = self._log.files.last
+        self._queues.log_bound = last.start + last.size if last is not None else 0
+        self._queues.load(table.queues if table is not None else None)
+        index_end = NO_GAP
         if self._index is not None:
             # A killed process loses nothing that it wrote through a map; only a machine that went down does.
             is_whole = is_clean_stop or (bool(disk.boot_id()) and disk.boot_id().encode() in (left or b""))
-            self._index.load(None if is_whole else checkpoint.index_msg_timestamp)
-        recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
-                            check_crc=self.config.check_crc_on_recover)
+            is_gapless = self._index.load(None if is_whole else checkpoint.index_msg_timestamp,
+                                          table.index if table is not None else None, self._log.start,
+                                          self._queues.log_bound)
+            if not is_gapless:
+                index_end = max(self._index.last_update[1], self._log.start)
+        self._recovery = recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
+                            check_crc=self.config.check_crc_on_recover, mark=self._mark_file.load(),
+                            table=table, index_end=index_end, cut_at=self.config.cut_damaged_log)
         complete_to = checkpoint.min_timestamp
         if self.config.message_index_safe and self._index is not None:
             # Records of the same millisecond as the last one that is indexed may not be.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
-        report = recovery.run(complete_to)
+        report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
+        self.finish_start()
         if not is_clean_stop:
             self._sync_what_was_kept()
         return report
+
+    def finish_start(self) -> None:
+        """Do what a full disk did not let `open` do; until it is done, messages are refused. The appending thread."""
+        if self._recovery is None:
+            return
+        try:
+            self._mark_running()
+            self._recovery.finish()
+        except StoreNotWritable as error:
+            self._unfinished = str(error)
+        else:
+            self._recovery = None
+            self._unfinished = ""
+        self._refusal = self._stopped or self._unfinished or self._wish
+
+    def _mark_running(self) -> None:
+        """Whoever comes after a crash must not trust the files."""
+        abort = self.config.root / "abort"
+        text = f"{disk.process_id()}\n{disk.boot_id()}\n".encode()
+        if disk.read_file(abort) != text:
+            disk.touch_file(abort, text)
 
     def _sync_what_was_kept(self) -> None:
         """A killed process leaves all that it wrote, and nobody knows what of it is on disk: log, queues, index and
@@ -170,12 +223,13 @@ class FileMessageStore:
                 self.dispatch(DISPATCH_MAX, ())
             self._log.drop_next()
             self.flush_commit_log()
-            self.flush_consume_queues(0)
+            self.flush_queue_table()
             if self._index is not None:
                 self._index.flush()
                 self._checkpoint.index_flushed(self._index.last_update[0])
-            self._checkpoint.save()
-            if self.dispatch_behind_bytes() == 0:
+            self.flush_checkpoint()
+            self.flush_mark()
+            if self.dispatch_behind_bytes() == 0 and not self._unfinished:
                 disk.remove_file(self.config.root / "abort")
                 disk.sync_directory(self.config.root)
         finally:
@@ -192,12 +246,18 @@ class FileMessageStore:
     def append(self, message: MessageExt, now_ms: int) -> Appended:
         if self._dispatcher.fault or self._refusal:
             return self._refuse()
-        return self._log.append(message, now_ms)
+        try:
+            return self._log.append(message, now_ms)
+        except StoreDamaged as error:
+            return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error))
 
     def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         if self._dispatcher.fault or self._refusal:
             return self._refuse()
-        return self._log.append_batch(messages, now_ms)
+        try:
+            return self._log.append_batch(messages, now_ms)
+        except StoreDamaged as error:
+            return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error))
 
     def _refuse(self) -> Appended:
         """Messages that cannot become visible are not taken; dispatch tries again by itself."""
@@ -206,11 +266,13 @@ class FileMessageStore:
     def stop_writes(self, reason: str) -> None:
         """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
         holds."""
-        self._stopped = self._refusal = reason
+        self._stopped = reason
+        self._refusal = self._stopped
 
     def refuse_writes(self, reason: str) -> None:
         """Take no messages until this is called with an empty text: the disk is too full. Dispatch goes on."""
-        self._refusal = self._stopped or reason
+        self._wish = reason
+        self._refusal = self._stopped or self._unfinished or self._wish
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
@@ -272,7 +334,7 @@ class FileMessageStore:
         return queue is not None and queue.tail is not None
 
     def queues(self) -> list[tuple[str, int]]:
-        return sorted((queue.topic, queue.queue_id) for queue in self._queues.all() if queue.tail is not None)
+        return self._queues.names()
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
         message = self._decode(physical_offset, True)
@@ -375,10 +437,13 @@ class FileMessageStore:
         return QueryResult(buffers, *self._index.last_update)
 
     def delete_topic(self, topic: str) -> None:
+        for queue_id in self._queues.ids(topic):
+            self._table_file.note_gone(topic, queue_id)
         self._queues.delete(topic, self._dispatcher.position, self._log.end)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Forget one consume queue and remove its files. Raises StoreNotWritable."""
+        self._table_file.note_gone(topic, queue_id)
         self._queues.delete_queue(topic, queue_id, self._dispatcher.position, self._log.end)
 
     def commit_log_min_offset(self) -> int:
@@ -401,8 +466,10 @@ class FileMessageStore:
     def flush_commit_log(self) -> int:
         """Bring the log to disk as far as it is written now; the offset it is durable to. Raises StoreNotWritable."""
         store_timestamp = self._log.last_store_timestamp
+        dispatched_record = self._dispatcher.last_physical_offset
         flushed = self._log.flush()
         self._checkpoint.log_flushed(store_timestamp)
+        self._synced_record = dispatched_record
         return flushed
 
     def flush_consume_queues(self, least_pages: int = 0) -> None:
@@ -457,6 +524,49 @@ class FileMessageStore:
         """Raises StoreNotWritable."""
         self._checkpoint.save()
 
+    def flush_mark(self) -> None:
+        """Remember up to which record the log is on disk, so that the next start knows damage from a torn tail. An old
+        mark knows less, and nothing wrong. Raises StoreNotWritable."""
+        mark = self._mark_of(self._synced_record)
+        if mark is not None:
+            self._mark_file.save(mark)
+
+    def resting_queues(self) -> list[tuple[str, int]]:
+        """Queues that no one has used since the start, and that were not looked at closely."""
+        return self._queues.resting_names()
+
+    def look_at_queues(self, queues: Sequence[tuple[str, int]]) -> list[tuple[str, int, str]]:
+        """Of queues that rest, those that do not agree with the log, and what is wrong with each. Worker thread."""
+        looked = [(topic, queue_id, self._queues.check_resting(topic, queue_id)) for topic, queue_id in queues]
+        return [each for each in looked if each[2]]
+
+    def take_out_queue(self, topic: str, queue_id: int, fault: str) -> str:
+        """Let a queue with a fault not be used until the next start builds it anew; a sentence that says so. Empty when
+        somebody has used it meanwhile and found it well."""
+        return self._queues.faulty[topic, queue_id].text if self._queues.rest_faulty(topic, queue_id, fault) else ""
+
+    def _mark_of(self, physical_offset: int) -> SyncedMark | None:
+        file = self._log.files.find(physical_offset) if physical_offset >= 0 else None
+        if file is None:
+            return None
+        head = disk.read_at(file.path, physical_offset - file.start, synced_mark.HEAD_SIZE)
+        found = head_at(head, 0, physical_offset)
+        return SyncedMark(*found, crc32(head)) if found is not None else None
+
+    def flush_queue_table(self) -> None:
+        """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""
+        self._table_file.begin()
+        last = self._dispatcher.last_physical_offset
+        ends = self._queues.bounds_of_all()
+        index = self._index.names() if self._index is not None else []
+        self.flush_consume_queues(0)
+        is_behind = self._dispatcher.position <= last
+        is_known = last == self._tabled_record and not self._queues.faulty
+        mark = self._mark_of(last) if not is_behind and not is_known else None
+        if mark is not None:
+            self._table_file.save(mark, index, ends, tuple(self._queues.faulty))
+            self._tabled_record = last
+
     # --- the disk ----------------------------------------------------------------------------------------------------
 
     @property
@@ -477,6 +587,7 @@ class FileMessageStore:
     @property
     def is_writable(self) -> bool:
         """Whether appends find room; tries anew after a fault."""
+        self.finish_start()
         return self._lock is not None and not self._refusal and not self._dispatcher.fault and self._log.probe()
 
     # --- documents ---------------------------------------------------------------------------------------------------

@@ -240,20 +240,24 @@ class Index:
 
     # --- recovery and flushing ---------------------------------------------------------------------------------------
 
-    def load(self, drop_later_than: int | None) -> list[str]:
-        """Take up the files on disk. Raises StoreDamaged.
+    def load(self, drop_later_than: int | None, known: dict[str, int] | None, log_start: int,
+             log_bound: int) -> bool:
+        """Take up the files on disk; whether they are all that there were. Raises StoreDamaged, StoreNotWritable.
 
         After a crash those that may not be wholly on disk are removed: all behind the one that ends at
-        `drop_later_than`, the end time of the last that was flushed. The log holds what is needed to build them anew.
-        Returns their names.
+        `drop_later_than`, the end time of the last that was flushed; and so are all behind one that is damaged
+        or missing. The log holds what is needed to build them anew. `known` are those that were there, with the
+        physical offsets of their ends; None when that is not known.
         """
-        dropped = []
         flushed_to = -1
         is_beyond = False
         self.files = []
-        for name in disk.names(self._directory):
-            if len(name) != index_entry.NAME_SIZE or not name.isdigit():
-                continue
+        found = [name for name in disk.names(self._directory)
+                 if len(name) == index_entry.NAME_SIZE and name.isdigit()]
+        missing = [name for name, end in (known or {}).items() if name not in found and end >= log_start]
+        first_missing = min(missing, default="")
+        is_whole = not missing and (bool(found) or known == {})
+        for name in found:
             path = self._directory / name
             size = disk.file_size(path)
             if size not in (0, self._file_size):
@@ -265,15 +269,31 @@ class Index:
             if drop_later_than is not None:
                 is_beyond = (is_beyond or flushed_to == drop_later_than
                              or not 0 < header.end_timestamp <= drop_later_than)
-            if not size or is_beyond:
+            file = IndexFile(MappedFile(str(path), 0, self._file_size, 0, self._pool), self._slot_num, self._index_num,
+                             header)
+            is_lost = size == 0 or is_beyond or not self._is_sound(file, log_bound)
+            if is_lost or (first_missing and name > first_missing):
                 disk.remove_file(path)
-                dropped.append(name)
+                is_whole = False
+                first_missing = first_missing or name
                 continue
             flushed_to = header.end_timestamp
-            file = MappedFile(str(path), 0, self._file_size, 0, self._pool)
-            self.files.append(IndexFile(file, self._slot_num, self._index_num, header))
+            self.files.append(file)
         self.tail = self.files[len(self.files) - 1] if self.files else None
-        return dropped
+        return is_whole
+
+    def _is_sound(self, file: IndexFile, log_bound: int) -> bool:
+        """Whether the header and the newest entry agree, and speak of records before `log_bound`."""
+        if not 0 < file.index_count <= self._index_num or not 0 <= file.end_physical_offset < log_bound:
+            return False
+        if file.index_count == 1:
+            return True
+        newest = disk.read_at(file.file.path, file.entries_start + (file.index_count - 1) * ENTRY_SIZE, ENTRY_SIZE)
+        return decode_entry(newest, 0).physical_offset == file.end_physical_offset
+
+    def names(self) -> list[tuple[str, int]]:
+        """The files, each with the physical offset of its newest entry."""
+        return [(file.name, file.end_physical_offset) for file in tuple(self.files) if file.index_count > 1]
 
     def flush_full(self) -> int:
         """Bring full files that were not flushed yet to disk; the end time of the last of them, 0 when there were

@@ -10,15 +10,13 @@ from regulus.errors import StoreNewer
 from regulus.store import disk
 
 _ROCKSDB_FILE = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)")
-_BATCH_QUEUE = re.compile(r'"queue\.type"\s*:\s*"BatchCQ"')
 _ROCKSDB_CONFIG = ("rdb", "topics", "subscriptionGroups", "consumerOffsets")
 _REBUILD = "move it away together with index and checkpoint, then the queues are rebuilt from the log"
 
 
-def refuse_later_formats(root: Path, topics: str | None) -> None:
-    """`topics` is the text of config/topics.json. Raises StoreNewer."""
-    fault = (_queue_fault(root) or _log_fault(root) or _config_fault(root / "config")
-             or _batch_fault(root, topics))
+def refuse_later_formats(root: Path) -> None:
+    """Raises StoreNewer. What a document says of a topic stops no start: only files hold messages."""
+    fault = _queue_fault(root) or _log_fault(root) or _config_fault(root / "config") or _batch_fault(root)
     if fault:
         raise StoreNewer(f"{fault} (or keep using RocketMQ 5 for this store)")
 
@@ -49,7 +47,9 @@ def _config_fault(folder: Path) -> str:
     return ""
 
 
-def _batch_fault(root: Path, topics: str | None) -> str:
-    if disk.names(root / "batchconsumequeue", directories=True) or (topics and _BATCH_QUEUE.search(topics)):
-        return f"{root} has topics of queue.type BatchCQ, which are not known here: delete those topics with mqadmin"
+def _batch_fault(root: Path) -> str:
+    folder = root / "batchconsumequeue"
+    if disk.names(folder, directories=True):
+        return (f"{folder} has the queues of topics of queue.type BatchCQ, which are not known here: let RocketMQ 5 "
+                "delete those topics, or move the folder away to go on without their messages")
     return ""

@@ -12,6 +12,8 @@ from regulus.store.mapped_file import MappedFile, MappedFilePool
 
 NAME_SIZE = 20
 
+_START_MAX = 0x7FFFFFFFFFFFFFFF
+
 
 def file_name(start: int) -> str:
     return f"{start:020d}"
@@ -31,7 +33,8 @@ class MappedFileQueue:
 
     def load(self) -> None:
         """Take up the files of the directory, all as if full. Raises StoreDamaged for one of another size."""
-        found = [name for name in disk.names(self.directory) if len(name) == NAME_SIZE and name.isdigit()]
+        found = [name for name in disk.names(self.directory)
+                 if len(name) == NAME_SIZE and name.isascii() and name.isdigit()]
         while found and disk.file_size(self.directory / found[len(found) - 1]) == 0:
             # A crash between making the newest files and bringing their sizes to disk leaves these.
             disk.remove_file(self.directory / found.pop())
@@ -44,6 +47,8 @@ class MappedFileQueue:
                     f"{path} has {size} bytes where {self._size_key} says {self.file_size}: set {self._size_key} to "
                     "the value the store was written with, or bring this file back from a backup or replica")
             start = int(name)
+            if start > _START_MAX - size:
+                raise StoreDamaged(f"{path} is no file of a store, for none begins there: move it away")
             before = self.last
             if before is not None and start < before.start + self.file_size:
                 raise StoreDamaged(f"{path} overlaps the file before it, {file_name(before.start)}: "
@@ -102,28 +107,35 @@ class MappedFileQueue:
         self.files.append(file)
         return file
 
-    def truncate(self, offset: int) -> tuple[int, list[str]]:
-        """End at `offset`: remove files that begin there or later, zero the rest of the last one.
-
-        A first file that begins just there stays, for it alone says where an empty log goes on.
-        Returns how many stale bytes were zeroed, and the names of the files removed. Raises StoreNotWritable.
-        """
-        removed = []
+    def take_from(self, offset: int) -> list[MappedFile]:
+        """Let `offset` be the end, and nothing on disk know it yet: the files that begin there or later, which are no
+        files of this queue any more. A first file that begins just there stays, for it alone says where an empty log
+        goes on."""
+        taken: list[MappedFile] = []
         last = self.last
         while last is not None and last.start >= offset:
             if last.start == offset and len(self.files) == 1:
                 break
             self.files.pop()
             last.unmap()
-            disk.remove_file(Path(last.path))
-            removed.append(Path(last.path).name)
+            taken.append(last)
             last = self.last
-        if last is None:
-            return 0, removed
-        last.wrote_position = min(offset - last.start, last.size)
-        last.flushed_position = last.wrote_position
-        last.reserved_position = disk.page_floor(last.wrote_position)
-        return disk.zero(last.path, last.wrote_position, last.size), removed
+        if last is not None:
+            last.wrote_position = min(offset - last.start, last.size)
+            last.flushed_position = last.wrote_position
+            last.reserved_position = disk.page_floor(last.wrote_position)
+        return taken
+
+    def truncate(self, offset: int) -> None:
+        """End at `offset`: remove files that begin there or later, zero the rest of the last one.
+
+        Raises StoreNotWritable.
+        """
+        for file in self.take_from(offset):
+            disk.remove_file(Path(file.path))
+        last = self.last
+        if last is not None:
+            disk.zero(last.path, last.wrote_position, last.size)
 
     def remove_all(self) -> None:
         for file in self.files:

@@ -13,7 +13,7 @@ holds here; the count is the interpreter's own, of who refers to the mapping. A 
 Source: MappedFileQueue.deleteExpiredFileByTime, ReferenceResource, ConsumeQueue.correctMinOffset, IndexService.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +82,21 @@ class OldFiles:
         starts: list[QueueStart] = []
         if physical_offset_min == 0:
             return starts
-        for queue in self._queues.all():
+        for queue in self._all_queues():
             with suppress(StoreError):  # of a topic that was deleted meanwhile
                 start = first_position(queue, physical_offset_min)
                 if start > queue.start or has_old_files(queue):
                     starts.append(QueueStart(queue, start))
         return starts
+
+    def _all_queues(self) -> Iterator[ConsumeQueue]:
+        """Those that rest are read and rest on."""
+        yield from self._queues.all()
+        for topic, queue_id in self._queues.resting_names():
+            with suppress(StoreError):
+                queue = self._queues.peek(topic, queue_id)
+                if queue is not None:
+                    yield queue
 
     # --- taking out of use: the thread that appends ------------------------------------------------------------------
 
@@ -103,8 +112,11 @@ class OldFiles:
 
     def trim_queue(self, trimmed: QueueStart) -> list[MappedFile]:
         """Let a queue begin later; the files that it does not need any more, never the last."""
-        queue = trimmed.queue
-        if queue.is_deleted:
+        queue = None
+        if not trimmed.queue.is_deleted:
+            with suppress(StoreError):  # one that does not agree with the log is left for the next start
+                queue = self._queues.find(trimmed.queue.topic, trimmed.queue.queue_id)
+        if queue is None:
             return []
         queue.start = max(queue.start, min(trimmed.start, queue.end))
         files = queue.files.files

@@ -4,27 +4,47 @@ The log decides. Recovery walks it from a file before which all is known to be w
 and index entries that are missing, and ends the log where the records end. After a clean stop that is the file in which
 the queues end; after a crash it is the last file that was begun before the checkpoint.
 
+Where the records end and something else follows, two things are told apart. A tail was being written when the machine
+went down and was never surely on disk: it is cut, kept aside and told. Damage lies within what was on disk for certain,
+by the mark of the last synced record or, where none fits, by the checkpoint's times: then the start is refused, until
+the operator says to cut there.
+
 What lies behind the end is zeroed, so that no record of former times comes back to life behind a later crash.
 
 Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 
-from regulus.errors import StoreDamaged, StoreNewer, TruncatedRecord
-from regulus.model.sys_flag import BORN_HOST_V6
-from regulus.record import big_endian, layout
+from regulus.errors import StoreDamaged, StoreNewer, StoreNotWritable, TruncatedRecord
+from regulus.model.topics import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from regulus.record.layout import MAGIC_V1, MAGIC_V2
+from regulus.record.queue_table import QueueTable
+from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.dispatch import Dispatcher
+from regulus.store.log_cut import DIRECTORY, LogCut
+from regulus.store.log_heads import find_heads, head_in
 from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import file_name
+from regulus.store.queue_check import QueueCheck
+from regulus.store.queue_table_file import fits
 
 SCAN_WINDOW = 8 << 20
+QUEUES_CHECKED_MAX = 2000
+"""So many queues are opened and checked before a start is done. What more there are rest until they are used."""
+QUEUES_NAMED_MAX = 20
+"""So many queues that were built anew are named; of more, the count is told."""
+NO_GAP = -1
+"""The index lacks no records that it has had."""
+MISSING = "the file is missing"
+NO_CUT = -1
+"""No place of damage at which the operator wants the log cut."""
 
-_HEAD_SIZE = layout.BODY_START_V4
-_MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
+_MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_FAMILY = _MAGICS[0] >> 8
 
 
@@ -44,62 +64,118 @@ class RecoveryReport:
     """Records whose consume queue unit was missing and is there now."""
     queues: int
     dropped_bytes: int
-    """Bytes behind `kept_to` that were not zero, from the first to the last; 0 when the log ended as it should."""
+    """Bytes that were cut behind `kept_to`, up to the last in each file that was not zero; 0 when the log ended as it
+    should."""
+    dropped_records: int
+    """Records among them that can still be told, beside the one at `kept_to`."""
     dropped_files: tuple[str, ...]
+    """Files that are no part of the log any more: empty ones that were removed, others that are kept aside."""
+    kept_aside: str
+    """Where what was cut is kept; empty when nothing was, or it could not be kept yet (see `unfinished`)."""
     stop_reason: str
     """Why the walk ended before the end of the last file; empty when only zeros follow."""
+    notes: tuple[str, ...]
+    """What was missing or wrong in queues and index, and what became of it: a sentence each."""
+    unfinished: str
+    """Why something that recovery has to write is not written yet, and no message is taken; empty when all is."""
     duration_ms: int
     unplaced_records: int = 0
     """Records whose topic is no name, so that no queue has them."""
     unplaced_reason: str = ""
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether an operator should know: something was cut, built anew or left undone."""
+        return bool(self.dropped_bytes or self.unplaced_records or self.notes or self.unfinished)
 
     def __str__(self) -> str:
         text = (f"{'clean stop' if self.is_clean_stop else 'crash'}: log {self.start} to {self.kept_to}, "
                 f"{self.records} records checked from {self.scanned_from}, {self.redispatched} redispatched, "
                 f"{self.queues} queues, {self.duration_ms} ms")
         if self.stop_reason:
-            text += f"; cut at {self.kept_to}: {self.stop_reason}, {self.dropped_bytes} bytes dropped"
+            text += (f"; cut at {self.kept_to}: {self.stop_reason}, {self.dropped_bytes} bytes and "
+                     f"{self.dropped_records} records behind it dropped")
+        if self.kept_aside:
+            text += f"; kept in {self.kept_aside}"
         if self.dropped_files:
-            text += f"; removed {', '.join(self.dropped_files)}"
+            text += f"; no part of the log any more: {', '.join(self.dropped_files)}"
         if self.unplaced_records:
             text += f"; {self.unplaced_records} records are in no queue, the last for this: {self.unplaced_reason}"
+        for note in self.notes:
+            text += f"; {note}"
+        if self.unfinished:
+            text += f"; messages are refused until this is over: {self.unfinished}"
         return text
 
 
 class Recovery:
-    """Recovers one log once. The queues are loaded already."""
+    """Recovers one log once. The queues are loaded already.
 
-    def __init__(self, log: CommitLog, dispatcher: Dispatcher, *, is_clean_stop: bool, check_crc: bool) -> None:
+    `mark` is the last record that is surely on disk, None when there is no mark. `table` says which queues rest, and
+    up to which record all units are on disk. From `index_end` on the index must be built anew, if not NO_GAP.
+    `cut_at` is where the operator wants a damaged log cut.
+    """
+
+    def __init__(self, log: CommitLog, dispatcher: Dispatcher, *, is_clean_stop: bool, check_crc: bool,
+                 mark: SyncedMark | None = None, table: QueueTable | None = None, index_end: int = NO_GAP,
+                 cut_at: int = NO_CUT) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._is_clean_stop = is_clean_stop
         self._check_crc = check_crc
+        self._mark = mark if mark is not None and fits(mark, log.files) else None
+        self._table = table
+        self._index_end = index_end
+        self._cut_at = cut_at
         self._buffer = bytearray(SCAN_WINDOW)
         self._stop_reason = ""
+        self._passed: list[str] = []
+        self.cut: LogCut | None = None
+        """What is cut off the log; still to be carried out when the report says that it is unfinished."""
 
-    def run(self, checkpoint_timestamp: int) -> RecoveryReport:
-        """Raises StoreDamaged, StoreNewer, StoreNotWritable. `duration_ms` of the report is 0."""
+    def run(self, checkpoint_timestamp: int, flushed_timestamp: int) -> RecoveryReport:
+        """Begin by the one time, tell a tail from damage by the other where no mark fits. `duration_ms` of the report
+        is 0. Raises StoreDamaged, StoreNewer."""
         queues = self._dispatcher.queues
-        queues_end = queues.max_physical_offset
+        queues_end = max(queues.max_physical_offset, self._table.position if self._table is not None else -1)
         files = self._log.files.files
         first = self._first_clean(queues_end) if self._is_clean_stop else self._first_after_crash(checkpoint_timestamp)
+        if self._index_end != NO_GAP:
+            first = min(first, self._first_clean(self._index_end))
+            self._dispatcher.index_from = self._index_end
         scanned_from = files[first].start if files else 0
-        dispatch_from = queues_end if self._is_clean_stop else 0
-        end = self._scan_files(first, dispatch_from) if files else 0
-        self._check_end(end)
-        dropped_bytes, dropped_files = self._log.files.truncate(end)
+        end = self._scan_files(first, self._dispatch_from(queues_end)) if files else 0
+        records = self._dispatcher.record_count
+        cut = self.cut = LogCut(self._log.files, end)
+        dropped_bytes, dropped_records = cut.size, self._judge(cut, flushed_timestamp)
+        unfinished = _fault_of(self.finish)
         if not files:
-            for topic in tuple(queues.table):
+            for topic in (*queues.table, *queues.resting):
                 queues.delete(topic, end, end)
-        queues.truncate(end)
-        queues.correct_starts(self._log.files.start)
+        stop_reason = self._stop_reason if dropped_bytes else ""
+        rebuilt = self._mend_queues(end)
         self._settle(end)
         return RecoveryReport(
             is_clean_stop=self._is_clean_stop, start=self._log.files.start, kept_to=end, scanned_from=scanned_from,
-            records=self._dispatcher.record_count, redispatched=self._dispatcher.dispatched_count,
-            queues=len(queues.all()), dropped_bytes=dropped_bytes, dropped_files=tuple(dropped_files),
-            stop_reason=self._stop_reason if dropped_bytes else "", duration_ms=0,
+            records=records, redispatched=self._dispatcher.dispatched_count,
+            queues=queues.count, dropped_bytes=dropped_bytes, dropped_records=dropped_records,
+            dropped_files=cut.names, kept_aside=str(cut.place or ""),
+            stop_reason=stop_reason,
+            notes=(*self._gaps(), *_lost(queues_end, end), *rebuilt), unfinished=unfinished or self._dispatcher.fault,
+            duration_ms=0,
             unplaced_records=self._dispatcher.unplaced_count, unplaced_reason=self._dispatcher.unplaced_reason)
+
+    def _dispatch_from(self, queues_end: int) -> int:
+        """After a crash units may be missing of any record behind the table, or anywhere without one."""
+        if self._is_clean_stop:
+            return queues_end
+        return self._table.position if self._table is not None else 0
+
+    def finish(self) -> None:
+        """Carry out what there was no room for. Raises StoreNotWritable."""
+        if self.cut is not None:
+            self.cut.carry_out()
+            self.cut = None
 
     # --- where to begin ----------------------------------------------------------------------------------------------
 
@@ -111,10 +187,19 @@ class Recovery:
     def _first_after_crash(self, checkpoint_timestamp: int) -> int:
         """The last file that was begun before the checkpoint; the first one when none was."""
         for number in range(len(self._log.files.files) - 1, 0, -1):
-            timestamp = _first_store_timestamp(self._log.files.files[number])
-            if 0 < timestamp <= checkpoint_timestamp:
+            file = self._log.files.files[number]
+            head = head_in(file, file.start)
+            if head is not None and 0 < head.store_timestamp <= checkpoint_timestamp and \
+                    (self._table is None or file.start <= self._table.position):
                 return number
         return 0
+
+    def _gaps(self) -> list[str]:
+        """A sentence for each gap between files. Before the walk they are passed over when messages are read."""
+        files = self._log.files.files
+        return [f"{file_name(before.start + before.size)} is missing, the log has nothing from "
+                f"{before.start + before.size} to {behind.start}: stop the broker and bring it back from a backup or "
+                "replica" for before, behind in pairwise(files) if before.start + before.size != behind.start]
 
     # --- the walk ----------------------------------------------------------------------------------------------------
 
@@ -124,21 +209,21 @@ class Recovery:
         end = files[first].start
         for file in files[first:]:
             if file.start != end:
-                raise StoreDamaged(f"{Path(file.path).parent / file_name(end)} is missing: bring it back from a backup "
-                                   "or replica, or move the files behind it away to go on without their messages")
+                self._stop_reason = MISSING
+                break
             position = self._scan_file(file, dispatch_from)
             end = file.start + position
             if position < file.size:
                 break
         return end
 
-    def _scan_file(self, file: MappedFile, dispatch_from: int) -> int:
-        """Bytes of good records at the beginning of the file; all of them when it ends in a blank."""
-        position = 0
+    def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True) -> int:
+        """Behind the good records from `position` of the file on; its end when they end in a blank."""
         while position < file.size:
             view = memoryview(self._buffer)
             filled = disk.read_into(file.path, position, view[:file.size - position])
-            stop = self._dispatcher.scan(view, view, filled, file.start + position, self._check_crc, dispatch_from)
+            stop = self._dispatcher.scan(view, view, filled, file.start + position,
+                                         self._check_crc and is_checked, dispatch_from)
             position += stop.position
             if stop.is_blank:
                 return file.size
@@ -160,17 +245,107 @@ class Recovery:
             raise StoreNewer(f"{file.path} has a record of a later format ({magic:#x}) at {position}: open the store "
                              "with the version of RocketMQ or Regulus that wrote it")
 
-    def _check_end(self, end: int) -> None:
-        """After a clean stop nothing is torn: intact records in a later file mean that the log broke in its middle."""
-        if not self._is_clean_stop:
+    # --- tail or damage ----------------------------------------------------------------------------------------------
+
+    def _judge(self, cut: LogCut, flushed_timestamp: int) -> int:
+        """How many records behind the cut can still be told. Raises StoreDamaged when what is cut was on disk for
+        certain, unless the operator wants it so."""
+        if not cut.size:
+            return 0
+        heads = cut.heads()
+        certainty = self._certainty(cut, flushed_timestamp, bool(heads))
+        if certainty and cut.end != self._cut_at:
+            raise StoreDamaged(self._refusal(cut, len(heads), certainty))
+        return len(heads)
+
+    def _refusal(self, cut: LogCut, count: int, certainty: str) -> str:
+        files = self._log.files
+        path = files.directory / file_name(cut.end - cut.end % files.file_size)
+        place = f"{path} is missing" if self._stop_reason == MISSING else \
+            f"byte {cut.end % files.file_size} of {path}, {self._stop_reason}"
+        return (f"the commit log is damaged at {cut.end} ({place}), and {certainty}: bring {path.name} back from a "
+                f"backup or replica. Or, to go on without this record and {count} more behind it, start once with "
+                f"cutDamagedLog={cut.end} (--cut-damaged-log {cut.end}); the {cut.size} bytes are kept in "
+                f"{files.directory.parent / DIRECTORY} then")
+
+    def _certainty(self, cut: LogCut, flushed_timestamp: int, has_more: bool) -> str:
+        """Why what is cut is no tail; empty when it is one."""
+        if self._mark is not None and cut.end < self._mark.end:
+            return f"all before {self._mark.end} was on disk"
+        if self._stop_reason == MISSING and has_more:
+            return "records follow behind it"
+        if self._mark is not None and not self._is_clean_stop:
+            return ""
+        times = [head.store_timestamp for head in (cut.first_head(), *cut.heads()) if head is not None]
+        if any(0 < time <= flushed_timestamp for time in times):
+            return "the checkpoint says that it was on disk"
+        if self._is_clean_stop and has_more:
+            return "after a clean stop nothing is torn"
+        return ""
+
+    # --- queues and index --------------------------------------------------------------------------------------------
+
+    def _mend_queues(self, end: int) -> list[str]:
+        """Build anew what does not agree with the log, which ends at `end`; a sentence for each."""
+        queues = self._dispatcher.queues
+        resting = sum(map(len, queues.resting.values()))
+        if self._table is not None and (end < self._table.position or resting <= QUEUES_CHECKED_MAX):
+            queues.wake_all()
+        else:
+            self._wake_missing()
+        queues.truncate(end)
+        queues.log_start, queues.log_end = self._log.files.start, end
+        check = QueueCheck(self._log)
+        faults = {(queue.topic, queue.queue_id): fault for queue in queues.all() if (fault := check.fault_of(queue))}
+        self._build_anew(faults, end)
+        queues.correct_starts(queues.log_start)
+        queues.fault_of = check.fault_of
+        return [*self._passed, *self._told(faults)]
+
+    def _told(self, faults: dict[tuple[str, int], str]) -> list[str]:
+        notes = []
+        for (topic, queue_id), fault in list(faults.items())[:QUEUES_NAMED_MAX]:
+            queue = self._dispatcher.queues.have(topic, queue_id)
+            notes.append(f"queue {queue_id} of {topic} {fault}: built anew from the log, from {queue.min_offset} to "
+                         f"{queue.max_offset}")
+        if len(faults) > QUEUES_NAMED_MAX:
+            notes.append(f"{len(faults) - QUEUES_NAMED_MAX} more queues were built anew")
+        if self._index_end != NO_GAP and self._dispatcher.record_count:
+            notes.append(f"the index was built anew from {self._index_end} on")
+        return notes
+
+    def _wake_missing(self) -> None:
+        """Of queues that rest, open those of topics that have no folder any more, those in which a fault was found, and
+        the system's, which are needed at once."""
+        queues = self._dispatcher.queues
+        there = set(disk.names(queues.directory, directories=True))
+        for topic in [topic for topic in queues.resting if topic not in there or topic in SYSTEM_TOPICS
+                      or topic.startswith(SYSTEM_TOPIC_PREFIX)]:
+            for queue_id in tuple(queues.resting[topic]):
+                queues.find(topic, queue_id)
+        for topic, queue_id in self._table.faulty if self._table is not None else ():
+            queues.find(topic, queue_id)
+
+    def _build_anew(self, faults: dict[tuple[str, int], str], end: int) -> None:
+        if not faults:
             return
+        for topic, queue_id in faults:
+            self._dispatcher.queues.have(topic, queue_id).empty()
+        self._dispatcher.only = faults
         for file in self._log.files.files:
-            if file.start > end and _first_store_timestamp(file) > 0:
-                raise StoreDamaged(
-                    f"the commit log is damaged at {end} ({self._stop_reason}), but {Path(file.path).name} behind it "
-                    f"is well: bring {Path(file.path).parent} back from a backup or replica; or, to cut the log at "
-                    f"{end} and lose all messages behind, create an empty file `abort` in the store's directory "
-                    "and start again")
+            self._pass_over(file, end)
+        self._dispatcher.only = None
+
+    def _pass_over(self, file: MappedFile, end: int) -> None:
+        """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""
+        position = 0
+        while position < min(file.size, end - file.start):
+            position = self._scan_file(file, 0, position, is_checked=False)
+            found = next(find_heads(file, position + 1), None) if position < file.size else None
+            if file.start + position < end and position < file.size:
+                self._passed.append(f"the log is damaged at {file.start + position} ({self._stop_reason}), within what "
+                                    "was known to be well: bring its file back from a backup or replica")
+            position = found.physical_offset - file.start if found is not None else file.size
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -182,16 +357,19 @@ class Recovery:
         log.end = end
         log.flushed_offset = end
         log.last_store_timestamp = self._dispatcher.last_store_timestamp
-        self._dispatcher.position = end
+        self._dispatcher.position = min(end, self._dispatcher.behind_from)
 
 
-def _first_store_timestamp(file: MappedFile) -> int:
-    """Store time of the record with which the file begins; 0 when it does not begin with a record of its own place."""
-    head = disk.read_at(file.path, 0, _HEAD_SIZE)
-    if len(head) < _HEAD_SIZE or int.from_bytes(head[4:8], "big") not in _MAGICS:
-        return 0
-    if big_endian.int8(head, layout.PHYSICAL_OFFSET) != file.start:
-        return 0
-    is_v6 = big_endian.int4(head, layout.SYS_FLAG) & BORN_HOST_V6
-    born_end = layout.BORN_HOST + (layout.HOST_V6_SIZE if is_v6 else layout.HOST_V4_SIZE)
-    return big_endian.int8(head, born_end + layout.STORE_TIMESTAMP)
+def _fault_of(deed: Callable[[], None]) -> str:
+    """Why the disk does not let something be done; empty when it is done."""
+    try:
+        deed()
+    except StoreNotWritable as error:
+        return str(error)
+    return ""
+
+
+def _lost(queues_end: int, end: int) -> tuple[str, ...]:
+    if queues_end <= end:
+        return ()
+    return (f"the queues knew records up to {queues_end}: {queues_end - end} bytes at the log's end are gone",)

@@ -51,6 +51,11 @@ def test_a_conf_of_rocketmq_is_taken_as_it_is(tmp_path: Path) -> None:
     assert result.warning.count("\n") == 0
 
 
+def test_where_a_damaged_log_may_be_cut_is_a_key_of_ours(tmp_path: Path) -> None:
+    _, store = loaded(tmp_path, "broker.conf", "cutDamagedLog=4096\n").configs
+    assert store.cut_damaged_log == 4096
+
+
 def test_toml_takes_both_spellings_and_tables(tmp_path: Path) -> None:
     broker, store = loaded(tmp_path, "regulus.toml", """
         broker_name = "broker-t"

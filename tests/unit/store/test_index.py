@@ -97,7 +97,7 @@ def test_it_comes_back_and_goes_on(tmp_path: Path) -> None:
     for number in range(20):
         index.put(record("TopicA", f"U{number}", "", number, NOW + number))
     again = make(tmp_path)
-    assert again.load(None) == []
+    assert again.load(None, {}, 0, 1000)
     assert [file.header for file in again.files] == [file.header for file in index.files]
     again.put(record("TopicA", "U20", "", 20, NOW + 20))
     assert [query(again, f"U{number}") for number in range(21)] == [[number] for number in range(21)]
@@ -108,20 +108,21 @@ def test_after_a_crash_what_was_not_flushed_is_dropped(tmp_path: Path) -> None:
     for number in range(20):
         index.put(record("TopicA", f"U{number}", "", number, NOW + number))
     again = make(tmp_path)
-    assert again.load(NOW + 14) == [index.files[1].name]
+    assert not again.load(NOW + 14, {}, 0, 1000)
+    assert [path.name for path in tmp_path.iterdir()] == [index.files[0].name]
     assert [query(again, "U14"), query(again, "U15")] == [[14], []]
 
 
 def test_a_wrong_size_names_file_and_mend(tmp_path: Path) -> None:
     make(tmp_path).put(record("TopicA", "U", "", 0, NOW))
     with pytest.raises(StoreDamaged, match="maxHashSlotNum 9 and maxIndexNum 16"):
-        make(tmp_path, slots=9).load(None)
+        make(tmp_path, slots=9).load(None, {}, 0, 1000)
 
 
 def test_a_file_that_never_got_its_size_is_removed(tmp_path: Path) -> None:
     (tmp_path / "20260101000000000").touch()
     (tmp_path / "notes").touch()
-    assert make(tmp_path).load(None) == ["20260101000000000"]
+    assert not make(tmp_path).load(None, {}, 0, 1000)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
@@ -173,3 +174,33 @@ def test_a_chain_that_leads_back_ends(tmp_path: Path) -> None:
         file.seek(index_entry.entry_position(8, 2))
         file.write(index_entry.encode_entry(IndexEntry(index_entry.key_hash("TopicA#same"), 10, 0, 4)))
     assert query(index, "same") == [30, 20, 10]
+
+
+@pytest.mark.parametrize("harm", ["missing", "its last entry", "its end"])
+def test_files_behind_a_damaged_one_are_built_anew(tmp_path: Path, harm: str) -> None:
+    index = make(tmp_path)
+    for number in range(40):
+        index.put(record("TopicA", f"U{number}", "", number, NOW + number))
+    known = dict(index.names())
+    path = tmp_path / index.files[1].name
+    data = bytearray(path.read_bytes())
+    if harm == "missing":
+        path.unlink()
+    elif harm == "its last entry":
+        data[-19:] = bytes(19)
+        path.write_bytes(data)
+    else:
+        path.write_bytes(data[:24] + (1000).to_bytes(8, "big") + data[32:])
+    again = make(tmp_path)
+    assert not again.load(None, known, 0, 1000)
+    assert [file.name for file in again.files] == [index.files[0].name]
+
+
+def test_a_file_whose_messages_are_all_gone_is_not_missed(tmp_path: Path) -> None:
+    index = make(tmp_path)
+    for number in range(20):
+        index.put(record("TopicA", f"U{number}", "", number, NOW + number))
+    known = dict(index.names())
+    (tmp_path / index.files[0].name).unlink()
+    assert make(tmp_path).load(None, known, 16, 1000)
+    assert not make(tmp_path).load(None, known, 10, 1000)

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.errors import StoreNewer
 from regulus.store.later_formats import refuse_later_formats
+from tests.stores import NOW, a_message, open_store
 
 
 @pytest.mark.parametrize(("path", "said"), [
@@ -14,12 +15,19 @@ def test_what_lies_there_tells_the_format(tmp_path: Path, path: str, said: str) 
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).touch()
     with pytest.raises(StoreNewer, match=said):
-        refuse_later_formats(tmp_path, None)
+        refuse_later_formats(tmp_path)
 
 
-def test_an_attribute_of_a_topic_tells_it(tmp_path: Path) -> None:
-    with pytest.raises(StoreNewer, match="BatchCQ"):
-        refuse_later_formats(tmp_path, '{"topicConfigTable":{"B":{"attributes":{"queue.type": "BatchCQ"}}}}')
+def test_where_only_the_attribute_stands_nothing_stops_a_start(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/topics.json").write_text(
+        '{"topicConfigTable":{"B":{"attributes":{"queue.type": "BatchCQ"}}}}')
+    (tmp_path / "batchconsumequeue").mkdir()
+    store = open_store(tmp_path)
+    store.append(a_message("B"), NOW)
+    store.close()
+    again = open_store(tmp_path)
+    assert again.max_offset("B", 0) == 1
 
 
 def test_a_store_in_files_is_fine(tmp_path: Path) -> None:
@@ -27,5 +35,5 @@ def test_a_store_in_files_is_fine(tmp_path: Path) -> None:
                  "timerwheel", "compaction/position-checkpoint", "abort.bak"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    refuse_later_formats(tmp_path, '{"topicConfigTable":{"B":{"attributes":{"queue.type":"SimpleCQ"}}}}')
-    refuse_later_formats(tmp_path / "none", None)
+    refuse_later_formats(tmp_path)
+    refuse_later_formats(tmp_path / "none")

@@ -83,8 +83,8 @@ def test_truncating_removes_later_files_and_zeroes_the_rest(tmp_path: Path) -> N
         put(tmp_path, start)
     files = queue(tmp_path)
     files.load()
-    stale, removed = files.truncate(5000)
-    assert (stale, removed) == (3192, [file_name(8192)])
+    files.truncate(5000)
+    assert not (tmp_path / file_name(8192)).exists()
     assert files.end == 5000
     assert (tmp_path / file_name(4096)).read_bytes() == b"x" * 904 + b"\0" * 3192
 
@@ -94,7 +94,8 @@ def test_truncating_to_a_boundary_keeps_full_files_only(tmp_path: Path) -> None:
         put(tmp_path, start)
     files = queue(tmp_path)
     files.load()
-    assert files.truncate(4096) == (0, [file_name(4096)])
+    files.truncate(4096)
+    assert [path.name for path in tmp_path.iterdir()] == [file_name(0)]
     assert files.end == 4096
 
 
@@ -113,3 +114,19 @@ def test_extending_makes_a_file_of_the_size(tmp_path: Path) -> None:
     assert (tmp_path / "new" / file_name(8192)).stat().st_size == 4096
     files.remove_all()
     assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["²" * 20, "notes", "0" * 19, "٣" * 20])
+def test_a_file_with_another_kind_of_name_is_left_alone(tmp_path: Path, name: str) -> None:
+    put(tmp_path, 0)
+    (tmp_path / name).write_bytes(b"x" * 4096)
+    files = queue(tmp_path)
+    files.load()
+    assert [file.start for file in files.files] == [0]
+
+
+def test_a_file_named_beyond_any_offset_is_told(tmp_path: Path) -> None:
+    put(tmp_path, 0)
+    (tmp_path / ("9" * 20)).write_bytes(b"x" * 4096)
+    with pytest.raises(StoreDamaged, match=r"9999 is no file of a store.* move it away"):
+        queue(tmp_path).load()

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged, StoreNewer
+from regulus.model.store_result import PutStatus
 from regulus.record.layout import MAGIC_V2
+from regulus.record.store_checkpoint import StoreCheckpoint
+from regulus.record.store_checkpoint import encode as encode_checkpoint
+from regulus.record.synced_mark import decode as decode_mark
+from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
 
@@ -25,6 +30,18 @@ def overwrite(path: Path, position: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)
+
+
+def test_a_store_that_is_made_or_comes_back_whole_is_nothing_to_warn_of(tmp_path: Path) -> None:
+    store = FileMessageStore(small_config(tmp_path))
+    assert not store.open().is_warning
+    store.append(a_message(), NOW)      # without keys
+    store.close()
+    for _ in range(2):
+        store = FileMessageStore(small_config(tmp_path))
+        assert not store.open().is_warning
+        fill(store, 30)
+        store.close()
 
 
 def test_a_clean_stop_reads_only_what_may_not_be_dispatched(tmp_path: Path) -> None:
@@ -79,36 +96,146 @@ def test_a_crash_before_the_first_checkpoint_reads_everything(tmp_path: Path) ->
     assert (report.scanned_from, report.records) == (0, 60)
 
 
-@pytest.mark.parametrize("stop", ["clean", "crash"])
-def test_a_torn_tail_is_cut_and_reported(tmp_path: Path, stop: str) -> None:
-    expected = closed(tmp_path)
-    if stop == "crash":
-        (tmp_path / "abort").touch()
-    store = open_store(tmp_path)
-    end = store.commit_log_max_offset()
-    size = end - store.queue_units("TopicA", 0, 29, 1)[0].physical_offset
-    store.close()
-    overwrite(log_file(tmp_path, end // 4096 * 4096), end % 4096 - 40, b"\0" * 40)
-    if stop == "crash":
-        (tmp_path / "abort").touch()
-    store = FileMessageStore(small_config(tmp_path))
+def unsynced(root: Path, target: Path, synced: int, count: int, **settings: int) -> list[bytes]:
+    """What a crash left in `target` of a store that had synced `synced` of its `count` messages, and said so."""
+    store = open_store(root, **settings)
+    messages = fill(store, synced, size=300) if synced else []
+    store.flush_commit_log()
+    store.flush_mark()
+    messages += fill(store, count - synced, first=synced, size=300)
+    crashed_copy(root, target)
+    return [message.body for message in messages]
+
+
+def place_of(root: Path, number: int, file_size: int = 4096) -> tuple[Path, int]:
+    """File and position of one message of the filled queue."""
+    units = (root / "consumequeue/TopicA/0" / f"{number // 10 * 200:020d}").read_bytes()
+    physical_offset = int.from_bytes(units[number % 10 * 20:][:8], "big")
+    return log_file(root, physical_offset // file_size * file_size), physical_offset % file_size
+
+
+def test_a_torn_tail_is_cut_kept_aside_and_told(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    expected = unsynced(tmp_path / "store", copy, 20, 30)
+    path, position = place_of(copy, 29)
+    torn = path.read_bytes()[position:]
+    size = int.from_bytes(torn[:4], "big")
+    overwrite(path, position + size - 40, b"\0" * 40)
+    store = FileMessageStore(small_config(copy))
     report = store.open()
-    assert report.kept_to == end - size
-    assert report.stop_reason
-    assert 0 < report.dropped_bytes <= size
+    assert report.is_warning
+    assert (report.kept_to % 4096, report.dropped_bytes, report.dropped_records) == (position, size - 40, 0)
     assert "cut at" in str(report)
+    kept = Path(report.kept_aside)
+    assert kept.parent == copy / "cut"
+    assert [file.read_bytes() for file in kept.iterdir()] == [torn[:size - 40]]
     assert bodies(store) == expected[:-1]
     assert store.max_offset("TopicA", 0) == 29
-    data = log_file(tmp_path, end // 4096 * 4096).read_bytes()
-    assert not any(data[report.kept_to % 4096:])
+    assert not any(path.read_bytes()[position:])
     fill(store, 1, first=29, size=300)
     assert bodies(store) == expected
 
 
-def test_a_wrong_checksum_ends_the_log(tmp_path: Path) -> None:
-    closed(tmp_path, 3)
-    overwrite(log_file(tmp_path, 0), 120, b"!")
-    store = FileMessageStore(small_config(tmp_path))
+def test_intact_records_and_files_behind_a_torn_one_are_kept_aside(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    expected = unsynced(tmp_path / "store", copy, 5, 30)
+    path, position = place_of(copy, 12)
+    overwrite(path, position + 100, b"\0")
+    before = {file.name: file.read_bytes() for file in (copy / "commitlog").iterdir()}
+    report = FileMessageStore(small_config(copy)).open()
+    assert report.dropped_records == 17
+    assert report.stop_reason == "body and its checksum differ"
+    kept = {file.name: file.read_bytes() for file in Path(report.kept_aside).iterdir()}
+    assert set(report.dropped_files) == {name for name in before if int(name) > report.kept_to}
+    for name in report.dropped_files:
+        assert kept.pop(name) == before[name]
+    (part,) = kept.values()
+    assert part == before[path.name][position:].rstrip(b"\0")
+    assert sum(expected[number] in before[path.name][position:] for number in range(30)) > 1
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_a_rotten_record_within_what_was_synced_stops_the_start(tmp_path: Path, stop: str) -> None:
+    expected = closed(tmp_path)
+    if stop == "crash":
+        (tmp_path / "abort").touch()
+        (tmp_path / "checkpoint").unlink()
+    path, position = place_of(tmp_path, 28)
+    overwrite(path, position + 100, b"!!!")
+    before = {file: file.read_bytes() for file in (tmp_path / "commitlog").iterdir()}
+    place = int(path.name) + position
+    with pytest.raises(StoreDamaged, match=rf"damaged at {place} \(byte {position} of {path}, body and its checksum "
+                       rf"differ\), and all before \d+ was on disk.* 1 more .*cutDamagedLog={place} "):
+        FileMessageStore(small_config(tmp_path)).open()
+    assert {file: file.read_bytes() for file in (tmp_path / "commitlog").iterdir()} == before
+    with pytest.raises(StoreDamaged):
+        FileMessageStore(small_config(tmp_path, cut_damaged_log=place - 1)).open()
+    store = FileMessageStore(small_config(tmp_path, cut_damaged_log=place))
+    report = store.open()
+    assert (report.kept_to, report.dropped_records) == (place, 1)
+    assert bodies(store) == expected[:28]
+    (part,) = Path(report.kept_aside).iterdir()
+    assert part.read_bytes() == before[path][position:].rstrip(b"\0")
+    fill(store, 1, first=28, size=300)
+    store.close()
+    assert bodies(open_store(tmp_path)) == expected[:29]
+
+
+def test_a_store_without_a_mark_is_judged_by_the_times_of_its_checkpoint(tmp_path: Path) -> None:
+    """As Java brokers leave it."""
+    closed(tmp_path / "store")
+    for name in ("regulusSynced", "abort"):
+        (tmp_path / "store" / name).unlink(missing_ok=True)
+    (tmp_path / "store/abort").touch()
+    path, position = place_of(tmp_path / "store", 28)
+    overwrite(path, position + 100, b"!!!")
+    with pytest.raises(StoreDamaged, match="the checkpoint says that it was on disk"):
+        FileMessageStore(small_config(tmp_path / "store")).open()
+    early = StoreCheckpoint(physic_msg_timestamp=NOW + 27, logics_msg_timestamp=NOW + 27)
+    (tmp_path / "store/checkpoint").write_bytes(encode_checkpoint(early))
+    report = FileMessageStore(small_config(tmp_path / "store")).open()
+    assert report.dropped_records == 1
+
+
+@pytest.mark.parametrize("change", ["another record", "no log", "garbage", "shorter log"])
+def test_a_mark_that_does_not_fit_refuses_no_good_store(tmp_path: Path, change: str) -> None:
+    closed(tmp_path)
+    (tmp_path / "abort").touch()
+    if change == "no log":
+        shutil.rmtree(tmp_path / "commitlog")
+    elif change == "garbage":
+        (tmp_path / "regulusSynced").write_bytes(b"1 2 3\n")
+    elif change == "shorter log":
+        max((tmp_path / "commitlog").iterdir()).unlink()
+    else:
+        shutil.rmtree(tmp_path)
+        store = open_store(tmp_path / "other")
+        fill(store, 40, size=200)
+        store.close()
+        closed(tmp_path / "this", 10)
+        shutil.copy(tmp_path / "other/regulusSynced", tmp_path / "this/regulusSynced")
+        tmp_path = tmp_path / "this"
+    report = FileMessageStore(small_config(tmp_path)).open()
+    assert (report.dropped_bytes, report.stop_reason) == (0, "")
+
+
+def test_the_mark_never_says_more_than_was_synced(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 3)
+    store.flush_mark()
+    assert not (tmp_path / "regulusSynced").exists()
+    store.flush_commit_log()
+    synced = store.flushed_offset
+    fill(store, 3, first=3)
+    store.flush_mark()
+    assert decode_mark((tmp_path / "regulusSynced").read_bytes()).end == synced
+
+
+def test_a_wrong_checksum_in_a_log_of_unknown_state_ends_it(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    unsynced(tmp_path / "store", copy, 0, 3)
+    overwrite(log_file(copy, 0), 120, b"!")
+    store = FileMessageStore(small_config(copy))
     report = store.open()
     assert (report.kept_to, report.stop_reason) == (0, "body and its checksum differ")
     assert store.max_offset("TopicA", 0) == 0
@@ -134,14 +261,16 @@ def test_a_record_at_another_place_than_its_own_is_none(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_after_a_clean_stop_is_not_mended_by_losing_the_rest(tmp_path: Path) -> None:
+    """Nothing but the log itself tells that more was there."""
     expected = closed(tmp_path)
-    for name in ("consumequeue", "index", "checkpoint"):
-        shutil.rmtree(tmp_path / name, ignore_errors=True)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / name)
+    for name in ("checkpoint", "regulusSynced", "regulusQueues"):
+        (tmp_path / name).unlink()
     overwrite(log_file(tmp_path, 4096), 4, b"\0\0\0\0")
-    with pytest.raises(StoreDamaged, match=r"damaged at 4096 .*`abort`"):
+    with pytest.raises(StoreDamaged, match=r"damaged at 4096 .*after a clean stop nothing is torn"):
         FileMessageStore(small_config(tmp_path)).open()
-    (tmp_path / "abort").touch()
-    store = FileMessageStore(small_config(tmp_path))
+    store = FileMessageStore(small_config(tmp_path, cut_damaged_log=4096))
     report = store.open()
     assert report.kept_to == 4096
     assert report.dropped_files == (f"{12288:020d}", f"{8192:020d}", f"{4096:020d}")
@@ -194,9 +323,9 @@ def test_queues_index_and_checkpoint_are_rebuilt_from_the_log_alone(tmp_path: Pa
     assert len(store.query_message("TopicA", "U00000007", 10, 0, NOW * 2).buffers) == 1
 
 
-@pytest.mark.parametrize(("left", "count"), [("same boot", 1), ("another boot", 0), ("nothing", 0)])
-def test_the_index_survives_a_kill_but_not_surely_a_power_cut(tmp_path: Path, left: str, count: int) -> None:
-    """Seen where the walk of recovery does not come by: keys of messages before the checkpoint."""
+@pytest.mark.parametrize("left", ["same boot", "another boot", "nothing"])
+def test_the_index_is_whole_after_a_kill_and_after_a_power_cut(tmp_path: Path, left: str) -> None:
+    """Seen where the walk of recovery does not come by by itself: keys of messages before the checkpoint."""
     store = open_store(tmp_path / "store", max_index_num=10_000)
     fill(store, 60, size=300)
     fill(store, 1, first=10_000)
@@ -207,7 +336,7 @@ def test_the_index_survives_a_kill_but_not_surely_a_power_cut(tmp_path: Path, le
     if left != "same boot":
         (copy / "abort").write_text("4711\n00000000-0000-0000-0000-000000000000\n" if left == "another boot" else "")
     again = open_store(copy, max_index_num=10_000)
-    assert len(again.query_message("TopicA", "U00000001", 10, 0, NOW * 2).buffers) == count
+    assert len(again.query_message("TopicA", "U00000001", 10, 0, NOW * 2).buffers) == 1
     assert len(again.query_message("TopicA", "U00010000", 10, 0, NOW * 2).buffers) >= 1
 
 
@@ -275,3 +404,190 @@ def test_a_crash_within_recovery_is_a_crash(tmp_path: Path) -> None:
     FileMessageStore(small_config(tmp_path)).open()
     copy = crashed_copy(tmp_path, tmp_path.with_name("copy"))
     assert not FileMessageStore(small_config(copy)).open().is_clean_stop
+
+
+LOSSES = ["a queue", "a file", "garbage", "a foreign queue", "zeros", "a lost end"]
+
+
+def lose(root: Path, loss: str) -> None:
+    folder = root / "consumequeue/TopicA/1"
+    files = sorted(folder.iterdir())
+    if loss == "a queue":
+        shutil.rmtree(folder)
+    elif loss == "a file":
+        files[1].unlink()
+    elif loss == "garbage":
+        overwrite(files[1], 40, b"x" * 60)
+    elif loss == "zeros":
+        overwrite(files[1], 40, bytes(60))
+    elif loss == "a lost end":
+        overwrite(files[-1], 0, bytes(200))
+    else:
+        for file in files:
+            shutil.copy(root / "consumequeue/TopicA/0" / file.name, file)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_a_queue_that_does_not_agree_with_the_log_is_built_anew(tmp_path: Path, loss: str, stop: str) -> None:
+    store = open_store(tmp_path / "store")
+    messages = fill(store, 75, queues=3)
+    store.flush_commit_log()
+    store.flush_queue_table()
+    store.flush_checkpoint()
+    messages += fill(store, 15, first=75, queues=3)
+    if stop == "clean":
+        store.close()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    lose(copy, loss)
+    again = FileMessageStore(small_config(copy))
+    report = again.open()
+    assert report.is_warning
+    assert "queue 1 of TopicA" in str(report)
+    assert "built anew from the log, from 0 to 30" in str(report)
+    for queue_id in range(3):
+        assert bodies(again, "TopicA", queue_id) == [message.body for message in messages[queue_id::3]]
+    assert fill(again, 3, first=90, queues=3)[1].queue_offset == 30
+    again.close()
+    assert not FileMessageStore(small_config(copy)).open().is_warning
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_a_deleted_topic_is_not_missed(tmp_path: Path, stop: str) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 8)
+    fill(store, 8, topic="TopicB")
+    store.flush_commit_log()
+    store.flush_consume_queues(0)
+    store.flush_queue_table()
+    store.flush_checkpoint()
+    store.delete_topic("TopicB")
+    if stop == "clean":
+        store.close()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    again = FileMessageStore(small_config(copy))
+    report = again.open()
+    assert not report.is_warning
+    assert again.queues() == [("TopicA", 0)]
+
+
+@pytest.mark.parametrize("harm", ["missing", "a file is missing", "no entries"])
+def test_an_index_that_is_not_whole_is_built_anew(tmp_path: Path, harm: str) -> None:
+    closed(tmp_path, 60)
+    files = sorted((tmp_path / "index").iterdir())
+    if harm == "missing":
+        shutil.rmtree(tmp_path / "index")
+    elif harm == "a file is missing":
+        files[1].unlink()
+    else:
+        overwrite(files[1], 40, bytes(files[1].stat().st_size - 40))
+    store = FileMessageStore(small_config(tmp_path))
+    report = store.open()
+    assert report.is_warning
+    assert "the index was built anew" in str(report)
+    for number in range(60):
+        assert store.query_message("TopicA", f"U{number:08d}", 10, 0, NOW * 2).buffers, number
+    store.close()
+    assert not FileMessageStore(small_config(tmp_path)).open().is_warning
+
+
+def resting_store(root: Path, monkeypatch: pytest.MonkeyPatch, topics: int = 12) -> None:
+    """A store in which queues rest as they do where there are thousands."""
+    store = open_store(root)
+    for number in range(topics):
+        fill(store, 25, topic=f"T{number}")
+    store.close()
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 3)
+
+
+def test_queues_rest_until_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting_store(tmp_path, monkeypatch)
+    store = FileMessageStore(small_config(tmp_path))
+    report = store.open()
+    assert (report.queues, report.is_warning) == (12, False)
+    assert len(store.resting_queues()) == 12
+    assert len(store.queues()) == 12
+    assert store.look_at_queues(store.resting_queues()) == []
+    assert store.max_offset("T3", 0) == 25
+    assert len(bodies(store, "T4")) == 25
+    assert fill(store, 1, topic="T5", first=25)[0].queue_offset == 25
+    assert len(store.resting_queues()) == 9
+    store.close()
+    again = open_store(tmp_path)
+    assert [again.max_offset(f"T{number}", 0) for number in range(12)] == [25, 25, 25, 25, 25, 26, *[25] * 6]
+
+
+def test_a_queue_that_is_found_faulty_when_it_is_used_is_refused_and_built_anew_by_the_next_start(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting_store(tmp_path, monkeypatch)
+    for topic in ("T1", "T2", "T3"):
+        overwrite(tmp_path / "consumequeue" / topic / "0" / f"{200:020d}", 40, b"\1" * 60)
+    shutil.rmtree(tmp_path / "consumequeue/T4")
+    store = FileMessageStore(small_config(tmp_path))
+    assert "queue 0 of T4 ends at 0" in str(store.open())
+    assert len(bodies(store, "T4")) == 25
+    refused = store.append(a_message("T1"), NOW)
+    assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert "queue 0 of T1 ends at 12" in refused.remark
+    with pytest.raises(StoreDamaged, match=r"queue 0 of T1 .* start the broker again"):
+        store.get_message("T1", 0, 0, 32, 1 << 20, None)
+    with pytest.raises(StoreDamaged, match="queue 0 of T2"):
+        store.max_offset("T2", 0)
+    found = store.look_at_queues(store.resting_queues())
+    assert [each[:2] for each in found] == [("T3", 0)]
+    assert "queue 0 of T3 ends at 12" in store.take_out_queue(*found[0])
+    with pytest.raises(StoreDamaged):
+        store.max_offset("T3", 0)
+    store.close()
+    again = FileMessageStore(small_config(tmp_path))
+    assert str(again.open()).count("built anew") == 3
+    for topic in ("T1", "T2", "T3", "T4"):
+        assert len(bodies(again, topic)) == 25
+        assert fill(again, 1, topic=topic, first=25)[0].queue_offset == 25
+
+
+def test_a_queue_that_rests_can_be_deleted_and_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting_store(tmp_path, monkeypatch)
+    store = open_store(tmp_path)
+    store.delete_topic("T3")
+    assert not (tmp_path / "consumequeue/T3").exists()
+    assert ("T3", 0) not in store.queues()
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.old_files.delete_hanging(NOW, 0)
+    starts = store.old_files.queue_starts()
+    assert ("T0", 0) in [(start.queue.topic, start.queue.queue_id) for start in starts]
+    for start in starts:
+        store.old_files.trim_queue(start)
+    begin = store.min_offset("T0", 0)
+    assert begin > 0
+    assert len(bodies(store, "T0")) == 25 - begin
+
+
+@pytest.mark.parametrize("path", ["notes", "TopicA/notes", "TopicA/0/notes", "TopicB", "TopicA/1", "TopicA/٣/x",
+                                  "TopicA/007/x", "a topic/0/x",
+                                  "TopicA/99999999999999999999/x", "TopicA/0/٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣"])
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_a_stray_file_among_the_queues_stops_nothing(tmp_path: Path, path: str, stop: str) -> None:
+    expected = closed(tmp_path)
+    if stop == "crash":
+        (tmp_path / "abort").touch()
+    stray = tmp_path / "consumequeue" / path
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_bytes(b"x")
+    store = FileMessageStore(small_config(tmp_path))
+    assert not store.open().is_warning
+    assert bodies(store) == expected
+    assert stray.exists()
+
+
+def test_a_stray_file_where_a_queue_belongs_is_told(tmp_path: Path) -> None:
+    closed(tmp_path)
+    (tmp_path / "consumequeue/TopicB").write_bytes(b"x")
+    store = open_store(tmp_path)
+    store.append(a_message("TopicB"), NOW)
+    dispatch(store)
+    assert "consumequeue/TopicB cannot be made, for a file stands where a folder belongs" in store.fault
+    (tmp_path / "consumequeue/TopicB").unlink()
+    store.dispatch(10)
+    assert store.fault == ""
+    assert store.max_offset("TopicB", 0) == 1

@@ -1,0 +1,84 @@
+"""The file `regulusQueues`: which consume queues and index files there are, as of one place in the log.
+
+Text, numbers in decimal, one blank between fields:
+
+    regulusQueues 1 POSITION START SIZE TIME CHECKSUM CRC
+                                   all records before POSITION have their units on disk; the next four are those of the
+                                   SyncedMark of the last record before it; CRC-32 of the lines up to `end`
+    index NAME END                 an index file, and the physical offset of its newest entry
+    queue ID FIRST BEHIND TOPIC    a consume queue, its first queue offset and the one behind its last unit on disk
+    faulty ID TOPIC                one of the queues above, in which a fault was found
+    end
+    gone ID TOPIC                  added later, one by one: the queue was deleted, and nothing is known of its topic now
+
+A start reads from it where each queue ends without opening thousands of files, and sees what is missing. It is read
+only by a store whose log has the marked record; RocketMQ does not know the file and leaves it alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from regulus.errors import CorruptRecord
+from regulus.record.synced_mark import SyncedMark
+
+_NAME = "regulusQueues 1"
+_END = "\nend\n"
+_HEAD_FIELDS = 6
+
+
+@dataclass(slots=True)
+class QueueTable:
+    position: int
+    mark: SyncedMark
+    index: dict[str, int] = field(default_factory=dict)
+    queues: dict[str, dict[int, str]] = field(default_factory=dict)
+    """`FIRST BEHIND` of each topic and queue id, read by `bounds`: most are never asked for."""
+    faulty: list[tuple[str, int]] = field(default_factory=list)
+
+
+def bounds(text: str) -> tuple[int, int]:
+    first, _, behind = text.partition(" ")
+    return int(first), int(behind)
+
+
+def encode(position: int, mark: SyncedMark, index: Iterable[tuple[str, int]],
+           queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]] = ()) -> bytes:
+    """`queues`: topic, queue id, first queue offset, the one behind the last."""
+    lines = [f"index {name} {end}" for name, end in index]
+    lines += [f"queue {queue_id} {first} {behind} {topic}" for topic, queue_id, first, behind in queues]
+    lines += [f"faulty {queue_id} {topic}" for topic, queue_id in faulty]
+    body = "".join(f"\n{line}" for line in lines).encode()
+    head = f"{_NAME} {position} {' '.join(map(str, mark))} {crc32(body)}"
+    return head.encode() + body + _END.encode()
+
+
+def encode_gone(topic: str, queue_id: int) -> bytes:
+    return f"gone {queue_id} {topic}\n".encode()
+
+
+def decode(data: bytes) -> QueueTable:
+    """Raises CorruptRecord when this is no whole table. A `gone` line that was cut short is passed over."""
+    whole, found, gone = data.partition(_END.encode())
+    head, line_end, body = whole.partition(b"\n")
+    fields = head.decode("utf-8", "replace").removeprefix(_NAME).split()
+    if not found or not head.startswith(_NAME.encode()) or len(fields) != _HEAD_FIELDS \
+            or not all(each.isdigit() for each in fields) or int(fields[-1]) != crc32(line_end + body):
+        raise CorruptRecord("no table of consume queues")
+    position, *mark, _ = map(int, fields)
+    table = QueueTable(position, SyncedMark._make(mark))
+    for line in body.decode().split("\n"):
+        kind, _, rest = line.partition(" ")
+        if kind == "queue":
+            queue_id, first, behind, topic = rest.split(" ", 3)
+            table.queues.setdefault(topic, {})[int(queue_id)] = f"{first} {behind}"
+        elif kind == "faulty":
+            queue_id, topic = rest.split(" ", 1)
+            table.faulty.append((topic, int(queue_id)))
+        elif kind == "index":
+            name, end = rest.split(" ")
+            table.index[name] = int(end)
+    for line in gone.decode("utf-8", "replace").split("\n")[:-1]:
+        # Its queues may have been made anew since, which no line says.
+        table.queues.pop(line.removeprefix("gone ").partition(" ")[2], None)
+    return table
