@@ -591,3 +591,20 @@ def test_a_stray_file_where_a_queue_belongs_is_told(tmp_path: Path) -> None:
     store.dispatch(10)
     assert store.fault == ""
     assert store.max_offset("TopicB", 0) == 1
+
+
+def test_a_table_of_before_a_broker_that_keeps_none_is_not_believed(tmp_path: Path) -> None:
+    """It went on with the log, deleted a topic and stopped cleanly."""
+    store = open_store(tmp_path)
+    fill(store, 8)
+    fill(store, 8, topic="TopicB")
+    store.close()
+    table = (tmp_path / "regulusQueues").read_bytes()
+    store = open_store(tmp_path)
+    store.delete_topic("TopicB")
+    fill(store, 1, first=8)
+    store.close()
+    (tmp_path / "regulusQueues").write_bytes(table)
+    again = FileMessageStore(small_config(tmp_path))
+    assert not again.open().is_warning
+    assert again.queues() == [("TopicA", 0)]
