@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ def test_queues_that_rest_are_checked_and_told(tmp_path: Path, harmed: int, monk
     store = open_store(tmp_path)
 
     async def check() -> None:
-        loop = QueueCheckLoop(store, pause_s=0)
-        await loop.run()
-        await loop.stop()
+        with ThreadPoolExecutor(1) as worker:
+            loop = QueueCheckLoop(store, worker, pause_s=0)
+            await loop.run()
+            await loop.stop()
 
     with caplog.at_level(logging.INFO):
         asyncio.run(check())
