@@ -123,7 +123,7 @@ MUTANTS = [
     Mutant(name="the mark of another log counts", path="regulus/record/synced_mark.py",
            old="and crc32(head) == self.checksum", new="", tests=_RECOVERY_TESTS),
     Mutant(name="times do not tell damage from a tail", path=_RECOVERY,
-           old="if any(0 < time <= flushed_timestamp for time in times):", new="if False:", tests=_RECOVERY_TESTS),
+           old="if any(0 < time < flushed_timestamp for time in times):", new="if False:", tests=_RECOVERY_TESTS),
     Mutant(name="what is cut is not kept", path="regulus/store/log_cut.py",
            old="        if self.size:\n            self._keep()\n", new="", tests=_RECOVERY_TESTS),
     Mutant(name="a queue that ends too early is served", path="regulus/store/queue_check.py",

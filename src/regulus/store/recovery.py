@@ -277,7 +277,8 @@ class Recovery:
         if self._mark is not None and not self._is_clean_stop:
             return ""
         times = [head.store_timestamp for head in (cut.first_head(), *cut.heads()) if head is not None]
-        if any(0 < time <= flushed_timestamp for time in times):
+        # A record of the same millisecond as the last that was flushed may have come after it.
+        if any(0 < time < flushed_timestamp for time in times):
             return "the checkpoint says that it was on disk"
         if self._is_clean_stop and has_more:
             return "after a clean stop nothing is torn"
