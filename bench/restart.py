@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import EVERYTHING
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 
@@ -45,7 +46,7 @@ def measure(root: Path) -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root)))
     report = store.open(time.monotonic)
-    found = store.get_message("topic-000007", 0, 0, 32, 1 << 20, None)
+    found = store.get_message("topic-000007", 0, 0, 32, 1 << 20, EVERYTHING)
     serving, worked = time.perf_counter(), time.process_time() - worked
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
     assert found.buffers

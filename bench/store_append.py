@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import EVERYTHING
 from regulus.store import commit_log
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
@@ -81,7 +82,7 @@ def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
     for queue in range(arguments.queues):
         offset = 0
         while True:
-            result = store.get_message("BenchmarkTest", queue, offset, 32, 262_144, None)
+            result = store.get_message("BenchmarkTest", queue, offset, 32, 262_144, EVERYTHING)
             if not result.message_count:
                 break
             count += result.message_count

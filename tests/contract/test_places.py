@@ -265,6 +265,8 @@ def test_a_copied_log_with_a_topic_that_is_none(attacked: Attacked, is_clean: bo
     for name in ("consumequeue", "index"):
         for path in sorted((root / name).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
+    for name in ("regulusSynced", "regulusQueues"):     # they do not come along with a log
+        (root / name).unlink()
     if not is_clean:
         (root / "abort").touch()
     attacked.store = FileMessageStore(attacked.store.config)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tests.stores import HOST, NOW, RULES, small_config
 
 from regulus.model.message import MessageExt
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import Appended, PutStatus
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record import message_record
@@ -248,7 +249,7 @@ def _check_queues(store: FileMessageStore, promise: Promise) -> None:
         for unit in store.queue_units(topic, queue_id, 0, 1 << 20):
             record = records[unit.queue_offset]
             assert (unit.physical_offset, unit.size) == (record.start, record.end - record.start)
-        first = store.get_message(topic, queue_id, min(records), 1, 1 << 20, None)
+        first = store.get_message(topic, queue_id, min(records), 1, 1 << 20, EVERYTHING)
         assert [bytes(data) for data in first.buffers] == [records[min(records)].data]
 
 

@@ -27,6 +27,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.client.producer import Producer
 from regulus.errors import StoreNotWritable
 from regulus.model.message import Message
+from regulus.model.message_filter import Filter
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
@@ -419,7 +420,7 @@ def check_answered(copy: Path, config: MessageStoreConfig, answered: tuple[tuple
         store.open()
     assert "Orders" in (store.load_config("topics") or "")
     for queue_id, queue_offset, body, key in answered:
-        result = store.get_message("Orders", queue_id, queue_offset, 1, 1 << 20, None)
+        result = store.get_message("Orders", queue_id, queue_offset, 1, 1 << 20, Filter())
         found = [message.body for buffer in result.buffers for message in message_record.decode_all(buffer)]
         assert found == [body]
         assert body in [message_record.decode(data).body

@@ -37,6 +37,13 @@ def write(root: Path, messages: list[MessageExt]) -> list[bytes]:
     return [message_record.encode(message) for message in messages]
 
 
+def crash_unsynced(root: Path) -> None:
+    """As after a crash before anything was known to be on disk."""
+    (root / "abort").touch()
+    for name in ("checkpoint", "regulusSynced", "regulusQueues"):
+        (root / name).unlink()
+
+
 def visible(store: FileMessageStore) -> list[bytes]:
     """Records that any queue speaks of, in the order of the log."""
     found = {}
@@ -80,10 +87,9 @@ def test_a_cut_at_any_byte_keeps_every_record_before_it(messages: list[MessageEx
             if start + LOG_FILE > cut:
                 content = path.read_bytes()[:max(cut - start, 0)]
                 path.write_bytes(content.ljust(LOG_FILE, b"\0"))
-        (root / "abort").touch()
+        crash_unsynced(root)
         if data.draw(st.booleans(), label="lost queues"):
             shutil.rmtree(root / "consumequeue", ignore_errors=True)
-            (root / "checkpoint").unlink()
         store = FileMessageStore(small_config(root))
         store.open()
         kept = [record for record, end in zip(records, ends, strict=True) if end <= cut]
@@ -112,8 +118,7 @@ def test_any_changed_byte_costs_at_most_what_lies_behind_it(messages: list[Messa
         content = bytearray(path.read_bytes())
         content[position % LOG_FILE] ^= data.draw(st.integers(1, 255), label="flip")
         path.write_bytes(content)
-        (root / "abort").touch()
-        (root / "checkpoint").unlink()
+        crash_unsynced(root)
         store = FileMessageStore(small_config(root))
         try:
             store.open()

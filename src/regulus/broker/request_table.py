@@ -65,8 +65,6 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.GET_SINK_MARKS: handle_get_sink_marks,
 }
 
-HANDLERS: dict[int, Handler] = {int(code): handler for code, handler in _HANDLERS.items()} | ADMIN_HANDLERS
-
 _SEES_TO_IT = frozenset((
     RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
@@ -90,9 +88,12 @@ def _answered_when_saved(handler: Handler, is_setting: bool) -> Handler:
     return handle
 
 
+HANDLERS: dict[int, Handler] = {
+    int(code): handler if code in _SEES_TO_IT else _answered_when_saved(handler, code in _SETTINGS)
+    for code, handler in (_HANDLERS | ADMIN_HANDLERS).items()}
+
 _ONEWAY = ONEWAY_FLAG
-_TABLE = {code: handler if code in _SEES_TO_IT else _answered_when_saved(handler, code in _SETTINGS)
-          for code, handler in HANDLERS.items()}
+_TABLE = HANDLERS
 
 
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
