@@ -304,6 +304,7 @@ def test_a_waiting_message_without_a_home_holds_up_no_other(attacked: Attacked, 
     dispatch(attacked.store)
     assert bodies(attacked.store, "T", 1) == [b"1"]
     assert attacked.broker.delay_schedule.offset_table == {1: 2}
+    assert set(attacked.store.queues()) == {("SCHEDULE_TOPIC_XXXX", 0), ("T", 1)}
 
 
 @pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC])

