@@ -30,7 +30,7 @@ from regulus.model.message import Message
 from regulus.model.message_filter import Filter
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
-from regulus.record import message_record
+from regulus.record import message_record, synced_mark
 from regulus.server.assembly import Regulus
 from regulus.store import recovery
 from regulus.store.config import MessageStoreConfig
@@ -166,6 +166,24 @@ def test_the_checkpoint_does_not_pass_what_is_dispatched_meanwhile(tmp_path: Pat
         run.flush_log()
         run.flush_checkpoint()
         cut_and_check(run, tmp_path)
+
+
+def test_the_mark_does_not_speak_of_what_is_dispatched_meanwhile(tmp_path: Path, power: ForgetfulDisk) -> None:
+    run = without_index(power)
+    run.append(100, "TopicA", 0, 0)
+    run.dispatch()
+
+    def append_meanwhile(point: SyncPoint) -> None:
+        power.on_sync = None
+        run.append(100, "TopicA", 0, 0)
+        run.dispatch()
+
+    power.on_sync = append_meanwhile
+    run.flush_log()
+    assert power.on_sync is None
+    run.store.flush_mark()
+    mark = synced_mark.decode((power.root / "regulusSynced").read_bytes())
+    assert mark.end == run.store.flushed_offset < run.store.commit_log_max_offset()
 
 
 def without_index(power: ForgetfulDisk) -> Run:

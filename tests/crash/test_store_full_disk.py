@@ -171,6 +171,9 @@ if harm != "nothing":
     refused = store.append(a_message(body=b"refused" * 100), NOW)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE and "is full" in refused.remark, refused.remark
     assert report.is_warning and "is full" in str(report), report
+    for wish in ("somebody says so", ""):       # which changes nothing while the start is not finished
+        store.refuse_writes(wish)
+        assert store.append(a_message(), NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
 (disk / "ballast").unlink()
 assert store.is_writable or store.dispatch_behind_bytes(), store.fault
 store.dispatch(100_000)

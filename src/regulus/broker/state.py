@@ -161,8 +161,12 @@ class BrokerState:
 
     def _answer_ready(self, now_ms: int) -> None:
         """Answer held requests that were woken, a part of them; the next tick goes on at once."""
-        for held in self.held_requests.take_ready(HELD_ANSWERED_MAX):
-            self.notices.append(Notice(held.channel, held.answer(now_ms)))
+        for _ in range(HELD_ANSWERED_MAX):
+            # One after the other: when an answer fails, the others are still ready.
+            for held in self.held_requests.take_ready(1):
+                self.notices.append(Notice(held.channel, held.answer(now_ms)))
+            if not self.held_requests.has_ready:
+                break
 
     # --- what is saved -----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from regulus.model import permission
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LIGHT_PREFIX = "%LMQ%"
+"""Of light queues, which RocketMQ fills with messages of other topics; here they rest as they are."""
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"

@@ -71,6 +71,11 @@ class SyncedMarkFile:
         except CorruptRecord:
             return None
 
+    def remove(self) -> None:
+        """Raises StoreNotWritable."""
+        disk.remove_file(self._path)
+        self._saved = None
+
     def save(self, mark: SyncedMark) -> None:
         """The caller has synced the log up to the record's end. Raises StoreNotWritable."""
         if mark != self._saved:

@@ -349,15 +349,33 @@ class ConsumeQueues:
         resting = self.resting.get(topic)
         if resting is None or queue_id not in resting:
             return None
-        text = resting.pop(queue_id)
-        if not resting:
-            del self.resting[topic]
+        text = resting[queue_id]
         queue = self._make(topic, queue_id)
-        fault = self._take_up(queue, bounds(text)[1] * _UNIT)
+        try:
+            fault = self._take_up(queue, bounds(text)[1] * _UNIT)
+        except StoreError:
+            self._forget(topic, queue_id)       # it rests on
+            raise
         if fault:
+            self._forget(topic, queue_id)
             self.set_faulty(topic, queue_id, text, fault)
+        # Only now: a thread that lists all queues meanwhile finds it here or there, and never nowhere.
+        self._rest_no_more(topic, queue_id)
+        if fault:
             raise StoreDamaged(self.faulty[topic, queue_id].text)
         return queue
+
+    def _rest_no_more(self, topic: str, queue_id: int) -> None:
+        resting = self.resting[topic]
+        del resting[queue_id]
+        if not resting:
+            del self.resting[topic]
+
+    def _forget(self, topic: str, queue_id: int) -> None:
+        queues = self.table[topic]
+        del queues[queue_id]
+        if not queues:
+            del self.table[topic]
 
     def _take_up(self, queue: ConsumeQueue, known_end: int) -> str:
         """What is wrong with the queue, once the log is recovered; empty when nothing is."""
@@ -366,10 +384,13 @@ class ConsumeQueues:
             queue.known_end = max(queue.known_end, known_end)
             return ""
         fault = self.look(queue, known_end)
-        if not fault:
-            queue.recover(self.log_bound)
-            queue.truncate(self.log_end)
-            queue.correct_start(self.log_start)
+        if fault:
+            return fault
+        queue.recover(self.log_bound)
+        queue.truncate(self.log_end)
+        queue.known_end = max(queue.known_end, known_end)
+        fault = self.fault_of(queue)        # once more: what lay behind the log's end hid the last unit
+        queue.correct_start(self.log_start)
         return fault
 
     def look(self, queue: ConsumeQueue, known_end: int) -> str:
@@ -383,10 +404,6 @@ class ConsumeQueues:
             return f"cannot be opened ({error})"
 
     def set_faulty(self, topic: str, queue_id: int, text: str, fault: str) -> None:
-        queues = self.table.get(topic, {})
-        queues.pop(queue_id, None)
-        if not queues:
-            self.table.pop(topic, None)
         self.faulty[topic, queue_id] = QueueFault(text, f"queue {queue_id} of {topic} {fault}: start the broker again, "
                                                   "and it is built anew from the log")
 
@@ -408,10 +425,11 @@ class ConsumeQueues:
 
     def rest_faulty(self, topic: str, queue_id: int, fault: str) -> bool:
         """Take a queue that rests out of use; False when somebody has opened it meanwhile, and found it well."""
-        text = self.resting.get(topic, {}).pop(queue_id, None)
+        text = self.resting.get(topic, {}).get(queue_id)
         if text is None:
             return (topic, queue_id) in self.faulty
         self.set_faulty(topic, queue_id, text, fault)
+        self._rest_no_more(topic, queue_id)
         return True
 
     def wake_all(self) -> None:
@@ -463,11 +481,13 @@ class ConsumeQueues:
 
     def bounds_of_all(self) -> list[tuple[str, int, int, int]]:
         """Topic, queue id, first queue offset and the one behind the last unit of each queue."""
-        found = [(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset) for queue in self.all()
-                 if queue.tail is not None]
-        for topic, resting in tuple(self.resting.items()):
-            found += [(topic, queue_id, *bounds(text)) for queue_id, text in tuple(resting.items())]
-        return found + [(*name, *bounds(faulty.bounds)) for name, faulty in tuple(self.faulty.items())]
+        # Resting ones first: one that is opened meanwhile is among the open ones before it rests no more.
+        found = {(topic, queue_id): bounds(text) for topic, resting in tuple(self.resting.items())
+                 for queue_id, text in tuple(resting.items())}
+        found |= {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in self.all()
+                  if queue.tail is not None}
+        found |= {name: bounds(faulty.bounds) for name, faulty in tuple(self.faulty.items())}
+        return [(*name, *its_bounds) for name, its_bounds in found.items()]
 
     @property
     def count(self) -> int:

@@ -248,11 +248,14 @@ def sync_directory(path: Path) -> None:
 # --- files of a fixed size -------------------------------------------------------------------------------------------
 
 
-def create_sized(path: Path, size: int) -> None:
-    """Have a file of exactly `size` bytes, without blocks where nothing was written."""
+def create_sized(path: Path, size: int, *, is_anew: bool = False) -> None:
+    """Have a file of exactly `size` bytes, without blocks where nothing was written. `is_anew`: nothing stays of one
+    that was there, which nobody has mapped."""
     with _writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            if is_anew and os.fstat(descriptor).st_size:
+                os.ftruncate(descriptor, 0)
             if os.fstat(descriptor).st_size != size:
                 os.ftruncate(descriptor, size)
         finally:

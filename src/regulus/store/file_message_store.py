@@ -158,7 +158,11 @@ class FileMessageStore:
             self._mark_running()
         # Only an `abort` of ours says that no broker without a table ran since; it has two lines.
         is_ours = left is None or left.count(b"\n") > 1
-        table = self._table_file.load(self._log.files, is_clean_stop) if is_ours else None
+        if not is_ours:
+            with suppress(StoreNotWritable):
+                self._table_file.remove()
+                self._mark_file.remove()
+        table = self._table_file.load(self._log.files, is_clean_stop)
         last = self._log.files.last
         self._queues.log_bound = last.start + last.size if last is not None else 0
         self._queues.load(table.queues if table is not None else None)
@@ -437,14 +441,18 @@ class FileMessageStore:
         return QueryResult(buffers, *self._index.last_update)
 
     def delete_topic(self, topic: str) -> None:
-        for queue_id in self._queues.ids(topic):
+        queue_ids = self._queues.ids(topic)
+        for queue_id in queue_ids:
             self._table_file.note_gone(topic, queue_id)
         self._queues.delete(topic, self._dispatcher.position, self._log.end)
+        for queue_id in queue_ids:
+            self._table_file.note_gone(topic, queue_id)     # a table that was begun meanwhile lists it
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Forget one consume queue and remove its files. Raises StoreNotWritable."""
         self._table_file.note_gone(topic, queue_id)
         self._queues.delete_queue(topic, queue_id, self._dispatcher.position, self._log.end)
+        self._table_file.note_gone(topic, queue_id)         # as above
 
     def commit_log_min_offset(self) -> int:
         return self._log.start

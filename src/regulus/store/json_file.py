@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from regulus.errors import StoreError
+from regulus.errors import StoreDamaged, StoreError
 from regulus.store import disk
 
 NESTING_MAX = 64
@@ -30,7 +30,8 @@ class JsonFiles:
         """One line for each document that had to be read from its `.bak`, for the log."""
 
     def load(self, name: str) -> str | None:
-        """The text; None when neither the document nor its `.bak` is there whole."""
+        """The text, of the `.bak` when the document is not whole; None when nothing was ever saved. Raises StoreDamaged
+        when something was, and neither is whole."""
         path = self._path(name)
         text = _whole_text(disk.read_file(path))
         if text is not None:
@@ -40,9 +41,10 @@ class JsonFiles:
         backup = path.with_name(path.name + ".bak")
         text = _whole_text(disk.read_file(backup))
         if text is not None:
-            self._warn(f"{path} is missing, empty or cut short; read {backup.name} instead")
-        elif disk.exists(path) or disk.exists(backup):
-            self._warn(f"{path} and {backup.name} are both damaged; starting without them")
+            self._warn(f"{path} is missing or no whole JSON document; read {backup.name} instead")
+        elif disk.read_file(path) or disk.read_file(backup):
+            raise StoreDamaged(f"{path} is no whole JSON document, and there is no {backup.name} that is: bring one of "
+                               "them back from a backup; or, to go on without what they said, move both away")
         return text
 
     def _warn(self, text: str) -> None:

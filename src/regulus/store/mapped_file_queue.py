@@ -85,13 +85,14 @@ class MappedFileQueue:
                 return None
         return file
 
-    def make(self, start: int) -> MappedFile:
-        """A new, empty file on disk that is not yet one of `files`. Raises StoreNotWritable."""
+    def make(self, start: int, *, is_anew: bool = False) -> MappedFile:
+        """A new, empty file on disk that is not yet one of `files`. `is_anew`: nothing stays of one that a former store
+        left there; not where two threads may make the same file. Raises StoreNotWritable."""
         if not self._is_directory_made:
             disk.make_directory(self.directory, is_durable=False)
             self._is_directory_made = True
         path = self.directory / file_name(start)
-        disk.create_sized(path, self.file_size)
+        disk.create_sized(path, self.file_size, is_anew=is_anew)
         file = self._mapped_file(path, start, 0)
         file.is_new = True
         return file
@@ -103,7 +104,7 @@ class MappedFileQueue:
 
     def extend(self, start: int) -> MappedFile:
         """A new last file. Raises StoreNotWritable."""
-        file = self.make(start)
+        file = self.make(start, is_anew=True)
         self.files.append(file)
         return file
 

@@ -6,6 +6,7 @@ adds a line for each; what it deletes while a table is being written is added to
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from regulus.errors import CorruptRecord, StoreNotWritable
@@ -37,8 +38,16 @@ class QueueTableFile:
         except CorruptRecord:
             return None
         if not fits(table.mark, log_files) or (is_log_ended and not _ends_at(table.position, log_files)):
+            # It must not be believed by a later start either.
+            with suppress(StoreNotWritable):
+                self.remove()
             return None
         return table
+
+    def remove(self) -> None:
+        """Raises StoreNotWritable."""
+        disk.remove_file(self._path)
+        self._is_there = False
 
     def begin(self) -> None:
         """What is deleted from now on may be in the table that is saved next."""
@@ -67,8 +76,7 @@ class QueueTableFile:
             disk.append_to(self._path, line)
         except StoreNotWritable:
             # Without a table the next start looks at each queue, which takes longer and is as good.
-            disk.remove_file(self._path)
-            self._is_there = False
+            self.remove()
 
 
 def fits(mark: SyncedMark, log_files: MappedFileQueue) -> bool:

@@ -274,8 +274,8 @@ class Recovery:
             return f"all before {self._mark.end} was on disk"
         if self._stop_reason == MISSING and has_more:
             return "records follow behind it"
-        if self._mark is not None and not self._is_clean_stop:
-            return ""
+        if self._mark is not None and not self._is_clean_stop and flushed_timestamp <= self._mark.store_timestamp:
+            return ""       # else somebody who makes no marks went on with the log, and its times say more
         times = [head.store_timestamp for head in (cut.first_head(), *cut.heads()) if head is not None]
         # A record of the same millisecond as the last that was flushed may have come after it.
         if any(0 < time < flushed_timestamp for time in times):
@@ -296,7 +296,7 @@ class Recovery:
             self._wake_missing()
         queues.truncate(end)
         queues.log_start, queues.log_end = self._log.files.start, end
-        check = QueueCheck(self._log)
+        check = QueueCheck(self._log, end)
         faults = {(queue.topic, queue.queue_id): fault for queue in queues.all() if (fault := check.fault_of(queue))}
         self._build_anew(faults, end)
         queues.correct_starts(queues.log_start)

@@ -62,6 +62,17 @@ def test_offsets_are_saved_and_loaded():
     assert again.table == {"T@G": {0: 5, 3: 7}, "U@G": {0: 1}, "T@H": {0: 2}}
 
 
+def test_what_changes_between_two_documents_is_in_the_second():
+    offsets = committed()
+    offsets.document()
+    offsets.remove("G", "U")
+    offsets.clone("G", "Copy", "T")
+    offsets.assign_reset("H", "T", 0, 1)
+    again = ConsumerOffsets()
+    again.load(encoded_table.text(offsets.document()))
+    assert again.table == offsets.table == {"T@G": {0: 5, 3: 7}, "T@H": {0: 1}, "T@Copy": {0: 5, 3: 7}}
+
+
 def test_a_file_of_4_9_is_read():
     offsets = ConsumerOffsets()
     offsets.load('{\n\t"offsetTable":{\n\t\t"%RETRY%g1@g1":{0:3\n\t\t},\n\t\t"TopicA@g1":{0:12,1:9\n\t\t}\n\t}\n}')

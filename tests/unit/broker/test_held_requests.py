@@ -1,6 +1,7 @@
 """Requests that wait."""
 
 import weakref
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -87,6 +88,16 @@ def test_a_request_at_several_places_is_woken_once():
     assert woken(requests, arrival(queue_id=1, queue_offset=6), arrival(queue_id=0, queue_offset=4)) == []
     assert woken(requests, arrival(queue_id=1, queue_offset=7), arrival(queue_id=0, queue_offset=5)) == [both]
     assert not requests.queues
+
+
+def test_who_comes_while_others_are_ready_is_woken_too():
+    """Those leave a line that stands no more; another stands at its place."""
+    early, late = held(), held(channel=2)
+    requests = holding(early)
+    requests.wake([arrival()])
+    requests.hold(late)
+    assert requests.take_ready(10) == [early]
+    assert woken(requests, arrival(queue_offset=1)) == [late]
 
 
 def test_a_request_waits_for_a_whole_topic():
@@ -193,6 +204,20 @@ def test_an_arrival_does_not_look_at_those_it_does_not_wake(count):
     assert touched == []
     requests.drop_channel(0)
     assert len(touched) <= 20
+
+
+def test_who_is_left_in_a_swept_line_is_woken_at_his_offset():
+    chance = Random(1)
+    for _ in range(20):
+        offsets = chance.sample(range(1000), 200)
+        gone = [held(1, queue_offset=offset) for offset in offsets[:180]]
+        left = [held(2, queue_offset=offset) for offset in offsets[180:]]
+        everyone = gone + left
+        chance.shuffle(everyone)
+        requests = holding(*everyone)
+        requests.drop_channel(1)
+        for request in sorted(left, key=lambda request: request.places[0].queue_offset):
+            assert woken(requests, arrival(queue_offset=request.places[0].queue_offset)) == [request]
 
 
 TAGS = st.sampled_from([None, {0}, {0, 1}])

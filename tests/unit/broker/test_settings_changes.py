@@ -81,6 +81,16 @@ def test_a_topic_that_changed_again_waits_for_its_last_change(kept):
     assert kept.broker.topics.unsaved == {}
 
 
+def test_a_topic_that_changed_again_keeps_no_other_waiting(kept):
+    waits_for(send(kept, "New"))
+    waits_for(send(kept, "Newer"))
+    count = kept.broker.settings.count
+    kept.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, {**topic("New"), "perm": "4"})
+    kept.broker.settings_saved(count)
+    assert set(kept.broker.topics.unsaved) == {"New"}
+    assert waits_for(send(kept, "Newer")) == 0
+
+
 def test_nothing_is_appended_to_a_topic_that_cannot_be_saved(kept):
     send(kept, "New")
     kept.broker.settings.fault = "the disk is full"

@@ -72,17 +72,31 @@ def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
     assert (statistics.put_message_nums, statistics.put_message_size) == (7, 70)
     assert statistics.item("TOPIC_PUT_NUMS", "T") is None
     assert statistics.item("GROUP_GET_NUMS", "T@G") is None
+    topics.put(TopicConfig(topic_name="U"), 0)
+    topics.facts["U"].put_nums += 3
+    statistics.tick(10_000, 10_000)
+    assert statistics.item("BROKER_PUT_NUMS", "C").value == 10
+
+
+def test_what_is_counted_for_the_first_time_was_nothing_at_the_last_sample():
+    statistics, topics = fresh()
+    statistics.tick(10_000, 10_000)
+    put(topics, 30, 3000)
+    statistics.tick(20_000, 20_000)
+    assert statistics.item("TOPIC_PUT_NUMS", "T").minute().tps == 3.0
 
 
 def test_mornings_are_remembered():
     statistics, topics = fresh()
+    put(topics, 2, 2)
     statistics.tick(1000, 1000)
+    assert statistics.put_total_today_morning == 0
     put(topics, 5, 5)
     statistics.tick(DAY_MS, DAY_MS)
-    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (0, 5)
+    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (0, 7)
     put(topics, 5, 5)
     statistics.tick(2 * DAY_MS, 2 * DAY_MS)
-    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (5, 10)
+    assert (statistics.put_total_yesterday_morning, statistics.put_total_today_morning) == (7, 12)
 
 
 def test_a_clock_that_is_set_moves_no_sample_and_turns_a_day_once():

@@ -33,6 +33,16 @@ def test_a_deposed_master_is_passed_over() -> None:
     assert table.data_version("C", "10.0.0.1:10911") is None
 
 
+def test_a_deposed_master_that_comes_back_is_no_longer_alive() -> None:
+    table = RouteTable()
+    table.register(registration(address="10.0.0.1:10911", state_version=1), 0)
+    table.register(registration(address="10.0.0.2:10911", state_version=2, channel=2), 0)
+    table.register(registration(address="10.0.0.1:10911", state_version=1), 0)
+    assert table.data_version("C", "10.0.0.1:10911") is None
+    assert table.channel_closed(1) == []
+    assert table.brokers["broker-a"].broker_addrs == {0: "10.0.0.2:10911"}
+
+
 def test_a_new_master_with_the_same_state_takes_over() -> None:
     table = RouteTable()
     table.register(registration(address="10.0.0.1:10911"), 0)
@@ -80,6 +90,12 @@ def test_filter_servers_are_in_the_route_until_the_broker_has_none() -> None:
     assert route is not None
     assert route.filter_servers == {"10.0.0.1:10911": ["10.0.0.7:1"]}
     table.register(registration(filter_servers=()), 0)
+    route = table.route("TopicA")
+    assert route is not None
+    assert route.filter_servers == {}
+    table.register(registration(filter_servers=("10.0.0.7:1",)), 0)
+    table.channel_closed(1)
+    table.register(registration(), 0)
     route = table.route("TopicA")
     assert route is not None
     assert route.filter_servers == {}

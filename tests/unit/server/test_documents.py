@@ -18,12 +18,14 @@ from regulus.testing.memory_store import MemoryStore
 
 
 class Shelf:
-    """Keeps documents and the order of deeds. A closed one lets nobody write before it is opened."""
+    """Keeps documents and the order of deeds. A closed one lets nobody write before it is opened; `refused` is the name
+    of one that finds no room."""
 
     def __init__(self) -> None:
         self.documents: dict[str, str] = {}
         self.deeds: list[str] = []
         self.is_full = False
+        self.refused = ""
         self.log_fails = False
         self.opened = threading.Event()
         self.opened.set()
@@ -31,7 +33,7 @@ class Shelf:
     def save_config(self, name: str, pieces: Iterable[bytes]) -> None:
         self.opened.wait(5)
         self.deeds.append(name)
-        if self.is_full:
+        if self.is_full or name == self.refused:
             raise StoreNotWritable("the disk is full")
         self.documents[name] = b"".join(pieces).decode()
 
@@ -138,6 +140,22 @@ async def test_what_cannot_be_saved_is_refused_and_tried_again(
     assert bench.broker.settings.fault == ""
     assert caplog.text.count("topics.json was not saved") == 1
     assert caplog.text.count("topics.json is saved again") == 1
+
+
+async def test_one_that_cannot_be_saved_does_not_take_the_others_along(bench: Bench) -> None:
+    bench.shelf.refused = "topics"
+    bench.broker.topics.put(TopicConfig(topic_name="Fresh"), 1)
+    bench.broker.subscription_groups.find("Fresh", 1)
+    await bench.keeper.save_all()
+    assert '"Fresh":{' not in bench.shelf.documents["topics"]
+    assert '"Fresh":{' in bench.shelf.documents["subscriptionGroup"]
+
+
+async def test_a_stop_saves_and_answers_what_waits(bench: Bench) -> None:
+    bench.put("Fresh")
+    await bench.keeper.stop()
+    assert bench.answers == [""]
+    assert '"Fresh":{' in bench.shelf.documents["topics"]
 
 
 async def test_more_answers_than_may_wait_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,3 +111,19 @@ async def test_who_waited_too_long_hears_what_is_behind(flushed: int, replicated
     assert desk.written.told == [(100, code)]
     assert not desk.durability.is_awaited
     desk.durability.stop()
+
+
+async def test_who_came_later_does_not_wait_for_ever_behind_one_that_waited_too_long() -> None:
+    desk = Desk(timeout=0.03)
+    desk.wait(100)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while loop.time() < began + 0.015:
+        await asyncio.sleep(0)
+    desk.wait(200)
+    async with asyncio.timeout(5):
+        while desk.durability.is_awaited:
+            desk.written.wrote.clear()
+            await desk.written.wrote.wait()
+    assert desk.written.told == [(100, DISK), (200, DISK)]
+    desk.durability.stop()

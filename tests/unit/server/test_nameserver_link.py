@@ -12,6 +12,7 @@ from regulus.nameserver.config import NamesrvConfig
 from regulus.server import nameserver_link
 from regulus.server.assembly import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameserverLink
+from regulus.server.registration import TOPICS_PER_REQUEST
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
@@ -95,3 +96,18 @@ async def test_a_new_topic_is_told_at_once(broker: BrokerState, name_server: Nam
     assert "Fresh" in name_server.state.routes.topics
     await link.stop()
     assert not name_server.state.routes.brokers
+
+
+async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
+        broker: BrokerState, name_server: NameServer) -> None:
+    for number in range(3 * TOPICS_PER_REQUEST):
+        broker.topics.create_if_absent(f"T{number}", 1, 5)
+    link = EmbeddedLink(broker, 10911, name_server.ask)
+    link.start()
+    broker.topics.create_if_absent("Fresh", 1, 5)
+    link.topics_changed()
+    assert "Fresh" not in name_server.state.routes.topics
+    async with asyncio.timeout(10):
+        while "Fresh" not in name_server.state.routes.topics:
+            await asyncio.sleep(0)
+    await link.stop()

@@ -137,12 +137,13 @@ def test_a_name_server_that_does_not_have_what_it_was_told_gets_everything(talks
     assert talks.is_known
 
 
-def test_a_name_server_that_does_not_know_the_question_gets_everything(talks: Talks) -> None:
+@pytest.mark.parametrize("code", [ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SUCCESS])
+def test_a_name_server_that_does_not_know_the_question_gets_everything(talks: Talks, code: ResponseCode) -> None:
+    """Whether it says so or gives an answer that says nothing."""
     talks.talk()
 
     def refusing(request: RemotingCommand) -> RemotingCommand:
-        return talks.answer(request) if request.code == REGISTER else request.response(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        return talks.answer(request) if request.code == REGISTER else request.response(code)
 
     assert talks.talk(refusing) == [VERSION, REGISTER]
     assert talks.topics_sent() == [sorted(talks.broker.topics.names())]

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from regulus.record.store_checkpoint import StoreCheckpoint
 from regulus.store.checkpoint_file import CheckpointFile
 
 
@@ -21,7 +22,11 @@ def test_times_only_grow(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "checkpoint")
     file.log_flushed(10)
     file.log_flushed(5)
-    assert file.checkpoint.physic_msg_timestamp == 10
+    file.queues_flushed(10)
+    file.queues_flushed(5)
+    file.index_flushed(10)
+    file.index_flushed(5)
+    assert file.checkpoint == StoreCheckpoint(physic_msg_timestamp=10, logics_msg_timestamp=10, index_msg_timestamp=10)
 
 
 def test_a_missing_or_short_file_is_all_zero(tmp_path: Path) -> None:

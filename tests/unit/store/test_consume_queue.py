@@ -118,6 +118,16 @@ def test_a_queue_with_a_missing_file_ends_before_it_and_knows_that_more_was_ther
     assert (queue.max_offset, queue.known_end) == (10, 500)
 
 
+@pytest.mark.parametrize("place", [0, 250, 399])
+def test_a_queue_ends_before_a_unit_that_goes_back_in_the_log(tmp_path: Path, place: int) -> None:
+    filled(tmp_path, 6)
+    path = tmp_path / "TopicA" / "3" / f"{0:020d}"
+    data = path.read_bytes()
+    path.write_bytes(data[:80] + encode(Unit(place, 100, 0)) + data[100:])
+    queue = reopened(tmp_path)
+    assert (queue.max_offset, queue.known_end) == (4, 120)
+
+
 def test_a_queue_with_few_messages_takes_one_page_of_the_disk(tmp_path: Path) -> None:
     queue = ConsumeQueues(tmp_path, 6_000_000, MappedFilePool(16)).have("TopicA", 0)
     for number in range(100):

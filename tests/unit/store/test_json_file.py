@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import StoreError
+from regulus.errors import StoreDamaged, StoreError
 from regulus.store.json_file import JsonFiles
 
 JAVA = '{\n\t"offsetTable":{\n\t\t"TopicA@g{1":{0:12,1:9\n\t\t}\n\t}\n}'
@@ -37,12 +37,22 @@ def test_a_missing_document_is_read_from_its_backup(tmp_path: Path) -> None:
     assert JsonFiles(tmp_path).load("topics") == JAVA
 
 
-def test_two_damaged_documents_are_none_and_said_to_be(tmp_path: Path) -> None:
-    files = JsonFiles(tmp_path)
-    (tmp_path / "topics.json").write_text("{")
-    (tmp_path / "topics.json.bak").write_text("")
-    assert files.load("topics") is None
-    assert "both damaged" in files.warnings[0]
+@pytest.mark.parametrize(("text", "backup"), [("{", ""), ("{", None), ("", "{"), (None, "{"), ("{", "[")])
+def test_what_was_saved_is_not_passed_over(tmp_path: Path, text: str | None, backup: str | None) -> None:
+    """To start without topics, and to save that over them, would be worse than not to start."""
+    for name, content in (("topics.json", text), ("topics.json.bak", backup)):
+        if content is not None:
+            (tmp_path / name).write_text(content)
+    with pytest.raises(StoreDamaged, match=r"topics\.json is no whole JSON document.*move both away"):
+        JsonFiles(tmp_path).load("topics")
+
+
+@pytest.mark.parametrize("backup", ["", None])
+def test_an_empty_document_was_never_saved(tmp_path: Path, backup: str | None) -> None:
+    (tmp_path / "topics.json").touch()
+    if backup is not None:
+        (tmp_path / "topics.json.bak").write_text(backup)
+    assert JsonFiles(tmp_path).load("topics") is None
 
 
 def test_a_damaged_document_does_not_become_the_backup(tmp_path: Path) -> None:
@@ -104,7 +114,8 @@ def test_the_document_is_there_at_any_moment(tmp_path: Path, monkeypatch: pytest
 
 def test_brackets_nested_beyond_all_use_are_damage(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text("[" * 100_000 + "]" * 100_000)
-    assert JsonFiles(tmp_path).load("topics") is None
+    with pytest.raises(StoreDamaged):
+        JsonFiles(tmp_path).load("topics")
 
 
 def refuse(*arguments: object) -> None:

@@ -50,6 +50,8 @@ def test_a_store_is_read_from_end_to_end(tmp_path: Path) -> None:
     assert store.read_log(0, 1 << 20, 0) == (b"", 0)
     flushed = store.flush_commit_log()
     fill(store, 5, first=100)
+    begin = messages[99].physical_offset
+    assert store.read_log(begin, 1 << 20, flushed) == store.read_log(begin, flushed - begin, flushed)
     for size_max in (1, 1000, 1 << 20):
         bodies, offset = [], 0
         while offset < flushed:

@@ -1,5 +1,6 @@
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from regulus.errors import StoreDamaged, StoreNewer
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
-from regulus.record.layout import MAGIC_V2
+from regulus.record import message_record
+from regulus.record.layout import BODY_START_V4, MAGIC_V1, MAGIC_V2
 from regulus.record.store_checkpoint import StoreCheckpoint
+from regulus.record.store_checkpoint import decode as decode_checkpoint
 from regulus.record.store_checkpoint import encode as encode_checkpoint
 from regulus.record.synced_mark import decode as decode_mark
-from regulus.store import recovery
+from regulus.store import disk, recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
 
@@ -127,6 +130,7 @@ def test_a_torn_tail_is_cut_kept_aside_and_told(tmp_path: Path) -> None:
     assert report.is_warning
     assert (report.kept_to % 4096, report.dropped_bytes, report.dropped_records) == (position, size - 40, 0)
     assert "cut at" in str(report)
+    assert "built anew" not in str(report)
     kept = Path(report.kept_aside)
     assert kept.parent == copy / "cut"
     assert [file.read_bytes() for file in kept.iterdir()] == [torn[:size - 40]]
@@ -135,6 +139,53 @@ def test_a_torn_tail_is_cut_kept_aside_and_told(tmp_path: Path) -> None:
     assert not any(path.read_bytes()[position:])
     fill(store, 1, first=29, size=300)
     assert bodies(store) == expected
+
+
+def test_two_cuts_at_one_place_are_both_kept(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    unsynced(tmp_path / "store", copy, 0, 3)
+    torn = []
+    for number in range(2):
+        path, position = place_of(copy, 2)
+        overwrite(path, position + 300 + number, b"!")
+        torn.append(path.read_bytes()[position:].rstrip(b"\0"))
+        store = open_store(copy)
+        fill(store, 1, first=2, size=300)
+        copy = crashed_copy(copy, tmp_path / f"copy{number}")
+    assert sorted(file.read_bytes() for file in (copy / "cut").glob("*/*")) == sorted(torn)
+
+
+def test_a_head_of_which_a_part_was_written_is_a_tail(tmp_path: Path) -> None:
+    """No magic number of a later format, either."""
+    copy = tmp_path / "copy"
+    expected = unsynced(tmp_path / "store", copy, 0, 3)
+    path, position = place_of(copy, 2)
+    overwrite(path, position + 7, b"\0" * 500)
+    store = FileMessageStore(small_config(copy))
+    assert store.open().dropped_bytes == 7
+    assert bodies(store) == expected[:2]
+
+
+def test_what_looks_like_a_record_in_a_torn_body_is_none(tmp_path: Path) -> None:
+    """Else whoever sends it could have a good store refused: it says to be older than the checkpoint."""
+    store = open_store(tmp_path / "store")
+    place = BODY_START_V4 + 10
+    forged = a_message(body=b"." * 50)
+    forged.physical_offset, forged.store_timestamp = place, NOW - 99
+    head = message_record.encode(forged)
+    store.append(a_message(body=b"." * 10 + head + b"." * 90), NOW)
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    (copy / "checkpoint").write_bytes(encode_checkpoint(StoreCheckpoint(NOW - 1, NOW - 1)))
+    overwrite(log_file(copy, 0), place + len(head) + 50, b"!!!")
+    report = FileMessageStore(small_config(copy)).open()
+    assert (report.kept_to, report.dropped_records, report.stop_reason) == (0, 0, "body and its checksum differ")
+
+
+def test_after_a_crash_the_checkpoint_speaks_of_what_was_kept(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    unsynced(tmp_path / "store", copy, 0, 3)
+    open_store(copy).close()
+    assert decode_checkpoint((copy / "checkpoint").read_bytes()).physic_msg_timestamp == NOW + 2
 
 
 def test_intact_records_and_files_behind_a_torn_one_are_kept_aside(tmp_path: Path) -> None:
@@ -159,7 +210,7 @@ def test_intact_records_and_files_behind_a_torn_one_are_kept_aside(tmp_path: Pat
 def test_a_rotten_record_within_what_was_synced_stops_the_start(tmp_path: Path, stop: str) -> None:
     expected = closed(tmp_path)
     if stop == "crash":
-        (tmp_path / "abort").touch()
+        (tmp_path / "abort").write_text("1\nthis boot\n")      # an empty one is of a Java broker
         (tmp_path / "checkpoint").unlink()
     path, position = place_of(tmp_path, 28)
     overwrite(path, position + 100, b"!!!")
@@ -182,6 +233,43 @@ def test_a_rotten_record_within_what_was_synced_stops_the_start(tmp_path: Path, 
     assert bodies(open_store(tmp_path)) == expected[:29]
 
 
+def test_the_last_record_that_was_synced_is_no_tail(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    unsynced(tmp_path / "store", copy, 20, 20)
+    path, position = place_of(copy, 19)
+    overwrite(path, position + 100, b"!!!")
+    with pytest.raises(StoreDamaged, match=rf"damaged at {int(path.name) + position} .* all before \d+ was on disk"):
+        FileMessageStore(small_config(copy)).open()
+
+
+def test_a_clean_stop_of_a_broker_that_keeps_no_mark_leaves_no_tail(tmp_path: Path) -> None:
+    """It went on with the log: the mark that is there speaks of the records before."""
+    expected = closed(tmp_path, 5)
+    mark = (tmp_path / "regulusSynced").read_bytes()
+    store = open_store(tmp_path)
+    expected += [message.body for message in fill(store, 3, first=5, size=300)]
+    store.close()
+    (tmp_path / "regulusSynced").write_bytes(mark)
+    (tmp_path / "regulusQueues").unlink()
+    (tmp_path / "checkpoint").unlink()
+    path, position = place_of(tmp_path, 6)
+    overwrite(path, position + 4, b"\0\0\0\0")
+    before = path.read_bytes()
+    with pytest.raises(StoreDamaged, match="after a clean stop nothing is torn"):
+        FileMessageStore(small_config(tmp_path)).open()
+    assert path.read_bytes() == before
+    overwrite(path, position + 4, MAGIC_V1.to_bytes(4, "big", signed=True))
+    assert bodies(open_store(tmp_path)) == expected
+
+
+def test_a_gap_in_the_log_is_no_tail_though_nothing_was_synced(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    unsynced(tmp_path / "store", copy, 0, 30)
+    log_file(copy, 4096).unlink()
+    with pytest.raises(StoreDamaged, match=r"damaged at 4096 .* is missing\), and records follow behind it"):
+        FileMessageStore(small_config(copy)).open()
+
+
 def test_a_store_without_a_mark_is_judged_by_the_times_of_its_checkpoint(tmp_path: Path) -> None:
     """As Java brokers leave it."""
     closed(tmp_path / "store")
@@ -192,7 +280,8 @@ def test_a_store_without_a_mark_is_judged_by_the_times_of_its_checkpoint(tmp_pat
     overwrite(path, position + 100, b"!!!")
     with pytest.raises(StoreDamaged, match="the checkpoint says that it was on disk"):
         FileMessageStore(small_config(tmp_path / "store")).open()
-    early = StoreCheckpoint(physic_msg_timestamp=NOW + 27, logics_msg_timestamp=NOW + 27)
+    # A record of the checkpoint's own millisecond may have come after it.
+    early = StoreCheckpoint(physic_msg_timestamp=NOW + 28, logics_msg_timestamp=NOW + 28)
     (tmp_path / "store/checkpoint").write_bytes(encode_checkpoint(early))
     report = FileMessageStore(small_config(tmp_path / "store")).open()
     assert report.dropped_records == 1
@@ -220,6 +309,18 @@ def test_a_mark_that_does_not_fit_refuses_no_good_store(tmp_path: Path, change: 
     assert (report.dropped_bytes, report.stop_reason) == (0, "")
 
 
+def test_the_mark_of_another_log_makes_no_damage_of_a_tail(tmp_path: Path) -> None:
+    closed(tmp_path / "other")
+    copy = tmp_path / "copy"
+    expected = unsynced(tmp_path / "store", copy, 0, 3)
+    shutil.copy(tmp_path / "other/regulusSynced", copy)
+    path, position = place_of(copy, 2)
+    overwrite(path, position + 100, b"!!!")
+    store = FileMessageStore(small_config(copy))
+    assert store.open().kept_to == int(path.name) + position
+    assert bodies(store) == expected[:2]
+
+
 def test_the_mark_never_says_more_than_was_synced(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store, 3)
@@ -230,6 +331,9 @@ def test_the_mark_never_says_more_than_was_synced(tmp_path: Path) -> None:
     fill(store, 3, first=3)
     store.flush_mark()
     assert decode_mark((tmp_path / "regulusSynced").read_bytes()).end == synced
+    store.flush_commit_log()
+    store.flush_mark()
+    assert decode_mark((tmp_path / "regulusSynced").read_bytes()).end == store.flushed_offset > synced
 
 
 def test_a_wrong_checksum_in_a_log_of_unknown_state_ends_it(tmp_path: Path) -> None:
@@ -453,6 +557,32 @@ def test_a_queue_that_does_not_agree_with_the_log_is_built_anew(tmp_path: Path, 
     assert not FileMessageStore(small_config(copy)).open().is_warning
 
 
+@pytest.mark.parametrize("unit", [10, 19])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_wrong_unit_at_either_end_of_a_queue_s_file_is_seen(tmp_path: Path, unit: int, shift: int) -> None:
+    """Though all units are in the order of the log."""
+    expected = closed(tmp_path)
+    path = tmp_path / "consumequeue/TopicA/0" / f"{200:020d}"
+    data = path.read_bytes()
+    position = unit % 10 * 20
+    place = int.from_bytes(data[position:position + 8], "big") + shift
+    overwrite(path, position, place.to_bytes(8, "big") + (200).to_bytes(4, "big"))
+    store = FileMessageStore(small_config(tmp_path))
+    assert "built anew" in str(store.open())
+    assert bodies(store) == expected
+
+
+def test_a_record_whose_body_is_rotten_keeps_its_place_in_a_queue_that_is_built_anew(tmp_path: Path) -> None:
+    closed(tmp_path)
+    path, position = place_of(tmp_path, 5)
+    overwrite(path, position + 100, b"!!!")
+    shutil.rmtree(tmp_path / "consumequeue/TopicA")
+    store = FileMessageStore(small_config(tmp_path))
+    (note,) = store.open().notes
+    assert "built anew from the log, from 0 to 30" in note
+    assert [unit.queue_offset for unit in store.queue_units("TopicA", 0, 0, 32)] == [*range(30)]
+
+
 @pytest.mark.parametrize("stop", ["clean", "crash"])
 def test_a_deleted_topic_is_not_missed(tmp_path: Path, stop: str) -> None:
     store = open_store(tmp_path / "store")
@@ -547,6 +677,29 @@ def test_a_queue_that_is_found_faulty_when_it_is_used_is_refused_and_built_anew_
         assert fill(again, 1, topic=topic, first=25)[0].queue_offset == 25
 
 
+def test_queues_that_rest_are_cut_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes to the log behind the cut is not taken for theirs."""
+    resting_store(tmp_path, monkeypatch)
+    units = (tmp_path / "consumequeue/T11/0" / f"{400:020d}").read_bytes()
+    place = int.from_bytes(units[3 * 20:][:8], "big")
+    overwrite(log_file(tmp_path, place // 4096 * 4096), place % 4096 + 100, b"!!!")
+    store = open_store(tmp_path, cut_damaged_log=place)
+    fill(store, 30, topic="T0", first=25)
+    assert [len(bodies(store, topic)) for topic in ("T10", "T11")] == [25, 23]
+    assert fill(store, 1, topic="T11", first=23)[0].queue_offset == 23
+
+
+def test_queues_that_rest_begin_where_the_log_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting_store(tmp_path, monkeypatch)
+    log_file(tmp_path, 0).unlink()
+    store = open_store(tmp_path)
+    assert ("T0", 0) in store.resting_queues()
+    begin = store.min_offset("T0", 0)
+    assert begin > 0
+    assert [unit.queue_offset for unit in store.queue_units("T0", 0, 0, 32)] == [*range(begin, 25)]
+    assert store.queue_units("T0", 0, begin, 1)[0].physical_offset >= 4096
+
+
 def test_a_queue_that_rests_can_be_deleted_and_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resting_store(tmp_path, monkeypatch)
     store = open_store(tmp_path)
@@ -609,3 +762,115 @@ def test_a_table_of_before_a_broker_that_keeps_none_is_not_believed(tmp_path: Pa
     again = FileMessageStore(small_config(tmp_path))
     assert not again.open().is_warning
     assert again.queues() == [("TopicA", 0)]
+
+
+def at_first_touch(monkeypatch: pytest.MonkeyPatch, deed: str, part: str, meanwhile: Callable[[], None]) -> None:
+    """Do something, as another thread may, once this part of the store was first touched."""
+    original = getattr(disk, deed)
+    left = [meanwhile]
+
+    def touched(path: Path | str, *arguments: object) -> object:
+        result = original(path, *arguments)
+        if part in str(path) and left:
+            left.pop()()
+        return result
+    monkeypatch.setattr(disk, deed, touched)
+
+
+def test_a_table_that_is_written_while_a_queue_is_opened_does_not_miss_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    fill(store, 60, queues=12)
+    store.close()
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 3)
+    store = open_store(tmp_path)
+    fill(store, 1, first=60)
+    with monkeypatch.context() as patch:
+        at_first_touch(patch, "read_at", "/TopicA/7/", store.flush_queue_table)
+        assert len(bodies(store, queue_id=7)) == 5
+    store.close()
+    again = open_store(tmp_path)
+    assert len(bodies(again, queue_id=7)) == 5
+    assert again.append(a_message(queue_id=7), NOW + 61).queue_offset == 5
+
+
+def test_a_table_that_is_written_while_a_topic_is_deleted_does_not_bring_it_back(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    fill(store, 5, topic="Gone")
+    store.flush_queue_table()
+    fill(store, 1, topic="Stays")
+    with monkeypatch.context() as patch:
+        at_first_touch(patch, "append_to", "regulusQueues", store.flush_queue_table)
+        store.delete_topic("Gone")
+    store.close()
+    assert open_store(tmp_path).queues() == [("Stays", 0)]
+
+
+def test_a_table_that_did_not_fit_once_is_not_believed_later(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 5, topic="Gone")
+    fill(store, 1, topic="Stays")
+    store.close()
+    ours = {name: (tmp_path / "store" / name).read_bytes() for name in ("regulusQueues", "regulusSynced")}
+    store = open_store(tmp_path / "store")
+    store.delete_topic("Gone")
+    for first in (10_000, 20_000):      # so much later that a crash does not begin at the deleted ones again
+        fill(store, 60, topic="Stays", first=first)
+    store.close()
+    for name, data in ours.items():     # RocketMQ, whose work this shall have been, leaves them as they were
+        (tmp_path / "store" / name).write_bytes(data)
+    assert open_store(tmp_path / "store").queues() == [("Stays", 0)]
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    assert open_store(copy).queues() == [("Stays", 0)]
+
+
+def test_a_mark_does_not_hide_what_a_broker_without_marks_synced_behind_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 10)
+    store.close()
+    mark = (tmp_path / "store" / "regulusSynced").read_bytes()
+    store = open_store(tmp_path / "store")
+    harmed = fill(store, 30, first=10)[15]
+    store.flush_commit_log()
+    store.flush_consume_queues(0)
+    store.flush_checkpoint()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    (copy / "regulusSynced").write_bytes(mark)
+    (copy / "abort").write_bytes(b"")
+    path = log_file(copy, harmed.physical_offset // 4096 * 4096)
+    overwrite(path, harmed.physical_offset % 4096 + 90, b"!!!")
+    with pytest.raises(StoreDamaged, match="the checkpoint says that it was on disk"):
+        FileMessageStore(small_config(copy)).open()
+    (copy / "regulusSynced").write_bytes(mark)
+    (copy / "abort").write_text("1\nthis boot\n")       # it stopped well, and then ours crashed
+    with pytest.raises(StoreDamaged, match="the checkpoint says that it was on disk"):
+        FileMessageStore(small_config(copy)).open()
+
+
+def test_light_queues_of_rocketmq_are_left_as_they_are(tmp_path: Path) -> None:
+    closed(tmp_path)
+    light = tmp_path / "consumequeue" / "%LMQ%123" / "0"
+    shutil.copytree(tmp_path / "consumequeue" / "TopicA" / "0", light)
+    before = {path.name: path.read_bytes() for path in light.iterdir()}
+    for name in ("regulusQueues", "regulusSynced"):
+        (tmp_path / name).unlink()
+    store = FileMessageStore(small_config(tmp_path))
+    assert not store.open().is_warning
+    store.close()
+    assert {path.name: path.read_bytes() for path in light.iterdir()} == before
+
+
+def test_a_queue_that_rests_loses_what_a_power_cut_took_from_the_log(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting_store(tmp_path / "store", monkeypatch)
+    store = open_store(tmp_path / "store")
+    (last,) = fill(store, 1, topic="T5", first=25)
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    path = log_file(copy, last.physical_offset // 4096 * 4096)
+    overwrite(path, last.physical_offset % 4096, b"\0" * 300)
+    again = open_store(copy)
+    assert ("T5", 0) in again.resting_queues()
+    assert again.look_at_queues([("T5", 0)]) == []
+    assert len(bodies(again, "T5")) == 25
+    assert fill(again, 1, topic="T5", first=25)[0].queue_offset == 25

@@ -1,0 +1,34 @@
+import pytest
+
+from regulus.errors import CorruptRecord
+from regulus.record import queue_table
+from regulus.record.queue_table import bounds
+from regulus.record.synced_mark import SyncedMark
+
+MARK = SyncedMark(4096, 120, 1_700_000_000_000, 2_368_364_337)
+QUEUES = [("TopicA", 0, 3, 40), ("TopicA", 7, 0, 1), ("TopicB", 0, 0, 25)]
+WHOLE = queue_table.encode(4216, MARK, [("20231114221320000", 4000)], QUEUES, [("TopicA", 7)])
+
+
+def test_a_table_comes_back() -> None:
+    table = queue_table.decode(WHOLE)
+    assert (table.position, table.mark, table.faulty) == (4216, MARK, [("TopicA", 7)])
+    assert table.index == {"20231114221320000": 4000}
+    assert [(topic, queue_id, *bounds(text)) for topic, queues in table.queues.items()
+            for queue_id, text in queues.items()] == QUEUES
+
+
+def test_what_is_no_whole_table_is_told() -> None:
+    for size in range(len(WHOLE)):
+        with pytest.raises(CorruptRecord):
+            queue_table.decode(WHOLE[:size])
+    body = WHOLE.index(b"\n")
+    for place in range(body, len(WHOLE)):
+        with pytest.raises(CorruptRecord):
+            queue_table.decode(WHOLE[:place] + bytes((WHOLE[place] ^ 1,)) + WHOLE[place + 1:])
+
+
+def test_topics_of_which_a_queue_was_deleted_are_not_in_it_any_more() -> None:
+    gone = queue_table.encode_gone("TopicA", 0)
+    assert set(queue_table.decode(WHOLE + gone).queues) == {"TopicB"}
+    assert set(queue_table.decode(WHOLE + gone[:-1]).queues) == {"TopicA", "TopicB"}
