@@ -146,9 +146,11 @@ class Dispatcher:
         if is_visible and (self.only is None or (request.topic, request.queue_id) in self.only):
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
-            queue = self._queue_of(request)
+            queue = self.queues.find(request.topic, request.queue_id)
             if queue is None:
-                return False
+                queue = self._queue_of(request)
+                if queue is None:
+                    return False
             if queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
                 self.dispatched_count += 1
                 if not queue.is_dirty:
