@@ -167,8 +167,8 @@ def test_batches_have_the_schema_that_spark_wants(server):
                                           ("properties", pa.map_(pa.string(), pa.string()))])
 
 
-def test_a_name_server_that_is_away_is_told_in_a_sentence(free_tcp_port):
-    read = parse_options({"nameServer": f"127.0.0.1:{free_tcp_port}", "topic": "orders", "retryTimeout": "100ms"})
+def test_a_name_server_that_is_away_is_told_in_a_sentence(unused_tcp_port):
+    read = parse_options({"nameServer": f"127.0.0.1:{unused_tcp_port}", "topic": "orders", "retryTimeout": "100ms"})
     with LiveBrokers(read) as brokers, pytest.raises(ClientError, match="queues could not be read for 100 ms"):
         brokers.queues()
 
