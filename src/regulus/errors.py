@@ -157,6 +157,10 @@ class ClientClosed(ClientError):
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
 
+class MissingExtra(RegulusError):
+    """An optional package is not installed; the text names it and what to type."""
+
+
 class MissingJava(RegulusError):
     """No Java 17 or newer was found for Spark; the text says where it was looked for and how to get one."""
 

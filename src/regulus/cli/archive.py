@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from regulus.cli.connection import as_json, print_json, print_table, time_text
+from regulus.cli.output import print_json, print_table, time_text, with_output
 from regulus.cli.spark_session import command_session
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, Tasks
+from regulus.spark.extras import require_extra
 from regulus.spark.options import DEFAULT_BROKER_NAME
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 @archive.command()
 @_ARCHIVE
 @click.option("--verify", "is_verified", is_flag=True, help="Read each file and compare its SHA-256.")
-@as_json
+@with_output
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
     """Say how much of each broker's log is archived."""
     from regulus.pipeline.archive_files import verify
@@ -121,7 +122,8 @@ def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
 
 @contextmanager
 def tasks_of(cores: int) -> Iterator[Tasks]:
-    """Where a job's tasks run."""
+    """Where a job's tasks run. Raises MissingExtra."""
+    require_extra("spark", "an archive or index job")
     if not cores:
         yield LocalTasks()
         return

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from regulus.broker.config import BrokerConfig
+from regulus.cli.options import renamed
 from regulus.cli.serve import (
     config_option,
     cut_option,
@@ -25,8 +26,8 @@ from regulus.transport.config import TransportConfig
 
 @click.command()
 @config_option
-@click.option("-n", "--namesrv-addr", metavar="HOST:PORT;...", help="Name servers; else namesrvAddr of the file, "
-              "else the environment's NAMESRV_ADDR.")
+@renamed("-n", "--namesrv", "namesrv_addr", old="--namesrv-addr", metavar="HOST:PORT;...",
+         help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
 @click.option("--port", type=int, help="Port to listen at; 0 takes a free one [10911].")
 @store_option
 @flush_option

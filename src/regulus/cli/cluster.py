@@ -2,7 +2,8 @@
 
 import click
 
-from regulus.cli.connection import as_json, print_json, print_table, with_admin
+from regulus.cli.connection import with_admin
+from regulus.cli.output import print_json, print_rows, with_output
 from regulus.client.admin import Admin
 from regulus.errors import ClientError
 
@@ -13,7 +14,7 @@ def cluster() -> None:
 
 
 @cluster.command("list")
-@as_json
+@with_output
 @with_admin
 async def list_brokers(admin: Admin, json_output: bool) -> None:
     """List all brokers with their rates."""
@@ -24,10 +25,7 @@ async def list_brokers(admin: Admin, json_output: bool) -> None:
         for broker_name in sorted(broker_names):
             for number, address in sorted(info.broker_addr_table[broker_name].broker_addrs.items()):
                 rows.append((cluster_name, broker_name, number, address, *await _rates(admin, address)))
-    if json_output:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table([each.upper() for each in names], rows)
+    print_rows(names, rows, json_output=json_output)
 
 
 async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
@@ -45,7 +43,7 @@ async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
 @cluster.command()
 @click.argument("broker_address", metavar="HOST:PORT")
 @click.option("--config", "show_config", is_flag=True, help="The broker's settings instead of its state.")
-@as_json
+@with_output
 @with_admin
 async def status(admin: Admin, broker_address: str, show_config: bool, json_output: bool) -> None:
     """Show all that the broker at HOST:PORT says about itself."""

@@ -1,7 +1,6 @@
-"""What the client commands have in common: where the name server is, how results are printed."""
+"""What the client commands have in common: where the name server is, and how times are written."""
 
-import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -10,7 +9,6 @@ import click
 
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
-from regulus.model.timestamps import dated
 from regulus.transport import event_loop
 
 P = ParamSpec("P")
@@ -34,9 +32,11 @@ class Server:
 def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[..., None]:
     """Give a command the connection options; it gets them as a Server, first."""
     @click.option("-n", "--namesrv", "name_server", default=DEFAULT_NAME_SERVER, show_default=True,
-                  envvar="NAMESRV_ADDR", help="Name servers, host:port;host:port.")
-    @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
-    @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
+                  envvar="NAMESRV_ADDR", show_envvar=True, help="Name servers, host:port;host:port.")
+    @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", show_envvar=True,
+                  help="Sign requests as this user.")
+    @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
+                  help="The user's secret.")
     @wraps(command)
     def call(*args: Any, name_server: str, access_key: str, secret_key: str, **kwargs: Any) -> None:
         command(Server(name_server, access_key, secret_key), *args, **kwargs)
@@ -53,32 +53,6 @@ def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Cal
                 await command(admin, *args, **kwargs)
         event_loop.run(run())
     return call
-
-
-as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON, one document.")
-
-
-def print_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell; numbers to the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    numeric = [bool(cells) and all(row[column].lstrip("-").replace(".", "", 1).isdigit() for row in cells)
-               for column in range(len(header))]
-    widths = [max(len(text) for text in column) for column in zip(header, *cells, strict=True)]
-    for row in [list(header), *cells]:
-        parts = [text.rjust(width) if right else text.ljust(width)
-                 for text, width, right in zip(row, widths, numeric, strict=True)]
-        click.echo("  ".join(parts).rstrip())
-
-
-def time_text(timestamp_ms: int) -> str:
-    """Local time with ms; a dash for 0."""
-    if timestamp_ms <= 0:
-        return "-"
-    return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -1,13 +1,17 @@
 """`regulus group`: look at consumer groups and change them."""
 
+import json
+
 import click
 
-from regulus.cli.connection import Moment, as_json, print_json, print_table, time_text, with_admin
+from regulus.cli.connection import Moment, with_admin
+from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
 from regulus.errors import ClientError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
+from regulus.wire.codes import ResponseCode
 
 
 @click.group()
@@ -16,7 +20,7 @@ def group() -> None:
 
 
 @group.command("list")
-@as_json
+@with_output
 @with_admin
 async def list_groups(admin: Admin, json_output: bool) -> None:
     """List the groups that consume or did, with members and lag."""
@@ -24,11 +28,7 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
     for name in await admin.list_groups():
         found.append(await admin.progress(name))
     rows = [(each.group, each.members, len(each.offsets), each.lag, round(each.consume_tps, 1)) for each in found]
-    names = ("group", "members", "queues", "lag", "tps")
-    if json_output:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table([each.upper() for each in names], rows)
+    print_rows(("group", "members", "queues", "lag", "tps"), rows, json_output=json_output)
 
 
 @group.command()
@@ -46,11 +46,13 @@ async def create(admin: Admin, name: str, retry_max_times: int, cluster: str | N
 @group.command()
 @click.argument("name")
 @click.option("--topic", "topic_name", help="Only this topic.")
-@as_json
+@with_output
 @with_admin
 async def progress(admin: Admin, name: str, topic_name: str | None, json_output: bool) -> None:
     """Show how far group NAME is in each queue."""
     found = await admin.progress(name, topic_name)
+    if not found.offsets and not found.online:
+        await _check_known(admin, name)
     rows = [(queue.topic, queue.broker_name, queue.queue_id, offset.broker_offset, offset.consumer_offset,
              offset.broker_offset - offset.consumer_offset, offset.last_timestamp)
             for queue, offset in sorted(found.offsets.items())]
@@ -59,19 +61,23 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
         print_json({"group": name, "online": found.online, "members": found.members, "lag": found.lag,
                     "tps": found.consume_tps, "queues": [dict(zip(names, row, strict=True)) for row in rows]})
         return
-    print_table([each.upper() for each in names], [(*row[:-1], time_text(row[-1])) for row in rows])
+    print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
     members = f"{found.members} members online" if found.online else "nobody online"
     click.echo(f"lag {found.lag}, {found.consume_tps:.1f} messages/s, {members}")
 
 
 @group.command()
 @click.argument("name")
+@with_output
 @with_admin
-async def members(admin: Admin, name: str) -> None:
+async def members(admin: Admin, name: str, json_output: bool) -> None:
     """Show who consumes as group NAME, and what each subscribes to."""
     connection = await admin.consumer_connection(name)
     if connection is None:
-        raise ClientError(f"nobody consumes as group {name} now")
+        raise ClientError(f"nobody consumes as group {name} now", ResponseCode.CONSUMER_NOT_ONLINE)
+    if json_output:
+        print_json(json.loads(connection.encode()))
+        return
     print_table(("CLIENT", "ADDRESS", "LANGUAGE", "VERSION"), [
         (each.client_id, each.client_addr, each.language, each.version) for each in connection.connection_set])
     print_table(("TOPIC", "EXPRESSION", "TYPE"), [
@@ -93,6 +99,7 @@ async def reset(admin: Admin, name: str, topic_name: str, where: str | None, mom
         raise click.UsageError("give one of --to, --time and --offset")
     if offset is not None:
         queue = parse_queue(topic_name, queue_text)
+        await _warn_out_of_range(admin, queue, offset)
         await admin.reset_offset(name, queue, offset)
         offsets = {queue: offset}
     else:
@@ -109,8 +116,24 @@ async def reset(admin: Admin, name: str, topic_name: str, where: str | None, mom
 @with_admin
 async def delete(admin: Admin, name: str, keep_offsets: bool) -> None:
     """Delete group NAME with its retry and dead-letter topics."""
+    await _check_known(admin, name)
     await admin.delete_group(name, clean_offset=not keep_offsets)
     click.echo(f"group {name} is deleted")
+
+
+async def _check_known(admin: Admin, name: str) -> None:
+    """Raises ClientError when no broker has the group: brokers answer for one that they never heard of, too."""
+    for address in await admin.master_addresses():
+        if name in await admin.group_configs(address):
+            return
+    raise ClientError(f"no broker has a group {name!r}", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+
+
+async def _warn_out_of_range(admin: Admin, queue: MessageQueue, offset: int) -> None:
+    first, end = await admin.min_offset(queue), await admin.max_offset(queue)
+    if not first <= offset <= end:
+        click.echo(f"offset {offset} is out of range: {queue.broker_name}/{queue.queue_id} of {queue.topic} has "
+                   f"{first} to {end}, and members go on at the nearer end", err=True)
 
 
 def parse_queue(topic: str, text: str | None) -> MessageQueue:

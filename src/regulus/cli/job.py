@@ -4,8 +4,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from regulus.cli.connection import Moment, print_table
-from regulus.cli.spark_session import command_session
-from regulus.errors import RegulusError
-from regulus.spark.reason import reason
+from regulus.cli.connection import Moment
+from regulus.cli.options import renamed
+from regulus.cli.output import print_table, with_output
+from regulus.cli.spark_session import command_session, spark_refusals
+from regulus.errors import ClientError
+from regulus.spark.extras import require_extra
+from regulus.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -118,19 +121,20 @@ class Job:
 def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]:
     """Give a command the options that say where messages are; it gets them as a Job, first.
 
-    What is refused, by us or by Spark, is one sentence on standard error and status 1.
+    What Spark refuses is one sentence, too.
     """
     @click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
                   help="Directory of a broker's store, running or not.")
-    @click.option("-n", "--namesrv", "name_server", envvar="NAMESRV_ADDR", help="Name servers, host:port;host:port.")
+    @click.option("-n", "--namesrv", "name_server", envvar="NAMESRV_ADDR", show_envvar=True,
+                  help="Name servers, host:port;host:port.")
     @click.option("--archive", "archive_path", help="Directory or address of an archive.")
     @click.option("--broker-name", help="What to call the broker of --store; broker-a if not given.")
     @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
     @click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
     @click.option("--cores", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
-    @click.option("--rows", "limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True,
-                  help="How many rows of each kind to print.")
-    @click.option("--json", "json_output", is_flag=True, help="Print JSON, one document.")
+    @renamed("--limit", old="--rows", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True,
+             help="How many rows of each kind to print.")
+    @with_output
     @wraps(command)
     def call(*args: Any, store_path: Path | None, name_server: str | None, archive_path: str | None,
              broker_name: str | None, credentials: str | None, accept_gaps: bool, cores: int, limit: int,
@@ -138,23 +142,11 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
         given = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
                  "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials,
                  "failOnDataLoss": "false" if accept_gaps else None}
-        with refusals(), ExitStack() as at_end:
+        require_extra("spark", "a job")
+        with spark_refusals(), ExitStack() as at_end:
             job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end)
             command(job, *args, **kwargs)
     return call
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Errors of Spark and ours as click's, in one sentence."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        raise click.ClickException(reason(str(error))) from error
-    except RegulusError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def moment(milliseconds: int | None) -> datetime | None:
@@ -312,9 +304,10 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
             if value not in (None, {}):
                 click.echo(f"{name:>18}  {shown(value)}")
     if not rows:
-        raise click.ClickException("no such message is there")
+        raise ClientError("no such message is there", ResponseCode.NO_MESSAGE)
     if not job.json_output:
-        click.echo(f"\n{len(rows)} messages" + (f", no more than --rows {job.limit}" if len(rows) == job.limit else ""))
+        cut = f", no more than --limit {job.limit}" if len(rows) == job.limit else ""
+        click.echo(f"\n{len(rows)} messages{cut}")
 
 
 def _print_tables(job: Job, tables: "dict[str, DataFrame]", nothing: str) -> None:

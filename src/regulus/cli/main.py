@@ -1,13 +1,16 @@
 """`regulus`: the table of its commands. A command's module is imported when it runs, so that `up` starts fast."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from regulus import __version__
+from regulus.cli.exit_codes import ExitCode, exit_code
 from regulus.errors import RegulusError
 
 
@@ -35,6 +38,10 @@ _COMMANDS = {
 }
 
 
+class _ReaderGone(Exception):
+    """Whoever read our output wants no more of it."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and one line of help; imports the one that is asked for."""
 
@@ -49,6 +56,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error    # click would end with status 1, as after a failure
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and help from the table: a command's module may need packages that are not installed."""
+        return [CompletionItem(name, help=entry.help) for name, entry in _COMMANDS.items()
+                if name.startswith(incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in _COMMANDS.items()])
@@ -60,12 +78,34 @@ def regulus() -> None:
     """A message system that speaks RocketMQ, and whose log is a Spark table."""
 
 
-def main(arguments: Sequence[str] | None = None, **options: Any) -> None:
-    """Run the command line; what we refuse is one line on standard error and status 1."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line. What is refused is one line on standard error; see ExitCode for the status."""
     try:
-        regulus.main(arguments, prog_name="regulus", **options)
+        status = regulus.main(arguments, prog_name="regulus", standalone_mode=False) or ExitCode.DONE
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        status = ExitCode.INTERRUPTED
     except RegulusError as error:
-        sys.exit(f"regulus: {error}")
+        click.echo(f"regulus: {error}", err=True)
+        status = exit_code(error)
+    except _ReaderGone:
+        status = ExitCode.NO_READER
+    except OSError as error:
+        click.echo(f"regulus: {error}", err=True)
+        status = ExitCode.FAILED
+    _leave_output_alone()
+    sys.exit(status)
+
+
+def _leave_output_alone() -> None:
+    """What could not be written would be tried, and complained of, once more at the interpreter's end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.connection import Moment, Server, print_table, time_text, with_admin, with_server
+from regulus.cli.connection import Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
+from regulus.cli.options import renamed
+from regulus.cli.output import print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
 from regulus.client.message_admin import LONG_MAX
@@ -16,6 +18,7 @@ from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL
 from regulus.transport import event_loop
+from regulus.wire.codes import ResponseCode
 
 CLI_GROUP = "regulus_cli"
 
@@ -31,14 +34,14 @@ def message() -> None:
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The body is a file.")
 @click.option("-t", "--tag", default="", help="The message's tag.")
-@click.option("-k", "--keys", default="", help="Keys to find the message by, separated by spaces.")
+@renamed("-k", "--key", "keys", old="--keys", multiple=True, help="A key to find the message by; may be repeated.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
 @click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True,
               help="Send the message this many times.")
 @with_server
-def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: str,
+def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: tuple[str, ...],
          properties: tuple[str, ...], delay_level: int, queue_text: str | None, count: int) -> None:
     """Send BODY to TOPIC; without BODY, what comes on standard input."""
     if body is not None and path is not None:
@@ -58,7 +61,7 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     async def run() -> None:
         async with Producer(server.name_server, CLI_GROUP, config) as producer:
             for _ in range(count):
-                result = await producer.send(Message(topic, content, tag, keys, named), queue=queue)
+                result = await producer.send(Message(topic, content, tag, " ".join(keys), named), queue=queue)
                 place = result.message_queue
                 click.echo(f"{result.send_status}  {result.message_id}  {place.broker_name}/{place.queue_id} "
                            f"offset {result.queue_offset}")
@@ -72,12 +75,14 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 @click.option("--id", "offset_id", help="The message with this offset id.")
 @click.option("--offset", type=click.IntRange(0), help="The message at this place of a queue.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
-@click.option("--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
-@click.option("--end", type=Moment(), help="With --key: stored at or before this time.")
+@renamed("--from", "begin", old="--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
+@renamed("--until", "end", old="--end", type=Moment(), help="With --key: stored at or before this time.")
 @click.option("--limit", type=click.IntRange(1, 64), default=64, show_default=True)
+@with_output
 @with_admin
 async def query(admin: Admin, topic: str, key: str | None, unique_key: str | None, offset_id: str | None,
-                offset: int | None, queue_text: str | None, begin: int, end: int | None, limit: int) -> None:
+                offset: int | None, queue_text: str | None, begin: int, end: int | None, limit: int,
+                json_output: bool) -> None:
     """Find messages of TOPIC by key, unique key, id or place."""
     if sum(each is not None for each in (key, unique_key, offset_id, offset)) != 1:
         raise click.UsageError("give one of --key, --unique-key, --id and --offset")
@@ -92,10 +97,10 @@ async def query(admin: Admin, topic: str, key: str | None, unique_key: str | Non
         assert offset is not None
         found = [await admin.message_at(parse_queue(topic, queue_text), offset)]
     if not found:
-        raise ClientError("no message found")
-    print_table(("STORED", "QUEUE", "OFFSET", "UNIQUE KEY", "TAG", "KEYS", "BYTES"), [
-        (time_text(each.store_timestamp), each.queue_id, each.queue_offset, each.message_id, each.tags, each.keys,
-         len(each.body)) for each in found])
+        raise ClientError("no message found", ResponseCode.NO_MESSAGE)
+    print_rows(("stored", "queue", "offset", "unique_key", "tag", "keys", "bytes"), [
+        (each.store_timestamp if json_output else time_text(each.store_timestamp), each.queue_id, each.queue_offset,
+         each.message_id, each.tags, each.keys, len(each.body)) for each in found], json_output=json_output)
 
 
 @message.command()

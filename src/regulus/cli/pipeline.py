@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from regulus.cli.options import renamed
 from regulus.cli.spark_session import command_java
 from regulus.errors import PipelineError
+from regulus.spark.extras import require_extra
 
 REPORT_NAME = "report.html"
 
@@ -24,7 +26,7 @@ def pipeline() -> None:
               help="spark-pipeline.yml, or the directory with it.  [default: the message ledger]")
 @click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Read a broker's store directory.")
-@click.option("-n", "--name-server", help="Read running brokers.")
+@renamed("-n", "--namesrv", "name_server", old="--name-server", help="Name servers of brokers to read.")
 @click.option("--topic", "topics", multiple=True, help="May be repeated.")
 @click.option("--group", help="The consumer group whose retries, dead letters and progress count.")
 @click.option("--effects", help="What the consumers did: sqlite:/path#table, postgresql://host/database#table, "
@@ -35,7 +37,8 @@ def pipeline() -> None:
 @click.option("--bucket", help="Width of throughput's steps.  [default: 1 minute]")
 @click.option("--trace", is_flag=True, help="Read the clients' trace topic too.")
 @click.option("--alerts-topic", help="Send an alert there for each new dead letter and rejected message.")
-@click.option("--alerts-name-server", help="Where that topic is.  [default: that of -n]")
+@renamed("--alerts-namesrv", "alerts_name_server", old="--alerts-name-server",
+         help="Where that topic is.  [default: that of -n]")
 @click.option("--alerts-credentials", help="env:NAME or file:/path of their keys.  [default: those of the reads]")
 @click.option("--storage", help="Directory or URL for tables, catalog and checkpoints.  [default: what the spec says]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated.")
@@ -50,6 +53,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
         full_refresh: tuple[str, ...], full_refresh_all: bool, dry_run: bool, cores: int, heap: str, quiet: bool,
         store_path: Path | None, topics: tuple[str, ...], **given: str | bool | None) -> None:
     """Process what is new in the sources, then end. SPARK_REMOTE names a Spark Connect server to run it on."""
+    require_extra("spark", "a pipeline")
     from regulus.pipeline.runner import RunOrder, run_pipeline
     from regulus.pipeline.spec import read_spec
 
@@ -81,6 +85,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
 @click.option("--tag-word", default="tag", show_default=True, help="What the messages' tags are.")
 def report(storage: Path | None, output: Path | None, title: str, tag_word: str) -> None:
     """Write the ledger's report page: one HTML file that needs nothing else."""
+    require_extra("spark", "the report")
     from regulus.pipeline.report import write_report
     from regulus.pipeline.spec import local_directory, read_spec
 

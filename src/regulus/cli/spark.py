@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.spark_session import command_session, java_places
+from regulus.cli.options import renamed
+from regulus.cli.spark_session import command_session, java_places, spark_refusals
 from regulus.spark.doctor import Finding, examine, examine_executors
-from regulus.spark.reason import reason
+from regulus.spark.extras import require_extra
 from regulus.spark.session import REMOTE_PREFIX
 
 _READ_COLUMNS = "topic,queue_id,queue_offset,store_time,message_type,tags,keys,body"
@@ -47,11 +48,11 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @spark.command()
 @click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Directory of a broker's store.")
-@click.option("-n", "--namesrv", "name_server", help="Name server of running brokers, host:port.")
+@click.option("-n", "--namesrv", "name_server", help="Name servers of running brokers, host:port;host:port.")
 @click.option("--archive", "archive_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Directory of an archive; with --namesrv, the archive and from its end on the brokers.")
-@click.option("--topic", required=True, help="Topic, or several with commas between.")
-@click.option("--tags", default="*", show_default=True, help="`TagA || TagB`.")
+@click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
+@renamed("--tag", "tags", old="--tags", default="*", show_default=True, help="`TagA || TagB`.")
 @click.option("--from", "starting", help="First store time: ISO 8601 or ms since 1970.")
 @click.option("--until", "ending", help="Store time to stop before.")
 @click.option("--columns", default=_READ_COLUMNS, show_default=True)
@@ -59,26 +60,22 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--limit", default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
 @click.option("--cores", default=os.cpu_count() or 1, show_default=True)
-def read(store_path: Path | None, name_server: str | None, archive_path: Path | None, topic: str, tags: str,
-         starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
+def read(store_path: Path | None, name_server: str | None, archive_path: Path | None, topics: tuple[str, ...],
+         tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
          cores: int) -> None:
     """Print messages: of a store's directory, of running brokers, of an archive."""
     if store_path is None and name_server is None and archive_path is None:
         raise click.UsageError("give --store, --namesrv or --archive: the place to read from")
-    from pyspark.errors import PySparkException
-
+    require_extra("spark", "reading as a table")
     options = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
-               "archivePath": str(archive_path.resolve()) if archive_path else None, "subscribe": topic,
+               "archivePath": str(archive_path.resolve()) if archive_path else None, "subscribe": ",".join(topics),
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     given = {key: value for key, value in options.items() if value}
-    with command_session(f"local[{cores}]") as session:
-        try:
-            table = session.read.format("rocketmq").options(**given).load()
-            if where:
-                table = table.where(where)
-            lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
-        except PySparkException as error:
-            raise click.ClickException(reason(str(error))) from error
+    with spark_refusals(), command_session(f"local[{cores}]") as session:
+        table = session.read.format("rocketmq").options(**given).load()
+        if where:
+            table = table.where(where)
+        lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
     for line in lines:
         click.echo(line)
 

@@ -7,7 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import click
+
+from regulus.spark.extras import require_extra
 from regulus.spark.java import Java, JavaPlaces, find_java
+from regulus.spark.reason import reason
 from regulus.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -23,8 +27,9 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> "Iterator[SparkSession]":
     """The session that the surroundings ask for, see `open_session`; stopped at the end, unless it was there before.
 
-    Raises MissingJava where a JVM must be started.
+    Raises MissingJava where a JVM must be started, MissingExtra where there is no Spark.
     """
+    require_extra("spark", "Spark")
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
@@ -34,6 +39,17 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> 
     finally:
         if is_ours:
             session.stop()
+
+
+@contextmanager
+def spark_refusals() -> Iterator[None]:
+    """What Spark refuses as click's error, in one sentence."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise click.ClickException(reason(str(error))) from error
 
 
 def command_java() -> Java:

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import click
 
-from regulus.cli.connection import as_json, print_json, print_table, time_text, with_admin
+from regulus.cli.connection import with_admin
+from regulus.cli.options import renamed
+from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
-from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+from regulus.model.topics import TopicConfig, is_internal
 
 _TAIL_SUSPEND_MS = 10_000
 
@@ -21,12 +24,20 @@ def topic() -> None:
 
 @topic.command("list")
 @click.option("--cluster", help="Only topics of this cluster.")
-@click.option("--all", "show_all", is_flag=True, help="Retry and dead-letter topics too.")
+@click.option("--all", "show_all", is_flag=True, help="Those of groups' retries and of the brokers themselves too.")
+@with_output
 @with_admin
-async def list_topics(admin: Admin, cluster: str | None, show_all: bool) -> None:
+async def list_topics(admin: Admin, cluster: str | None, show_all: bool, json_output: bool) -> None:
     """List the topics that name servers know."""
-    for name in await admin.list_topics(cluster):
-        if show_all or not name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+    names = await admin.list_topics(cluster)
+    if not show_all:
+        info = await admin.cluster_info()
+        servers = info.broker_addr_table.keys() | info.cluster_addr_table.keys()    # each has a topic of its name
+        names = [name for name in names if not is_internal(name) and name not in servers]
+    if json_output:
+        print_json(names)
+    else:
+        for name in names:
             click.echo(name)
 
 
@@ -63,13 +74,14 @@ async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, a
 @with_admin
 async def delete(admin: Admin, name: str, cluster: str | None) -> None:
     """Delete topic NAME with its messages."""
+    await admin.topic_route(name)    # a broker deletes what it does not have without a word
     await admin.delete_topic(name, cluster=cluster)
     click.echo(f"topic {name} is deleted")
 
 
 @topic.command()
 @click.argument("name")
-@as_json
+@with_output
 @with_admin
 async def route(admin: Admin, name: str, json_output: bool) -> None:
     """Show which brokers serve topic NAME."""
@@ -86,7 +98,7 @@ async def route(admin: Admin, name: str, json_output: bool) -> None:
 
 @topic.command()
 @click.argument("name")
-@as_json
+@with_output
 @with_admin
 async def status(admin: Admin, name: str, json_output: bool) -> None:
     """Show first and next offset and last message of each queue of topic NAME."""
@@ -96,51 +108,59 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
             for queue, offset in sorted(stats.items())]
     names = ("broker", "queue", "min", "max", "messages", "last")
     if json_output:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        print_rows(names, rows, json_output=True)
         return
-    print_table([each.upper() for each in names], [(*row[:-1], time_text(row[-1])) for row in rows])
+    print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
     click.echo(f"{sum(row[4] for row in rows)} messages")
 
 
 @topic.command()
 @click.argument("name")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message instead of the next one.")
-@click.option("--tag", "expression", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
+@renamed("--tag", "expression", old="--tags", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
 @click.option("-c", "--count", "count_max", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--no-wait", is_flag=True, help="Stop at the end instead of waiting for more.")
 @with_admin
 async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, count_max: int | None,
                no_wait: bool) -> None:
     """Print messages of topic NAME as they come. No group's offset is touched."""
-    arrived: asyncio.Queue[MessageExt | None] = asyncio.Queue(maxsize=256)
     queues = await admin.queues(name)
+    shown = 0
+    enough = asyncio.Event()
+
+    def show(message: MessageExt) -> None:
+        nonlocal shown
+        if not enough.is_set():
+            print_message(message)
+            shown += 1
+            if shown == count_max:
+                enough.set()
 
     async def read_all() -> None:
-        try:
-            await asyncio.gather(*(_read_queue(admin, queue, from_beginning, expression, no_wait, arrived)
-                                   for queue in queues))
-        finally:
-            await arrived.put(None)
+        await asyncio.gather(*(_read_queue(admin, queue, from_beginning, expression, no_wait, show)
+                               for queue in queues))
 
     reading = asyncio.ensure_future(read_all())
-    shown = 0
-    while shown != count_max and (message := await arrived.get()) is not None:
-        print_message(message)
-        shown += 1
-    if reading.done():
-        reading.result()
-    reading.cancel()
+    waiting = asyncio.ensure_future(enough.wait())
+    try:
+        await asyncio.wait((reading, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            reading.result()
+    finally:
+        reading.cancel()
+        waiting.cancel()
+        await asyncio.wait((reading, waiting))
 
 
 async def _read_queue(admin: Admin, queue: MessageQueue, from_beginning: bool, expression: str, no_wait: bool,
-                      arrived: "asyncio.Queue[MessageExt | None]") -> None:
+                      show: Callable[[MessageExt], None]) -> None:
     offset = await (admin.min_offset(queue) if from_beginning else admin.max_offset(queue))
     tags = {tag.strip() for tag in expression.split("||")} - {"*", ""}
     while True:
         pulled = await admin.pull(queue, offset, expression=expression, suspend_ms=0 if no_wait else _TAIL_SUSPEND_MS)
         for message in pulled.messages:
             if not tags or message.tags in tags:
-                await arrived.put(message)
+                show(message)
         if no_wait and not pulled.messages and pulled.next_offset >= pulled.max_offset:
             return
         offset = pulled.next_offset

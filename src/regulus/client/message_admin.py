@@ -52,6 +52,8 @@ class MessageAdmin(GroupAdmin):
             found = await self.messages_by_unique_key(topic, message_id)
             if found:
                 return found[0]
+        if topic is None and failure is not None:
+            raise ClientError(f"{failure}; to find a message by its unique key, name its topic", failure.code)
         raise failure or ClientError(f"no message {message_id}", ResponseCode.NO_MESSAGE)
 
     async def message_by_offset_id(self, offset_message_id: str) -> MessageExt:

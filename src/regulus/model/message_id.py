@@ -9,11 +9,13 @@ Source: MessageDecoder.createMessageId, MessageClientIDSetter.
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from string import hexdigits
 from struct import Struct
 
 _OFFSET = Struct(">q")
 _PORT = Struct(">i")
 _UNIQUE_TAIL = Struct(">HiIH")
+_HEX_DIGITS = frozenset(hexdigits)
 
 
 def host_bytes(address: str, port: int) -> bytes:
@@ -40,9 +42,9 @@ def offset_message_id(store_host: bytes, physical_offset: int) -> str:
 
 def parse_offset_message_id(message_id: str) -> tuple[bytes, int]:
     """Store host and physical offset. Raises ValueError when the text is not an offset id."""
+    if len(message_id) not in (32, 56) or not _HEX_DIGITS.issuperset(message_id):
+        raise ValueError(f"{message_id!r} is no offset message id: one has 32 or 56 hexadecimal digits")
     raw = bytes.fromhex(message_id)
-    if len(raw) not in (16, 28):
-        raise ValueError(f"{message_id!r} is no offset message id: it has {len(message_id)} digits, not 32 or 56")
     return raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0]
 
 

@@ -62,6 +62,12 @@ def is_dlq_topic(topic: str) -> bool:
     return topic.startswith(DLQ_PREFIX)
 
 
+def is_internal(topic: str) -> bool:
+    """Whether groups or brokers use the topic for themselves: retries, dead letters, RocketMQ's own."""
+    return (topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX)) or topic in SYSTEM_TOPICS
+            or topic.endswith(REPLY_TOPIC_SUFFIX))
+
+
 def name_fault(name: str, noun: str = "topic") -> str | None:
     """What is wrong with a topic or group name; None when it may be used."""
     if not name or name.isspace():

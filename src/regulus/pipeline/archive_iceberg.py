@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from regulus.errors import ArchiveFailed, OptionError
 from regulus.pipeline.archive_config import IcebergTable
 from regulus.spark.archive_manifest import Manifest
+from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -25,13 +26,12 @@ class IcebergCatalog:
     def __init__(self, target: IcebergTable, archive: Path) -> None:
         """Opens the table, or makes it: partitioned by topic and day of store time.
 
-        Raises OptionError when pyiceberg is not there, ArchiveFailed when the catalog cannot be opened.
+        Raises MissingExtra when pyiceberg is not there, ArchiveFailed when the catalog cannot be opened.
         """
-        try:
-            from pyiceberg.catalog import load_catalog
-            from pyiceberg.exceptions import NoSuchTableError
-        except ImportError as error:
-            raise OptionError("an Iceberg table needs pyiceberg: pip install 'regulus[iceberg]'") from error
+        require_extra("iceberg", "an Iceberg table")
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchTableError
+
         if "." not in target.table:
             raise OptionError(f"the Iceberg table is {target.table!r}: write namespace.name")
         self._archive = archive.resolve()

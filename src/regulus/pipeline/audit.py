@@ -32,8 +32,8 @@ from regulus.pipeline.steps.queue_holes import queue_extents, queue_holes
 from regulus.pipeline.steps.trace_spans import deliveries_from_trace, trace_records, trace_spans
 from regulus.pipeline.steps.verdicts import DEAD, NO_EFFECT, STUCK, Limits, key_verdicts, verdict_counts
 
-_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "keys", "tags", "sharding_key",
-            "born_time", "store_time", "born_host")
+_COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "message_id", "message_type", "keys", "tags",
+            "sharding_key", "born_time", "store_time", "born_host")
 _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 

@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
+from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,10 +238,9 @@ def _sqlite_reader(table: OutsideTable, wanted: Sequence[str],
 
 
 def _postgresql(address: str) -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise JobRefused("PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'") from error
+    require_extra("postgresql", "a table in PostgreSQL")
+    import psycopg
+
     try:
         return psycopg.connect(address)
     except psycopg.Error as error:

@@ -91,8 +91,9 @@ def _verdict(tables: Tables) -> tuple[str, str, bool]:
     if totals is None:
         return "no ledger was made", "The pipeline has no table ledger_total yet.", False
     waiting = f", {number(totals['waiting'])} waiting" if totals["waiting"] else ""
+    again = f" ({number(totals['dead_again'])} of them repeated)" if totals["dead_again"] else ""
     words = (f"{number(totals['sent'])} sent = {number(totals['applied'])} applied + "
-             f"{number(totals['dead_lettered'])} dead letters{waiting}, {number(totals['lost'])} lost")
+             f"{number(totals['dead_lettered'])} dead letters{again}{waiting}, {number(totals['lost'])} lost")
     doubts = []
     if totals["lost"]:
         doubts.append(f"{number(totals['lost'])} keys have neither an effect nor a dead letter")
@@ -103,7 +104,8 @@ def _verdict(tables: Tables) -> tuple[str, str, bool]:
         doubts.append(f"{number(missing)} messages are missing from their queues")
     rejected = _sum(tables.get("rejected_by_reason", ()), "rejected")
     if rejected:
-        doubts.append(f"{number(rejected)} messages were rejected")
+        reasons = "; ".join(f"{number(row['rejected'])}: {row['reason']}" for row in tables["rejected_by_reason"])
+        doubts.append(f"{number(rejected)} messages were rejected ({reasons})")
     if not doubts:
         ended = "has ended in one place or still waits" if waiting else "ended in exactly one place"
         return words, f"The ledger balances: each key {ended}, and no queue has a hole.", True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regulus import __version__
 from regulus.errors import MissingJava
 from regulus.record import message_columns
+from regulus.spark.extras import install_line
 from regulus.spark.java import JavaPlaces, find_java
 from regulus.spark.reason import reason
 
@@ -36,7 +37,7 @@ def _packages() -> Iterator[Finding]:
         try:
             found = version(name)
         except PackageNotFoundError:
-            yield Finding(name, "not installed", 'pip install "regulus[spark]"')
+            yield Finding(name, "not installed", install_line("spark"))
             continue
         is_old = name == "pyspark" and tuple(int(part) for part in found.split(".")[:2]) < SPARK_VERSION_MIN
         yield Finding(name, found, 'pip install "pyspark>=4.2": older ones lack what the table uses' if is_old else "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.cli.connection import Moment, print_table, time_text
+from regulus.cli.connection import Moment
 from regulus.cli.group import group
 
 
@@ -17,18 +17,3 @@ def test_an_unreadable_time_is_refused_with_examples(run):
 
 def test_an_age_is_a_time_before_now():
     assert Moment().convert("1m", None, None) - Moment().convert("1h", None, None) - 59 * 60_000 + 1000 > 0
-
-
-def test_a_table_aligns_numbers_to_the_right(capsys):
-    print_table(("NAME", "COUNT"), [("a", 5), ("long name", 1234)])
-    assert capsys.readouterr().out.splitlines() == ["NAME       COUNT", "a              5", "long name   1234"]
-
-
-def test_an_empty_table_is_its_header(capsys):
-    print_table(("NAME", "COUNT"), [])
-    assert capsys.readouterr().out == "NAME  COUNT\n"
-
-
-def test_no_time_is_a_dash():
-    assert time_text(0) == "-"
-    assert ".123" in time_text(1_700_000_000_123)

@@ -56,7 +56,8 @@ def test_the_report_is_written_and_named(tmp_path: Path) -> None:
     assert "run `regulus pipeline run" in refusal("report", "--storage", str(tmp_path))
     table = tmp_path / "warehouse" / "ledger_total"
     table.mkdir(parents=True)
-    names = ("sent", "applied", "dead_lettered", "retried", "waiting", "lost", "both", "duplicates", "redelivered")
+    names = ("sent", "applied", "dead_lettered", "retried", "waiting", "lost", "both", "duplicates", "redelivered",
+             "dead_again")
     pq.write_table(pa.Table.from_pylist([dict.fromkeys(names, 0)]), table / "part-0.parquet")
     result = CliRunner().invoke(pipeline, ["report", "--storage", str(tmp_path)])
     assert result.output == f"report: {tmp_path / 'report.html'}\n"

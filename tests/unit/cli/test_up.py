@@ -101,7 +101,7 @@ def test_a_refused_configuration_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("listenprot=1\n")
     result = run("up", "-c", str(path))
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.splitlines() == [f"regulus: {path}: unknown key listenprot: did you mean listenPort?"]
 
 

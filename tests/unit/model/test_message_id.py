@@ -14,7 +14,7 @@ def test_an_offset_message_id_is_read_back():
 
 
 def test_an_id_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="not 32 or 56"):
+    with pytest.raises(ValueError, match="has 32 or 56 hexadecimal digits"):
         message_id.parse_offset_message_id("0A09")
 
 

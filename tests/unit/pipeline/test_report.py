@@ -12,7 +12,7 @@ from regulus.pipeline.report import read_tables, write_report
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 TOTAL = {"sent": 3, "applied": 2, "dead_lettered": 1, "retried": 1, "waiting": 0, "lost": 0, "both": 0,
-         "duplicates": 0, "redelivered": 0}
+         "duplicates": 0, "redelivered": 0, "dead_again": 0}
 
 
 @pytest.fixture

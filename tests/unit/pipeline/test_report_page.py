@@ -14,7 +14,7 @@ HEADING = Heading(title="Flights <2013>", source="/store", made_at=START, tag_wo
                   marks=[Mark(START.timestamp() + 1, START.timestamp() + 2, "broker killed")])
 LEGS = ("born_to_stored", "stored_to_applied", "born_to_applied")
 TOTAL = {"sent": 1000, "applied": 990, "dead_lettered": 10, "retried": 12, "waiting": 0, "lost": 0, "both": 0,
-         "duplicates": 3, "redelivered": 4}
+         "duplicates": 3, "redelivered": 4, "dead_again": 0}
 VOID = {"meta"}
 
 
@@ -81,12 +81,19 @@ def test_the_verdict_stands_on_top_in_words() -> None:
     ({"ledger_total": [{**TOTAL, "both": 1}]}, "1 keys have an effect and a dead letter"),
     ({"queue_gaps": [{"topic": "flights", "broker_name": "a", "queue_id": 1, "start_offset": 3, "end_offset": 10,
                       "missing": 7}]}, "7 messages are missing from their queues"),
-    ({"rejected_by_reason": [{"topic": "flights", "reason": "no key", "rejected": 5}]}, "5 messages were rejected"),
+    ({"rejected_by_reason": [{"topic": "flights", "reason": "no key", "rejected": 5},
+                             {"topic": "flights", "reason": "no body", "rejected": 2}]},
+     "7 messages were rejected (5: no key; 2: no body)"),
 ])
 def test_what_is_wrong_is_said_beside_the_verdict(changes: dict[str, list[dict[str, Any]]], words: str) -> None:
     texts = read(**changes).texts
     assert texts[2].startswith("✗")
     assert words in texts[3]
+
+
+def test_dead_letters_that_came_twice_are_counted_and_said() -> None:
+    texts = read(ledger_total=[{**TOTAL, "dead_again": 3}]).texts
+    assert texts[2] == "✓ 1,000 sent = 990 applied + 10 dead letters (3 of them repeated), 0 lost"
 
 
 def test_what_waits_is_neither_lost_nor_forgotten() -> None:

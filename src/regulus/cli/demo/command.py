@@ -5,16 +5,17 @@ import shutil
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
-from regulus.cli.demo.ledger import EFFECTS_OPTIONS, LEDGER_TABLES, make_ledger, report_ledger
-from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC, DemoRun, run_demo
-from regulus.errors import RegulusError
-from regulus.pipeline.report_charts import Mark
-from regulus.pipeline.steps.delivery_ledger import LedgerTotals
+from regulus.spark.extras import require_extra
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from regulus.cli.demo.run import DemoRun
 
 REPORT_NAME = "report.html"
 
@@ -38,6 +39,12 @@ REPORT_NAME = "report.html"
 @click.option("--namesrv-port", default=0, help="Of the name server; 0: 9876 or a free one.")
 def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     """Real flights through a broker that is killed on the way, and the verdict from Spark."""
+    require_extra("demo", "the demo")
+    from regulus.cli.demo.ledger import LEDGER_TABLES, make_ledger, report_ledger
+    from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC
+    from regulus.pipeline.report_charts import Mark
+    from regulus.pipeline.steps.delivery_ledger import LedgerTotals
+
     # The listener's failures are the demo's point; a traceback for each of 25,000 would hide everything else.
     logging.getLogger("regulus.client").setLevel(logging.CRITICAL)
     directory = directory.absolute()
@@ -47,22 +54,20 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     click.echo(
         f"Sending {flights:,} flights to a broker on port {port}, which is killed half-way; files in {directory}"
     )
-    try:
-        run = _run_with_bars(directory, port, namesrv_port, flights)
-        click.echo(
-            f"{run.sent:,} flights sent and settled in {run.seconds:.1f} s; the broker was killed at "
-            f"{run.killed_at_s:.1f} s and back at {run.back_at_s:.1f} s; {run.resent:,} sends were tried again."
-        )
-        click.echo("Spark reads the broker's log: the ledger pipeline ...")
-        with _bar("tables ", LEDGER_TABLES, " tables") as bar:
-            make_ledger(directory, TOPIC, CONSUMER_GROUP, bar.update)
-        kill = Mark(run.started_at + run.killed_at_s, run.started_at + run.back_at_s, "broker killed, and back")
-        totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
-    except RegulusError as error:
-        raise click.ClickException(str(error)) from error
+    run = _run_with_bars(directory, port, namesrv_port, flights)
+    click.echo(
+        f"{run.sent:,} flights sent and settled in {run.seconds:.1f} s; the broker was killed at "
+        f"{run.killed_at_s:.1f} s and back at {run.back_at_s:.1f} s; {run.resent:,} sends were tried again."
+    )
+    click.echo("Spark reads the broker's log: the ledger pipeline ...")
+    with _bars() as bars:
+        tables = bars.add_task("tables", total=LEDGER_TABLES)
+        make_ledger(directory, TOPIC, CONSUMER_GROUP, lambda: bars.advance(tables))
+    kill = Mark(run.started_at + run.killed_at_s, run.started_at + run.back_at_s, "broker killed, and back")
+    totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
     click.echo(
         f"\n{totals.duplicates} duplicates in the log (sends repeated after the kill), {totals.redelivered} "
-        "deliveries repeated; each flight has one effect."
+        f"deliveries and {totals.dead_again} dead letters repeated; each flight ended in one place."
     )
     passed = totals.balanced and totals.waiting == 0 and totals.sent == flights
     click.secho(f"\n{totals.verdict()}\n", bold=True, fg="green" if passed else "red")
@@ -93,24 +98,32 @@ def _free_port(wanted: int) -> int:
     raise click.ClickException("no free port on 127.0.0.1")
 
 
-def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int) -> DemoRun:
-    with _bar("sent   ", flights, " flights") as sent_bar, _bar("settled", flights, " flights", 1) as done_bar:
+def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int) -> "DemoRun":
+    from regulus.cli.demo.run import run_demo
+
+    with _bars() as bars:
+        sending, settling = bars.add_task("sent", total=flights), bars.add_task("settled", total=flights)
 
         def progress(sent: int, applied: int, dead_lettered: int) -> None:
-            sent_bar.update(sent - sent_bar.n)
-            done_bar.update(min(applied + dead_lettered, flights) - done_bar.n)
+            bars.update(sending, completed=sent)
+            bars.update(settling, completed=min(applied + dead_lettered, flights))
 
         return run_demo(directory, port, namesrv_port, progress, flights)
 
 
-def _bar(text: str, total: int, unit: str, position: int = 0) -> Any:
-    from tqdm import tqdm
+def _bars() -> "Progress":
+    """Drawn anew as they grow on a terminal; elsewhere once, at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    return tqdm(desc=text, total=total, unit=unit, position=position, file=sys.stdout, mininterval=0.5,
-                dynamic_ncols=True)
+    return Progress(TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                    console=Console(file=sys.stdout), refresh_per_second=2)
 
 
 def _print_next_commands(directory: Path, namesrv_port: int) -> None:
+    from regulus.cli.demo.ledger import EFFECTS_OPTIONS
+    from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC
+
     regulus = Path(sys.executable).with_name("regulus")
     name_server = "" if namesrv_port == 9876 else f" --namesrv-port {namesrv_port}"
     server = "" if namesrv_port == 9876 else f" -n 127.0.0.1:{namesrv_port}"

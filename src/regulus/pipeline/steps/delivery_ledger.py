@@ -19,7 +19,8 @@ from regulus.pipeline.steps.message_facts import also, business_key, home_topic,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTotals:
     """Numbers of business keys; `duplicates` are log records beyond the first of their key, `redelivered` effects
-    refused as repetitions, `both` keys with an effect and a dead letter."""
+    refused as repetitions, `both` keys with an effect and a dead letter, `dead_again` dead letters beyond the first of
+    their key."""
 
     sent: int
     applied: int
@@ -30,6 +31,7 @@ class LedgerTotals:
     both: int
     duplicates: int
     redelivered: int
+    dead_again: int
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "LedgerTotals":
@@ -43,7 +45,8 @@ class LedgerTotals:
 
     def verdict(self) -> str:
         waiting = f", {self.waiting} waiting" if self.waiting else ""
-        return (f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters{waiting}, "
+        again = f" ({self.dead_again} of them repeated)" if self.dead_again else ""
+        return (f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters{again}{waiting}, "
                 f"{self.lost} lost")
 
 
@@ -118,6 +121,7 @@ def ledger_total(ledger: DataFrame) -> DataFrame:
         F.count_if(F.col("applied") & F.col("dead_lettered")).alias("both"),
         F.coalesce(F.sum(F.col("sends") - 1), F.lit(0)).alias("duplicates"),
         F.coalesce(F.sum(F.greatest(F.col("deliveries") - 1, F.lit(0))), F.lit(0)).alias("redelivered"),
+        F.coalesce(F.sum(F.greatest(F.col("dead_letters") - 1, F.lit(0))), F.lit(0)).alias("dead_again"),
     )
 
 

@@ -1,7 +1,8 @@
 """How long messages took: born at the producer, stored by the broker, delivered to a consumer, applied.
 
 Each step is measured between two clocks, so that a producer's clock ahead of the broker's gives negative numbers; they
-are shown as they are.
+are shown as they are. What a broker kept back at its producer's wish was not slow: for a message that was delayed the
+way begins where it was stored for its consumers.
 """
 
 from pyspark.sql import DataFrame
@@ -22,23 +23,25 @@ LEGS = ("born_to_stored", "stored_to_delivered", "delivered_to_applied", "stored
 def latencies(messages: DataFrame, delivered: DataFrame | None = None, effects: DataFrame | None = None) -> DataFrame:
     """One row per message as its producer sent it; retries and other copies are left out.
 
-    `messages`: `topic, message_id, keys, tags, born_time, store_time`.
+    `messages`: `topic, message_id, message_type, keys, tags, born_time, store_time`.
     `delivered`: `message_id string, delivered_time timestamp`, as `deliveries_from_trace` gives it; the first counts.
     `effects`: `key string, applied_time timestamp`; the first of a key counts, for all messages of the key.
     Returns `topic, message_id, key, tags, born_time, store_time, delivered_time, applied_time` and one bigint column
-    `<leg>_ms` for each of LEGS, null where one of its ends is not known.
+    `<leg>_ms` for each of LEGS, null where one of its ends is not known; from birth on, also null for a message that
+    was delayed.
     """
-    rows = messages.where(is_first_copy()).select("topic", "message_id", business_key().alias("key"), "tags",
-                                                  "born_time", "store_time")
+    rows = messages.where(is_first_copy()).select(
+        "topic", "message_id", business_key().alias("key"), "tags", "born_time", "store_time",
+        F.when(~F.col("message_type").eqNullSafe("delayed"), F.col("born_time")).alias("prompt_time"))
     rows = _with_first(rows, delivered, "message_id", "delivered_time")
     rows = _with_first(rows, effects, "key", "applied_time")
     return rows.select(
         "topic", "message_id", "key", "tags", "born_time", "store_time", "delivered_time", "applied_time",
-        milliseconds("born_time", "store_time").alias("born_to_stored_ms"),
+        milliseconds("prompt_time", "store_time").alias("born_to_stored_ms"),
         milliseconds("store_time", "delivered_time").alias("stored_to_delivered_ms"),
         milliseconds("delivered_time", "applied_time").alias("delivered_to_applied_ms"),
         milliseconds("store_time", "applied_time").alias("stored_to_applied_ms"),
-        milliseconds("born_time", "applied_time").alias("born_to_applied_ms"))
+        milliseconds("prompt_time", "applied_time").alias("born_to_applied_ms"))
 
 
 def latency_percentiles(latency: DataFrame, by: tuple[str, ...] = ("topic",)) -> DataFrame:

@@ -24,6 +24,15 @@ def test_all_legs_of_a_message_that_was_delivered_and_applied(spark: "SparkSessi
         ("k", 5, 12, 23, 35, 40), ("l", 0, None, None, None, None)]
 
 
+def test_a_delay_that_was_asked_for_is_no_latency(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.latency import LEGS, latencies
+
+    messages = table(spark, [{"message_id": "M", "keys": "k", "store_time": at(60_000), "message_type": "delayed"}])
+    frame = latencies(messages, effects=effects(spark, ("k", 60_040)))
+    assert collected(frame, "key", "born_time", *(f"{leg}_ms" for leg in LEGS)) == [
+        ("k", BASE.replace(tzinfo=None), None, None, None, 40, None)]
+
+
 def test_percentiles_by_topic_and_by_hour(spark: "SparkSession") -> None:
     from regulus.pipeline.steps.latency import latencies, latency_over_time, latency_percentiles
 

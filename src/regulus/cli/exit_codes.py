@@ -1,0 +1,53 @@
+"""What the shell is told: 0 done, and why not otherwise."""
+
+from enum import IntEnum
+
+from regulus.errors import (
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    JobRefused,
+    NoNameServer,
+    NoRoute,
+    OptionError,
+    RegulusError,
+    RequestTimeout,
+    SinkRefused,
+)
+from regulus.wire.codes import ResponseCode
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    NOT_REACHABLE = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+    """As shells count a process that SIGINT ended."""
+    NO_READER = 141
+    """As shells count a process that SIGPIPE ended: whoever read our output has gone."""
+
+
+_NOT_FOUND = frozenset({
+    NoRoute.code, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.CONSUMER_NOT_ONLINE})
+_NOT_REACHABLE = frozenset({ConnectFailed.code, ConnectionLost.code, RequestTimeout.code, NoNameServer.code})
+
+
+def exit_code(error: RegulusError) -> ExitCode:
+    """Of a command that ended with this error."""
+    match error:
+        case ConfigError() | OptionError():
+            return ExitCode.USAGE
+        case ClientError() if error.code in _NOT_FOUND:
+            return ExitCode.NOT_FOUND
+        case ClientError() if error.code in _NOT_REACHABLE:
+            return ExitCode.NOT_REACHABLE
+        case ClientError() if error.code != ClientError.code:
+            return ExitCode.REFUSED
+        case JobRefused() | SinkRefused():
+            return ExitCode.REFUSED
+    return ExitCode.FAILED

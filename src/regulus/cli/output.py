@@ -1,0 +1,77 @@
+"""How commands print: tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import click
+
+from regulus.model.timestamps import dated
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+P = ParamSpec("P")
+
+PIPE_WIDTH = 10_000
+"""Columns of what is no terminal: no program wants a table wrapped."""
+
+
+def with_output(command: Callable[P, Any]) -> Callable[..., None]:
+    """Give a command `--output table|json`; it gets `json_output`."""
+    @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+                  help="A table for people, or one JSON document.")
+    @click.option("--json", "is_json", is_flag=True, hidden=True)
+    @wraps(command)
+    def call(*args: Any, output: str, is_json: bool, **kwargs: Any) -> None:
+        kwargs["json_output"] = is_json or output == "json"
+        command(*args, **kwargs)
+    return call
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, json_output: bool) -> None:
+    """Rows of one shape: a table whose head are the names, or a JSON list of objects."""
+    if json_output:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table([name.upper() for name in names], rows)
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as their widest cell, folded where a terminal is too narrow; numbers to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[str(cell) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column, name in enumerate(header):
+        is_number = bool(cells) and all(_is_number(row[column]) for row in cells)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    _console().print(table)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Local time with ms; a dash for 0."""
+    if timestamp_ms <= 0:
+        return "-"
+    return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("-").replace(".", "", 1).isdigit()

@@ -1,0 +1,121 @@
+"""The command line as a process: what it says, and what it tells the shell."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from regulus.cli.exit_codes import ExitCode, exit_code
+from regulus.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ConfigError,
+    ConnectFailed,
+    JobRefused,
+    MissingExtra,
+    NoNameServer,
+    NoRoute,
+    StoreDamaged,
+)
+
+REGULUS = [sys.executable, "-m", "regulus.cli.main"]
+
+
+def run(*arguments, **options):
+    return subprocess.run([*REGULUS, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (ConfigError("x"), ExitCode.USAGE),
+    (NoRoute("x"), ExitCode.NOT_FOUND),
+    (BrokerRefused(17, "no such topic"), ExitCode.NOT_FOUND),
+    (ConnectFailed("x"), ExitCode.NOT_REACHABLE),
+    (NoNameServer("x"), ExitCode.NOT_REACHABLE),
+    (BrokerRefused(16, "no permission"), ExitCode.REFUSED),
+    (JobRefused("x"), ExitCode.REFUSED),
+    (ClientClosed("x"), ExitCode.FAILED),
+    (MissingExtra("x"), ExitCode.FAILED),
+    (StoreDamaged("x"), ExitCode.FAILED),
+])
+def test_the_shell_is_told_who_is_at_fault(error, code):
+    assert exit_code(error) is code
+
+
+def test_a_wrong_word_is_a_fault_of_usage():
+    done = run("topic", "nosuch")
+    assert done.returncode == ExitCode.USAGE
+    assert "No such command" in done.stderr
+
+
+def test_nobody_at_the_other_end_is_one_line(unused_tcp_port):
+    done = run("topic", "list", "-n", f"127.0.0.1:{unused_tcp_port}")
+    assert done.returncode == ExitCode.NOT_REACHABLE
+    assert done.stderr.startswith("regulus: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_not_there_is_told_apart_from_what_is_empty(regulus_server):
+    for arguments in (("topic", "delete", "nosuch", "--yes"), ("group", "progress", "nosuch"),
+                      ("group", "delete", "nosuch", "--yes"), ("group", "members", "nosuch"),
+                      ("message", "view", "abc"), ("topic", "status", "nosuch")):
+        done = run(*arguments, "-n", regulus_server.name_server_address)
+        assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, ""), arguments
+        assert done.stderr.count("\n") == 1
+
+
+def test_an_id_that_is_none_is_explained(regulus_server):
+    done = run("message", "view", "abc", "-n", regulus_server.name_server_address)
+    assert "'abc' is no offset message id: one has 32 or 56 hexadecimal digits" in done.stderr
+    assert "name its topic" in done.stderr
+
+
+def test_a_disk_that_takes_no_output_is_one_line(regulus_server):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*REGULUS, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                              check=False)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == "regulus: [Errno 28] No space left on device\n"
+
+
+def tail(regulus_server, **options):
+    return subprocess.Popen([*REGULUS, "topic", "tail", "Orders", "--from-beginning", "-n",
+                             regulus_server.name_server_address], stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture
+def orders(regulus_server):
+    server = ["-n", regulus_server.name_server_address]
+    assert run("topic", "create", "Orders", *server).returncode == 0
+    assert run("message", "send", "Orders", "one", "-c", "50", *server).returncode == 0
+    return regulus_server
+
+
+def test_a_tail_ends_quietly_when_its_reader_goes(orders):
+    reads, writes = os.pipe()
+    with tail(orders, stdout=writes) as process:
+        os.close(writes)
+        os.read(reads, 10)
+        os.close(reads)
+        assert run("message", "send", "Orders", "two", "-n", orders.name_server_address).returncode == 0
+        assert process.wait(30) == ExitCode.NO_READER
+        assert process.stderr.read() == ""
+
+
+def test_a_tail_ends_quietly_at_an_interrupt(orders):
+    with tail(orders, stdout=subprocess.PIPE) as process:
+        assert "one" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == ExitCode.INTERRUPTED
+        assert process.stderr.read().strip() == ""
+
+
+def test_commands_are_completed_without_the_packages_they_need(tmp_path):
+    (tmp_path / "pyspark.py").write_text("raise ImportError('not installed')")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run(env={**os.environ, "PYTHONPATH": paths, "_REGULUS_COMPLETE": "bash_complete", "COMP_WORDS": "regulus ",
+                    "COMP_CWORD": "1"})
+    assert done.returncode == 0
+    assert "plain,demo" in done.stdout
+    assert done.stderr == ""

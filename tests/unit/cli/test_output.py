@@ -1,0 +1,49 @@
+"""How commands print."""
+
+import json
+
+import click
+from click.testing import CliRunner
+
+from regulus.cli.output import print_rows, print_table, time_text, with_output
+
+
+def test_a_table_aligns_numbers_to_the_right(capsys):
+    print_table(("NAME", "COUNT"), [("a", 5), ("long name", 1234)])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["NAME       COUNT", "a              5", "long name   1234"]
+
+
+def test_an_empty_table_is_its_header(capsys):
+    print_table(("NAME", "COUNT"), [])
+    assert capsys.readouterr().out.split() == ["NAME", "COUNT"]
+
+
+def test_no_time_is_a_dash():
+    assert time_text(0) == "-"
+    assert ".123" in time_text(1_700_000_000_123)
+
+
+def test_brackets_and_colons_of_a_cell_are_printed_as_they_are(capsys):
+    print_table(("NAME",), [("[red]a[/red] :smile: %DLQ%",)])
+    assert "[red]a[/red] :smile: %DLQ%" in capsys.readouterr().out
+
+
+def test_no_line_is_folded_for_a_program_that_reads(capsys):
+    print_table(("NAME",), [("x" * 500,)])
+    assert "x" * 500 in capsys.readouterr().out
+
+
+@click.command()
+@with_output
+def listing(json_output):
+    print_rows(("name", "count"), [("a", 5)], json_output=json_output)
+
+
+def test_a_listing_is_a_table_or_json_and_its_old_option_works_without_being_shown():
+    for arguments in (["--output", "json"], ["--json"]):
+        assert json.loads(CliRunner().invoke(listing, arguments).output) == [{"name": "a", "count": 5}]
+    assert CliRunner().invoke(listing, []).output.split() == ["NAME", "COUNT", "a", "5"]
+    shown = CliRunner().invoke(listing, ["--help"]).output
+    assert "--output [table|json]" in shown
+    assert "--json" not in shown
