@@ -13,12 +13,14 @@ TEST_JAVA := $(CURDIR)/build/java
 OUTSIDE := tests/interop tests/submission
 # A minute a kind; the seed is printed with each finding. `make attack ATTACK="--kind kill --seconds 600"`.
 ATTACK ?= --seconds 60
+WHEEL_PYTHONS ?= 3.11 3.12 3.13 3.14
 SUITE := tests $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack clean
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack wheels \
+        clean
 
 help:
 	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
@@ -27,6 +29,7 @@ help:
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
 	@echo "make interop  official RocketMQ clients, brokers and tools, and Spark clusters (needs mvn, go, node)"
+	@echo "make wheels   a compiled wheel for each CPython from 3.11 to 3.14 that is installed, in dist/"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
 
 setup: $(STAMP)
@@ -80,6 +83,16 @@ attack: compiled
 
 bench: compiled
 	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)
+
+# One for each of these that the machine has; the others are skipped by name.
+wheels:
+	@for version in $(WHEEL_PYTHONS); do \
+	  if ! "python$$version" -c '' 2>/dev/null; then echo "no python$$version here: no wheel for it"; continue; fi; \
+	  echo "compiling for CPython $$version ..."; \
+	  REGULUS_REQUIRE_CYTHON=1 "python$$version" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+	    --wheel-dir dist . || exit 1; \
+	done
+	@ls dist/*.whl
 
 clean:
 	rm -rf build dist $(VENV) demo-run
