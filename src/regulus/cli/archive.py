@@ -59,6 +59,7 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
         delay_levels: str, accept_gaps: bool, range_size: str, cores: int, iceberg_table: str | None,
         iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Archive what the log has and the archive does not."""
+    require_extra("spark", "an archive")
     from regulus.pipeline.archive import run_archive
     from regulus.pipeline.archive_config import ArchiveConfig
     from regulus.pipeline.archive_gate import BrokerGate
@@ -85,6 +86,7 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
 def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_size: str, cores: int,
             iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Put small ranges of past days together, and let old ones expire."""
+    require_extra("spark", "an archive")
     from regulus.pipeline.archive_compact import CompactConfig
     from regulus.pipeline.archive_compact import compact as compact_archive
 
@@ -101,6 +103,7 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
 @with_output
 def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
     """Say how much of each broker's log is archived."""
+    require_extra("spark", "an archive")
     from regulus.pipeline.archive_files import verify
     from regulus.pipeline.archive_status import broker_states
     from regulus.spark import archive_manifest
@@ -122,8 +125,7 @@ def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
 
 @contextmanager
 def tasks_of(cores: int) -> Iterator[Tasks]:
-    """Where a job's tasks run. Raises MissingExtra."""
-    require_extra("spark", "an archive or index job")
+    """Where a job's tasks run."""
     if not cores:
         yield LocalTasks()
         return

@@ -6,6 +6,7 @@ import click
 
 from regulus.cli.archive import size_of, tasks_of
 from regulus.model.delay_level import DEFAULT_LADDER
+from regulus.spark.extras import require_extra
 
 
 @click.group()
@@ -30,6 +31,7 @@ def index() -> None:
 def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
     """Build them anew, as the broker would have; then stop it and put them in the place of its own."""
+    require_extra("spark", "rebuilding the index")
     from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
 
     config = RebuildConfig(
