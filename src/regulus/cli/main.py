@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -38,6 +38,17 @@ _COMMANDS = {
 }
 
 
+class _Refusal(click.ClickException):
+    """One of our errors at the command line."""
+
+    def __init__(self, error: RegulusError) -> None:
+        super().__init__(str(error))
+        self.exit_code = exit_code(error)  # type: ignore[misc]  # of each class at click, of each error here
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"regulus: {self.message}", file=file, err=file is None)
+
+
 class _ReaderGone(Exception):
     """Whoever read our output wants no more of it."""
 
@@ -59,6 +70,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except RegulusError as error:
+            raise _Refusal(error) from error
         except BrokenPipeError as error:
             raise _ReaderGone from error    # click would end with status 1, as after a failure
 
@@ -88,9 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = error.exit_code
     except click.Abort:
         status = ExitCode.INTERRUPTED
-    except RegulusError as error:
-        click.echo(f"regulus: {error}", err=True)
-        status = exit_code(error)
     except _ReaderGone:
         status = ExitCode.NO_READER
     except OSError as error:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from regulus.cli.job import Job, job
+from regulus.cli.exit_codes import ExitCode
+from regulus.cli.job import Job
+from regulus.cli.main import regulus
 from tests.archives import archive_store
 from tests.frames import small_table
 from tests.stores import fill, open_store
@@ -24,7 +26,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
 
 
 def run(*words: str):
-    return CliRunner().invoke(job, words)
+    return CliRunner().invoke(regulus, ("job", *words))
 
 
 def test_a_failed_audit_has_status_1_and_json_is_one_document(spark, shop, tmp_path):
@@ -41,7 +43,7 @@ def test_a_failed_audit_has_status_1_and_json_is_one_document(spark, shop, tmp_p
 
 def test_a_search_without_a_find_has_status_1(spark, shop):
     result = run("search", "-n", shop.name_server, "--topic", TOPIC, "--key", "o77")
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.NOT_FOUND
     assert "no such message is there" in result.stderr
 
 
