@@ -14,12 +14,17 @@ NOT_FOUND = -1
 
 
 class ConsumerOffsets:
-    """Consumer offsets by `topic@group` and queue id. `changes` counts changes, for saving."""
+    """Consumer offsets by `topic@group` and queue id. `changes` counts changes, for saving.
+
+    Who committed what stands beside the table, so that one topic or group costs what it has and not what there is.
+    """
 
     def __init__(self) -> None:
         self.table: dict[str, dict[int, int]] = {}
         self.data_version = DataVersion()
         self.changes = 0
+        self._topics_of: dict[str, dict[str, None]] = {}
+        self._groups_of: dict[str, list[str]] = {}      # lists, for most topics have one group
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
         self.encoded = EncodedTable(self.table, _write_queues)
@@ -31,6 +36,7 @@ class ConsumerOffsets:
         queues = self.table.get(key)
         if queues is None:
             queues = self.table[key] = {}
+            self._enter(topic, group)
         queues[queue_id] = consumer_offset
         self._unencoded[key] = None
         self.changes += 1
@@ -48,18 +54,19 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics of which the group committed anything."""
-        return [key[:-len(group) - 1] for key in self.table if key.endswith("@" + group)]
+        return list(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that committed anything of the topic."""
-        prefix = topic + "@"
-        return [key[len(prefix):] for key in self.table if key.startswith(prefix)]
+        return list(self._groups_of.get(topic, ()))
 
     def clone(self, source_group: str, group: str, topic: str) -> None:
         """`group` takes over the offsets of `source_group`."""
         queues = self.table.get(f"{topic}@{source_group}")
         if queues:
             key = f"{topic}@{group}"
+            if key not in self.table:
+                self._enter(topic, group)
             self.table[key] = dict(queues)
             self._unencoded[key] = None
             self.changes += 1
@@ -75,6 +82,7 @@ class ConsumerOffsets:
     def remove(self, group: str, topic: str) -> None:
         key = f"{topic}@{group}"
         if self.table.pop(key, None) is not None:
+            self._leave(topic, group)
             self._unencoded[key] = None
             self.changes += 1
         self._resets.pop(key, None)
@@ -123,8 +131,28 @@ class ConsumerOffsets:
         wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
         self.table = {key: dict(queues) for key, queues in wrapper.offset_table.items()}
         self.encoded.replace(self.table)
+        self._topics_of.clear()
+        self._groups_of.clear()
+        for key in self.table:
+            topic, is_pair, group = key.rpartition("@")
+            if is_pair:
+                self._enter(topic, group)
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
+
+    def _enter(self, topic: str, group: str) -> None:
+        """The group committed something of the topic for the first time."""
+        self._topics_of.setdefault(group, {})[topic] = None
+        self._groups_of.setdefault(topic, []).append(group)
+
+    def _leave(self, topic: str, group: str) -> None:
+        topics, groups = self._topics_of[group], self._groups_of[topic]
+        del topics[topic]
+        groups.remove(group)
+        if not topics:
+            del self._topics_of[group]
+        if not groups:
+            del self._groups_of[topic]
 
 
 def _write_queues(queues: dict[int, int]) -> str:

@@ -1,5 +1,7 @@
 """What each group has consumed."""
 
+from collections.abc import Iterator
+
 from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from regulus.wire import encoded_table
 
@@ -26,6 +28,35 @@ def test_who_committed_what():
     assert sorted(offsets.topics_of("G")) == ["T", "U"]
     assert sorted(offsets.groups_of("T")) == ["G", "H"]
     assert offsets.queues("G", "T") == {0: 5, 3: 7}
+
+
+def test_who_committed_what_is_told_without_a_look_at_the_others():
+    class Unwalked(dict[str, dict[int, int]]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all were walked")
+
+        keys = items = values = __iter__    # type: ignore[assignment]
+
+    offsets = committed()
+    offsets.table = Unwalked(offsets.table)
+    assert offsets.topics_of("G") == ["T", "U"]
+    assert offsets.groups_of("T") == ["G", "H"]
+    offsets.remove_topic("T")
+    offsets.remove_group("G")
+    assert offsets.topics_of("G") == offsets.topics_of("H") == offsets.groups_of("T") == []
+
+
+def test_who_committed_what_is_known_after_a_start():
+    again = ConsumerOffsets()
+    again.commit("Before", "T", 0, 1)
+    again.load(encoded_table.text(committed().document()))
+    assert sorted(again.topics_of("G")) == ["T", "U"]
+    assert sorted(again.groups_of("T")) == ["G", "H"]
+    again.remove_group("H")
+    again.clone("G", "H", "U")
+    again.clone("G", "H", "U")
+    assert again.topics_of("H") == ["U"]
+    assert again.groups_of("U") == ["G", "H"]
 
 
 def test_offsets_can_be_taken_over_and_removed():
