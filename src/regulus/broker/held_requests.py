@@ -5,16 +5,16 @@ an arrival there whose tag it wants, or by its deadline; either way it is run on
 connection closes it is forgotten.
 
 At each place those who wait stand in a line for each tag that they want, in the order of their offsets, so that an
-arrival touches only those that it wakes. Whoever leaves is not looked for in lines: each line knows how many of its
-entries still wait, and is swept when most of them do not. What an arrival wakes stands `ready` until it is taken, a few
-at a time, because to run a request costs as much as a pull.
+arrival touches only those that it wakes. Whoever leaves is found in a line by its order, so that no step ever has to go
+through all of them. What an arrival wakes stands `ready` until it is taken, a few at a time, because to run a request
+costs as much as a pull.
 
 Source: PullRequestHoldService, ManyPullRequest.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from regulus.model.message_filter import Filter
@@ -25,14 +25,10 @@ HELD_REQUESTS_MAX = 100_000
 """One more is answered SYSTEM_BUSY at once, after which clients wait before they pull again."""
 HOLD_MS_MAX = 300_000
 """A client cannot make us keep its request longer than this."""
-FORGOTTEN_MAX = 1024
-"""Requests that were woken stay on the list of deadlines until they are this many more than those that wait."""
-SWEPT_MIN = 16
-"""Entries of a line that wait no more, beside as many as still wait, before it is swept."""
 LINES_MAX = 64
 """Lines in which one request stands at a place; one that wants more tags than that is woken by any message."""
-EXPIRED_MAX = 1024
-"""Requests that expire in one step; for the others the next one is due at once."""
+BLOCK_SIZE_MAX = 1024
+"""Entries of a line or of the deadlines that stand in one list."""
 
 ANY_QUEUE = -1
 
@@ -51,7 +47,7 @@ class HeldRequest:
     `resume(now_ms)` runs the request once more and gives its answer.
     """
 
-    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places")
+    __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
 
     def __init__(self, channel: int, places: tuple[Place, ...], message_filter: Filter, deadline_ms: int,
                  resume: Callable[[int], RemotingCommand]) -> None:
@@ -61,7 +57,8 @@ class HeldRequest:
         self.deadline_ms = deadline_ms
         self._resume: Callable[[int], RemotingCommand] | None = resume
         self.is_gone = False
-        self.lines: list[_Line] = []
+        self.lines: list[tuple[_Line, int]] = []    # with its offset there
+        self.sequence = 0                           # of all that were held
 
     def answer(self, now_ms: int) -> RemotingCommand:
         """To be asked for once, when the request was taken."""
@@ -71,44 +68,81 @@ class HeldRequest:
         return resume(now_ms)
 
     def forget(self) -> None:
-        """Let go of the request itself: lines are swept later, and many large things would be freed at once then."""
+        """Let go of the request itself: what is ready besides is taken later, and many large things would be freed at
+        once then."""
         self._resume = None
 
 
 _Entry = tuple[int, int, HeldRequest]
+"""Of a list that is kept in order: an offset or a deadline, the sequence, and who waits."""
 
 
-class _Line:
-    """Those who wait at one place for one tag; `tag` None: for any. Entries are a heap by queue offset."""
+class _Ordered:
+    """Entries in their order, in blocks, so that who comes or goes moves few of the others."""
 
-    __slots__ = ("entries", "key", "offset_max", "tag", "waiting")
+    __slots__ = ("blocks",)
 
-    def __init__(self, key: tuple[str, int], tag: int | None) -> None:
-        self.key = key
-        self.tag = tag
-        self.entries: list[_Entry] = []
-        self.offset_max = 0
-        self.waiting = 0
+    def __init__(self) -> None:
+        self.blocks: list[list[_Entry]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
 
     def add(self, entry: _Entry) -> None:
-        heappush(self.entries, entry)
-        self.offset_max = max(self.offset_max, entry[0])
-        self.waiting += 1
+        blocks = self.blocks
+        if not blocks:
+            blocks.append([entry])
+            return
+        index = min(self._block_of(entry[:2]), len(blocks) - 1)
+        block = blocks[index]
+        insort(block, entry)
+        if len(block) > BLOCK_SIZE_MAX:
+            half = len(block) // 2
+            blocks[index:index + 1] = [block[:half], block[half:]]
 
-    def take(self, queue_offset: int) -> list[_Entry]:
-        """Take out the entries of those that a message at this offset wakes."""
-        if queue_offset >= self.offset_max:
-            taken, self.entries = self.entries, []
-            return taken
-        taken = []
-        while self.entries and self.entries[0][0] <= queue_offset:
-            taken.append(heappop(self.entries))
+    def take_out(self, order: tuple[int, int]) -> None:
+        """One that was woken here has been taken out already."""
+        index = self._block_of(order)
+        if index == len(self.blocks):
+            return
+        block = self.blocks[index]
+        position = bisect_left(block, order)
+        if block[position][:2] == order:
+            del block[position]
+            if not block:
+                del self.blocks[index]
+
+    def take_up_to(self, number: int) -> list[_Entry]:
+        """Take out all with no greater offset or deadline."""
+        blocks = self.blocks
+        first_left = (number + 1, 0)
+        whole = self._block_of(first_left)
+        taken = [entry for block in blocks[:whole] for entry in block]
+        if whole < len(blocks):
+            position = bisect_left(blocks[whole], first_left)
+            taken += blocks[whole][:position]
+            del blocks[whole][:position]
+        del blocks[:whole]
         return taken
 
-    def sweep(self) -> None:
-        if len(self.entries) > 2 * self.waiting + SWEPT_MIN:
-            self.entries = [entry for entry in self.entries if not entry[2].is_gone]
-            heapify(self.entries)
+    def _block_of(self, order: tuple[int, int]) -> int:
+        """The first that ends at or behind it."""
+        return bisect_left(self.blocks, order, key=_last)
+
+
+def _last(block: list[_Entry]) -> tuple[int, int]:
+    return block[-1][:2]
+
+
+class _Line(_Ordered):
+    """Those who wait at one place for one tag, in the order of their offsets; `tag` None: for any."""
+
+    __slots__ = ("key", "tag")
+
+    def __init__(self, key: tuple[str, int], tag: int | None) -> None:
+        super().__init__()
+        self.key = key
+        self.tag = tag
 
 
 class HeldRequests:
@@ -120,7 +154,7 @@ class HeldRequests:
         """How many of the places are whole topics."""
         self._ready: deque[list[_Entry]] = deque()
         self._channels: dict[int, set[HeldRequest]] = {}
-        self._deadlines: list[_Entry] = []
+        self._deadlines = _Ordered()
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -143,19 +177,17 @@ class HeldRequests:
 
     def hold(self, held: HeldRequest) -> None:
         self._sequence += 1
+        held.sequence = self._sequence
         codes = held.message_filter.tags_codes
         tags = (None,) if codes is None or len(codes) > LINES_MAX else codes
         for place in held.places:
             for tag in tags:
                 line = self._line(place[:2], tag)
-                line.add((place.queue_offset, self._sequence, held))
-                held.lines.append(line)
+                line.add((place.queue_offset, held.sequence, held))
+                held.lines.append((line, place.queue_offset))
         self._channels.setdefault(held.channel, set()).add(held)
-        heappush(self._deadlines, (held.deadline_ms, self._sequence, held))
+        self._deadlines.add((held.deadline_ms, held.sequence, held))
         self._count += 1
-        if len(self._deadlines) > 2 * self._count + FORGOTTEN_MAX:
-            self._deadlines = [entry for entry in self._deadlines if not entry[2].is_gone]
-            heapify(self._deadlines)
 
     def wake(self, arrivals: Sequence[Arrival]) -> None:
         """The requests that these arrivals wake are ready."""
@@ -169,18 +201,11 @@ class HeldRequests:
     def wake_queue(self, topic: str, queue_id: int) -> None:
         """The same of all requests that wait in a queue, whatever they wait for."""
         for line in list(self._places.get((topic, queue_id), {}).values()):
-            self._make_ready(line, line.offset_max)
+            self._make_ready(line, line.blocks[-1][-1][0])
 
     def wake_expired(self, now_ms: int) -> None:
-        """The same of requests whose time is up, EXPIRED_MAX at the most."""
-        expired: list[_Entry] = []
-        while self._deadlines and len(expired) < EXPIRED_MAX and (
-                self._deadlines[0][2].is_gone or self._deadlines[0][0] <= now_ms):
-            entry = heappop(self._deadlines)
-            if not entry[2].is_gone:
-                expired.append(entry)
-        if expired:
-            self._ready.append(expired)
+        """The same of requests whose time is up."""
+        self._add_ready(self._deadlines.take_up_to(now_ms))
 
     def take_ready(self, count_max: int) -> list[HeldRequest]:
         """Take out up to `count_max` of those that are ready, each once, in the order in which they became it."""
@@ -206,9 +231,8 @@ class HeldRequests:
         """Ms until the next deadline, 0 while some are ready; None when nothing is held."""
         if self._ready:
             return 0
-        while self._deadlines and self._deadlines[0][2].is_gone:
-            heappop(self._deadlines)
-        return max(0, self._deadlines[0][0] - now_ms) if self._deadlines else None
+        blocks = self._deadlines.blocks
+        return max(0, blocks[0][0][0] - now_ms) if blocks else None
 
     def _line(self, key: tuple[str, int], tag: int | None) -> _Line:
         lines = self._places.get(key)
@@ -230,13 +254,16 @@ class HeldRequests:
                 self._make_ready(line, arrival.queue_offset)
 
     def _make_ready(self, line: _Line, queue_offset: int) -> None:
-        taken = line.take(queue_offset)
-        if taken:
+        """Those that a message at this offset wakes."""
+        self._add_ready(line.take_up_to(queue_offset))
+        if not line.blocks:
+            self._remove(line)
+
+    def _add_ready(self, entries: list[_Entry]) -> None:
+        if entries:
             # They are taken from the end, and the first in line come first.
-            taken.reverse()
-            self._ready.append(taken)
-            if not line.entries:
-                self._remove(line)
+            entries.reverse()
+            self._ready.append(entries)
 
     def _leave(self, held: HeldRequest) -> None:
         held.is_gone = True
@@ -245,12 +272,11 @@ class HeldRequests:
         channel.discard(held)
         if not channel:
             del self._channels[held.channel]
-        for line in held.lines:
-            line.waiting -= 1
-            if not line.waiting:
+        self._deadlines.take_out((held.deadline_ms, held.sequence))
+        for line, queue_offset in held.lines:
+            line.take_out((queue_offset, held.sequence))
+            if not line.blocks:
                 self._remove(line)
-            else:
-                line.sweep()
         held.lines.clear()
 
     def _remove(self, line: _Line) -> None:
