@@ -5,11 +5,12 @@
 `s` is the CPU time of the case, `longest ms` that of its longest single step: one request decided and its answer
 encoded, one batch of arrivals, one tick, one connection's end. While a step runs nobody else is served. A case that is
 linear takes about twice the time in the next column; a case whose longest step does not grow stalls nobody, however big
-it is.
+it is. The garbage is collected between the cases, and not within a step that happens to be the one.
 Run with PYTHONPATH=build/compiled for the compiled form.
 """
 
 import argparse
+import gc
 import random
 import shutil
 import tempfile
@@ -92,6 +93,7 @@ class Rig:
     def start(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", channel: int = 1) -> bool:
         """Whether the request is held."""
         request = RemotingCommand.request(int(code), ext, body, opaque=7)
+        self.broker.steady_ms = self.now_ms
         with self.steps.step(f"request {int(code)}"):
             outcome = request_table.handle(request, peer(channel), self.broker, self.now_ms)
             if not isinstance(outcome, Hold):
@@ -119,7 +121,7 @@ class Rig:
 
     def tick(self, elapsed_ms: int) -> None:
         self.now_ms += elapsed_ms
-        self.ticked_ms = self.now_ms
+        self.ticked_ms = self.broker.steady_ms = self.now_ms
         with self.steps.step("a tick"):
             self.broker.tick(self.now_ms)
             self._settle()
@@ -142,7 +144,7 @@ def peer(channel: int) -> Peer:
 
 def memory_rig(steps: Steps) -> Rig:
     store = MemoryStore()
-    return Rig(steps, BrokerState(BrokerConfig(), store, now_ms=START_MS, seed=1), store)
+    return Rig(steps, BrokerState(BrokerConfig(), store, now_ms=START_MS, steady_ms=START_MS, seed=1), store)
 
 
 def heartbeat(client_id: str, group: str, topics: list[str], expression: str = "*") -> bytes:
@@ -280,7 +282,7 @@ def a_key_of_messages(count: int, steps: Steps) -> None:
     try:
         store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root)))
         store.open()
-        rig = Rig(steps, BrokerState(BrokerConfig(), store, now_ms=START_MS, seed=1), store)
+        rig = Rig(steps, BrokerState(BrokerConfig(), store, now_ms=START_MS, steady_ms=START_MS, seed=1), store)
         for number in range(count):
             store.append(message("T", 0, "", "same"), START_MS + number)
             if number % 1_000 == 999:
@@ -292,6 +294,45 @@ def a_key_of_messages(count: int, steps: Steps) -> None:
         shutil.rmtree(root)
 
 
+# --- what walks all there is ------------------------------------------------------------------------------------------
+
+
+def many_topics(count: int) -> Rig:
+    """Each with a message, and an offset of a group of its own."""
+    rig = memory_rig(Steps())
+    names = [f"T{number}" for number in range(count)]
+    rig.broker.topics.put_all([TopicConfig(topic_name=name) for name in names], rig.now_ms)
+    for number, name in enumerate(names):
+        facts = rig.broker.topics.facts[name]
+        facts.put_nums, facts.put_size = 1, 100
+        rig.broker.consumer_offsets.commit(f"G{number}", name, 0, 1, rig.now_ms)
+    return rig
+
+
+def samples_of_many_topics(count: int, steps: Steps) -> None:
+    """The first, which finds that all are new, and one more."""
+    rig = many_topics(count)
+    rig.steps = steps
+    for _ in range(2):
+        rig.tick(10_001)
+        for _ in range(count // 100):
+            rig.tick(1)
+
+
+def runtime_info_of_many_topics(count: int, steps: Steps) -> None:
+    rig = many_topics(count)
+    rig.steps = steps
+    rig.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def progress_among_many_topics(count: int, steps: Steps) -> None:
+    """Of one group, by the topics of which it consumed, and of the groups of one topic."""
+    rig = many_topics(count)
+    rig.steps = steps
+    rig.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G7"})
+    rig.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T7"})
+
+
 # --- name server ------------------------------------------------------------------------------------------------------
 
 
@@ -299,19 +340,29 @@ def registered(steps: Steps, brokers: int) -> NameServerState:
     """`brokers` of 50 topics of their own."""
     state = NameServerState(NamesrvConfig())
     for number in range(brokers):
-        topics = {name: TopicConfig(topic_name=name) for name in (f"T{number}-{topic}" for topic in range(50))}
-        header = RegisterBrokerRequest(broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}", cluster_name="C",
-                                       ha_server_addr="10.0.0.1:1", broker_id=0)
-        wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
-        body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
-        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
-        with steps.step("a registration"):
-            name_server_table.handle(request, peer(number + 1), state, START_MS)
+        register(state, steps, number, [f"T{number}-{topic}" for topic in range(50)])
     return state
+
+
+def register(state: NameServerState, steps: Steps, number: int, names: list[str]) -> None:
+    topics = {name: TopicConfig(topic_name=name) for name in names}
+    header = RegisterBrokerRequest(broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}", cluster_name="C",
+                                   ha_server_addr="10.0.0.1:1", broker_id=0)
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
+    request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
+    with steps.step("a registration"):
+        name_server_table.handle(request, peer(number + 1), state, START_MS)
 
 
 def brokers_register(brokers: int, steps: Steps) -> None:
     registered(steps, brokers)
+
+
+def a_registration_of_topics(topics: int, steps: Steps) -> None:
+    """All in one request, as brokers in Java send it."""
+    state = NameServerState(NamesrvConfig())
+    register(state, steps, 1, [f"T{topic}" for topic in range(topics)])
 
 
 def brokers_are_forgotten(brokers: int, steps: Steps) -> None:
@@ -345,7 +396,11 @@ CASES: dict[Callable[[int, Steps], None], int] = {
     progress_of_a_group: 16_384,
     units_of_a_queue_among: 16_384,
     a_key_of_messages: 100_000,
+    samples_of_many_topics: 25_000,
+    runtime_info_of_many_topics: 25_000,
+    progress_among_many_topics: 25_000,
     brokers_register: 250,
+    a_registration_of_topics: 25_000,
     brokers_are_forgotten: 250,
     other_connections_close: 250,
 }
@@ -358,6 +413,7 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=100, help="per cent of each N")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(case.__name__ for case in CASES))
     arguments = parser.parse_args()
+    gc.disable()
     print(f"{'case':<30}{'N':>9}" + "".join(f"{f'{times} s':>10}{'longest ms':>12}" for times in ("N", "2N", "4N")))
     for case, count in CASES.items():
         if arguments.cases and case.__name__ not in arguments.cases:
@@ -367,6 +423,7 @@ def main() -> None:
         for times in (1, 2, 4):
             random.seed(arguments.seed)
             steps = Steps()
+            gc.collect()
             case(count * times, steps)
             line += f"{steps.seconds:>10.3f}{steps.longest * 1000:>12.1f}"
         print(line, flush=True)

@@ -9,7 +9,7 @@ Source: BrokerStatsManager, StatsItem, StoreStatsService.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from regulus.broker.topics import Topics
@@ -25,11 +25,16 @@ BROKER_GET_NUMS = "BROKER_GET_NUMS"
 MINUTE_SAMPLE_MS = 10_000
 HOUR_SAMPLE_MS = 600_000
 DAY_SAMPLE_MS = 3_600_000
+MINUTE_SAMPLES_MAX = 7
+HOUR_SAMPLES_MAX = 7
+DAY_SAMPLES_MAX = 25
 RATE_SAMPLES_MAX = 61
 """Samples of the whole broker, one each 10 s: enough for a rate over 600 s."""
 
-SAMPLED_A_STEP = 2_048
+SAMPLED_A_STEP = 512
 """Topics or items that one step of sampling looks at; many topics take several ticks."""
+SUMMED_A_STEP = 8_192
+"""Topics that one step of a sum over all of them looks at."""
 
 _DAY_MS = 86_400_000
 
@@ -43,17 +48,24 @@ class StatisticsSnapshot:
     avgpt: float = 0.0
 
 
+_Sample = tuple[int, int, int]
+"""When, `value`, `times`."""
+
+
 class StatisticsItem:
-    """One counted thing: `value` in all, in `times` calls."""
+    """One counted thing: `value` in all, in `times` calls. It was nothing at `since_ms`.
+
+    There may be some for each topic and group: samples are tuples, of which a new item has one.
+    """
 
     __slots__ = ("_day", "_hour", "_minute", "times", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, since_ms: int) -> None:
         self.value = 0
         self.times = 0
-        self._minute: deque[tuple[int, int, int]] = deque(maxlen=7)
-        self._hour: deque[tuple[int, int, int]] = deque(maxlen=7)
-        self._day: deque[tuple[int, int, int]] = deque(maxlen=25)
+        self._minute: tuple[_Sample, ...] = ((since_ms, 0, 0),)
+        self._hour: tuple[_Sample, ...] = self._minute
+        self._day: tuple[_Sample, ...] = self._minute
 
     def add(self, value: int) -> None:
         self.value += value
@@ -61,11 +73,11 @@ class StatisticsItem:
 
     def sample(self, steady_ms: int, hour: bool, day: bool) -> None:
         sample = (steady_ms, self.value, self.times)
-        self._minute.append(sample)
+        self._minute = (*self._minute[1 - MINUTE_SAMPLES_MAX:], sample)
         if hour:
-            self._hour.append(sample)
+            self._hour = (*self._hour[1 - HOUR_SAMPLES_MAX:], sample)
         if day:
-            self._day.append(sample)
+            self._day = (*self._day[1 - DAY_SAMPLES_MAX:], sample)
 
     def minute(self) -> StatisticsSnapshot:
         return _snapshot(self._minute)
@@ -106,13 +118,15 @@ class Statistics:
         self._next_day_ms = 0
         self._next_morning_ms = 0
 
-    @property
-    def put_message_nums(self) -> int:
-        return self._retired_put_nums + sum(facts.put_nums for facts in self._topics.facts.values())
-
-    @property
-    def put_message_size(self) -> int:
-        return self._retired_put_size + sum(facts.put_size for facts in self._topics.facts.values())
+    def puts_in_steps(self) -> Generator[None, None, tuple[int, int]]:
+        """How many messages were stored, and their bytes; yields after each step but the last."""
+        nums, size = self._retired_put_nums, self._retired_put_size
+        for number, facts in enumerate(list(self._topics.facts.values()), 1):
+            nums += facts.put_nums
+            size += facts.put_size
+            if number % SUMMED_A_STEP == 0:
+                yield
+        return nums, size
 
     def item(self, name: str, key: str) -> StatisticsItem | None:
         """None when nothing was counted under this name and key."""
@@ -197,11 +211,11 @@ class Statistics:
         What is sent to a topic between two steps counts for this sample or for the next one.
         """
         nums = self._retired_put_nums
-        for number, (topic, facts) in enumerate(list(self._topics.facts.items()), 1):
+        for number, facts in enumerate(list(self._topics.facts.values()), 1):
             nums += facts.put_nums
-            if facts.put_nums and topic in self._topics.facts:
-                self._set((TOPIC_PUT_NUMS, topic), facts.put_nums, facts.put_nums)
-                self._set((TOPIC_PUT_SIZE, topic), facts.put_size, facts.put_nums)
+            if facts.put_nums and facts.topic in self._topics.facts:
+                self._set((TOPIC_PUT_NUMS, facts.topic), facts.put_nums, facts.put_nums)
+                self._set((TOPIC_PUT_SIZE, facts.topic), facts.put_size, facts.put_nums)
             if number % SAMPLED_A_STEP == 0:
                 yield
         if nums:
@@ -217,8 +231,7 @@ class Statistics:
 
     def _new_item(self, entry: tuple[str, str]) -> StatisticsItem:
         """An item that was zero at the last sample, so that what comes first is counted too."""
-        item = self.items[entry] = StatisticsItem()
-        item.sample(self._sampled_ms, True, True)
+        item = self.items[entry] = StatisticsItem(self._sampled_ms)
         topic, is_pair, group = entry[1].partition("@")
         if is_pair:
             self._pairs_of_topic.setdefault(topic, {})[entry] = None
@@ -256,7 +269,7 @@ class Statistics:
         return (newest[column] - oldest[column]) * 1000 / elapsed_ms if elapsed_ms else 0.0
 
 
-def _snapshot(samples: deque[tuple[int, int, int]]) -> StatisticsSnapshot:
+def _snapshot(samples: Sequence[_Sample]) -> StatisticsSnapshot:
     if len(samples) < 2:
         return StatisticsSnapshot()
     first_ms, first_value, first_times = samples[0]

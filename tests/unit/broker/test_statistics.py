@@ -19,6 +19,16 @@ def put(topics: Topics, count: int, size: int) -> None:
     topics.facts["T"].put_size += size
 
 
+def puts(statistics: Statistics) -> tuple[int, int]:
+    """Of how many messages, and of how many bytes, all at once."""
+    steps = statistics.puts_in_steps()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 def test_sends_show_up_under_topic_and_cluster():
     statistics, topics = fresh()
     put(topics, 30, 3000)
@@ -69,7 +79,7 @@ def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
     facts = topics.facts["T"]
     topics.delete("T", 0)
     statistics.topic_deleted("T", facts.put_nums, facts.put_size)
-    assert (statistics.put_message_nums, statistics.put_message_size) == (7, 70)
+    assert puts(statistics) == (7, 70)
     assert statistics.item("TOPIC_PUT_NUMS", "T") is None
     assert statistics.item("GROUP_GET_NUMS", "T@G") is None
     topics.put(TopicConfig(topic_name="U"), 0)
@@ -155,3 +165,12 @@ def test_what_is_deleted_takes_its_own_items_along():
     assert {key for _, key in statistics.items} == {"U@G"}
     statistics.group_deleted("G")
     assert not any((statistics.items, statistics._pairs_of_topic, statistics._pairs_of_group))
+
+
+def test_puts_of_many_topics_are_summed_in_steps(monkeypatch):
+    monkeypatch.setattr("regulus.broker.statistics.SUMMED_A_STEP", 2)
+    statistics, topics = fresh()
+    topics.put_all([TopicConfig(topic_name=f"T{number}") for number in range(5)], 0)
+    put(topics, 5, 50)
+    assert len(list(statistics.puts_in_steps())) == len(topics) // 2
+    assert puts(statistics) == (5, 50)

@@ -9,14 +9,14 @@ Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService.getRuntimeInf
 
 from collections.abc import Iterable
 
-from regulus.broker.handlers.answer import succeed
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
 from regulus.broker.statistics import Statistics
 from regulus.model.peer import Peer
 from regulus.wire.bodies import KVTable
-from regulus.wire.codes import VERSION
+from regulus.wire.codes import VERSION, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
 VERSION_DESCRIPTION = "V5_3_3"
@@ -26,18 +26,23 @@ _PUT_TIME_BUCKETS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200
 
 
 def handle_get_broker_runtime_info(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    return broker.long_answers.begin(request, peer, _info(request, broker, now_ms))
+
+
+def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
+    put_nums, put_size = yield from broker.statistics.puts_in_steps()
     table = {
         **_version_and_time(broker, now_ms),
-        **_puts_and_gets(broker),
+        **_puts_and_gets(broker, put_nums, put_size),
         **_rates(broker.statistics),
-        **_days(broker.statistics),
+        **_days(broker.statistics, put_nums),
         **_log(broker),
         **_disk(broker.runtime_facts),
         **_schedule(broker),
         **_retention(broker),
         **_queues(),
     }
-    return succeed(request, KVTable(table=table).encode())
+    return request.response(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
 
 
 def runtime_text(elapsed_ms: int) -> str:
@@ -72,9 +77,7 @@ def _version_and_time(broker: BrokerState, now_ms: int) -> dict[str, str]:
     }
 
 
-def _puts_and_gets(broker: BrokerState) -> dict[str, str]:
-    statistics = broker.statistics
-    nums, size = statistics.put_message_nums, statistics.put_message_size
+def _puts_and_gets(broker: BrokerState, nums: int, size: int) -> dict[str, str]:
     return {
         "putMessageTimesTotal": str(nums),
         "putMessageFailedTimes": str(broker.storing.put_failed_times),
@@ -102,11 +105,11 @@ def _rates(statistics: Statistics) -> dict[str, str]:
     }
 
 
-def _days(statistics: Statistics) -> dict[str, str]:
+def _days(statistics: Statistics, put_nums: int) -> dict[str, str]:
     return {
         "msgPutTotalYesterdayMorning": str(statistics.put_total_yesterday_morning),
         "msgPutTotalTodayMorning": str(statistics.put_total_today_morning),
-        "msgPutTotalTodayNow": str(statistics.put_message_nums),
+        "msgPutTotalTodayNow": str(put_nums),
         "msgGetTotalYesterdayMorning": str(statistics.get_total_yesterday_morning),
         "msgGetTotalTodayMorning": str(statistics.get_total_today_morning),
         "msgGetTotalTodayNow": str(statistics.get_message_nums),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regulus.model.topics import TopicConfig
-from regulus.wire.bodies import CreateTopicListRequestBody
+from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UpdateAndCreateTopicRequest
 
@@ -75,7 +75,8 @@ def test_a_deleted_topic_takes_queues_offsets_and_counts_along(rig):
     assert "TopicA" not in rig.broker.topics
     assert rig.broker.consumer_offsets.topics_of("CG") == []
     assert ("TopicA", 0) not in rig.store.queues()
-    assert rig.broker.statistics.put_message_nums == 1
+    table = KVTable.decode(rig.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
+    assert table["putMessageTimesTotal"] == "1"
     assert rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}).code == ResponseCode.SUCCESS
 
 
