@@ -60,7 +60,7 @@ MUTANTS = [
            old="self._close(next(iter(self._small)),", new="self._close(next(reversed(self._small)),",
            tests=_UNFINISHED_TESTS),
     Mutant(name="who waits for us is closed for it", path=_UNFINISHED,
-           old=" and not holder.is_paused:", new=":", tests=_UNFINISHED_TESTS),
+           old=" and holder not in self._waiting]", new="]", tests=_UNFINISHED_TESTS),
     Mutant(name="who waits for room is read", path=_CONNECTION,
            old="            self._waits_for_room = True\n            self._transport.pause_reading()\n",
            new="            pass\n", tests=_CONNECTION_TESTS),

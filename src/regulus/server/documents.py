@@ -70,6 +70,7 @@ class DocumentKeeper:
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._next_begin: asyncio.TimerHandle | None = None
         self._fault_until = 0.0
         self._faults: dict[str, str] = {}
 
@@ -83,6 +84,8 @@ class DocumentKeeper:
     async def stop(self) -> None:
         """Answer what waits, and save no more by itself."""
         task, self._task = self._task, None
+        if self._next_begin is not None:
+            self._next_begin.cancel()
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -121,7 +124,7 @@ class DocumentKeeper:
             return
         _log.error("saving documents was interrupted and goes on", exc_info=None if task.cancelled() else
                    task.exception())
-        self._loop.call_later(FAULT_RETRY_S, self._begin)
+        self._next_begin = self._loop.call_later(FAULT_RETRY_S, self._begin)
 
     async def _run(self) -> None:
         next_time = self._loop.time() + self._interval_ms() / 1000

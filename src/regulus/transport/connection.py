@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
-        self.frame_began = 0.0              # of the loop's clock, or when it was read again after a pause of ours
+        self.frame_began = 0.0              # of the loop's clock, or when it got the room that it waited for
         self._on_requests = on_requests
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -134,7 +134,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.frame_began = self._loop.time()
         self._wake_drained()
         self._resume_reading()
 
@@ -199,11 +198,6 @@ class Connection(asyncio.BufferedProtocol):
         """Returns when the peer keeps up with what we write: at once, unless much is waiting to leave."""
         if self._drained is not None:
             await asyncio.shield(self._drained)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is us who do not read, because the peer does not or because its frame waits for room."""
-        return self._waits_for_room or self._drained is not None
 
     def read_on(self) -> None:
         """There is room for the frame that waited for it."""

@@ -6,7 +6,8 @@ asked. Small frames wait for nobody: what they and the waiting ones have sent al
 `unfinished_size_max`, and above it the connection that has not moved for the longest is closed.
 
 So that nobody keeps others waiting for ever, a connection is closed when its frame has not ended within
-`frame_time_max_ms`, not counting the time in which we did not read.
+`frame_time_max_ms`, not counting the time in which it waited for room. The time in which we did not read because the
+peer did not take its answers counts: else it would keep the room of its frame for as long as it likes.
 """
 
 from typing import Protocol
@@ -21,12 +22,7 @@ class Holder(Protocol):
     """A connection in the middle of a frame."""
 
     frame_began: float
-    """When the frame began, or was read on, by the clock of `close_overdue`."""
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is us who do not read."""
-        ...
+    """When the frame began, or got room, by the clock of `close_overdue`."""
 
     def read_on(self) -> None:
         """There is room for the frame now."""
@@ -77,9 +73,10 @@ class UnfinishedFrames:
         """Close those whose frames do not end. Costs as much as there are unfinished frames."""
         time_max_ms = self._config.frame_time_max_ms
         limit = now - time_max_ms / 1000
-        for holder in [*self._large, *self._small]:
-            if holder.frame_began < limit and not holder.is_paused:
-                self._close(holder, f"its frame has not come whole within {time_max_ms} ms")
+        overdue = [holder for holder in (*self._large, *self._small)
+                   if holder.frame_began < limit and holder not in self._waiting]
+        for holder in overdue:      # whoever gets room meanwhile begins anew
+            self._close(holder, f"its frame has not come whole within {time_max_ms} ms")
 
     def _has_room(self, wanted: int) -> bool:
         return self.large_size + wanted <= self._config.large_frames_size_max

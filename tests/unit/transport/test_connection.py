@@ -328,19 +328,37 @@ async def test_each_frame_has_its_own_time() -> None:
     assert not wire.is_aborted
 
 
-async def test_the_time_in_which_a_peer_is_not_read_does_not_count() -> None:
+async def test_who_does_not_take_its_answers_keeps_no_room_for_its_frame() -> None:
+    unfinished, received = account(), []
+    greedy, wire = wired(unfinished)
+    receive(greedy, FRAME[:200_000])
+    other, other_wire = wired(unfinished, received)
+    receive(other, FRAME[:200_000])
+    await asyncio.sleep(0)      # the turn of the others is over
+    assert not other_wire.is_read
+    began = greedy.frame_began
+    for _ in range(3):          # it takes a little now and then
+        greedy.pause_writing()
+        greedy.resume_writing()
+    greedy.pause_writing()
+    unfinished.close_overdue(began + 60.5)
+    assert wire.is_aborted
+    assert other_wire.is_read
+
+
+async def test_the_time_in_which_a_frame_waits_for_room_does_not_count() -> None:
     unfinished = account()
-    connection, wire = wired(unfinished)
-    receive(connection, SMALL[:20])
-    connection.pause_writing()
-    connection.frame_began -= 61
-    began = connection.frame_began
-    unfinished.close_overdue(began + 60.5)
+    first, _ = wired(unfinished)
+    second, wire = wired(unfinished)
+    receive(first, FRAME[:5000])
+    receive(second, FRAME[:200_000])
+    second.frame_began -= 61
+    unfinished.close_overdue(second.frame_began + 60.5)
     assert not wire.is_aborted
-    connection.resume_writing()
-    unfinished.close_overdue(began + 60.5)
+    first.connection_lost(None)
+    unfinished.close_overdue(second.frame_began + 60)
     assert not wire.is_aborted
-    unfinished.close_overdue(connection.frame_began + 60.5)
+    unfinished.close_overdue(second.frame_began + 60.5)
     assert wire.is_aborted
 
 

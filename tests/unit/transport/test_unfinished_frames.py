@@ -15,7 +15,6 @@ class Peer:
 
     def __init__(self, began: float = 0.0) -> None:
         self.frame_began = began
-        self.is_paused = False
         self.told: list[str] = []
 
     def read_on(self) -> None:
@@ -110,13 +109,12 @@ def test_what_waiting_ones_have_sent_is_bounded_too() -> None:
     assert account.large_size == 4 * LARGE
 
 
-def test_a_frame_that_does_not_end_is_closed_and_one_that_we_do_not_read_is_not() -> None:
+def test_a_frame_that_does_not_end_is_closed_and_one_that_waits_for_room_is_not() -> None:
     account = frames(frame_time_max_ms=60_000)
     early, later, small, waiting = Peer(100.0), Peer(131.0), Peer(100.0), Peer(100.0)
     for peer in (early, later, Peer(200.0), Peer(200.0), waiting):
         account.note(peer, 100, LARGE)
     account.note(small, 100, 200)
-    waiting.is_paused = True
     account.close_overdue(160.0)
     assert early.told == []
     account.close_overdue(160.1)
