@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from regulus.wire.encoded_table import EncodedTable, Pieces
+from regulus.wire.encoded_table import EncodedTable, LatePieces
 
 
 class When(Enum):
@@ -20,8 +20,8 @@ class Part(Protocol):
     @property
     def changes(self) -> int: ...
 
-    def document(self) -> Pieces:
-        """All that changed is in it."""
+    def document(self) -> LatePieces:
+        """All that changed is in it, and later changes are not; a worker goes through it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,9 @@ class BrokerState:
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in self.held_requests.take_ready(1):
-                self.notices.append(Notice(held.channel, held.answer(now_ms)))
+                self.settings.awaited = 0
+                answer = held.answer(now_ms)
+                self.notices.append(Notice(held.channel, answer, self.settings.awaited))
             if not self.held_requests.has_ready:
                 break
 

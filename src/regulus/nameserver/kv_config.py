@@ -5,19 +5,22 @@ Source: KVConfigManager, KVConfigSerializeWrapper.
 
 from regulus.errors import HeaderError
 from regulus.wire import fastjson
+from regulus.wire.encoded_table import LatePieces
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the ordered topics: topic -> `broker-a:4;broker-b:4`."""
 
 
 class KvConfig:
+    """`changes` counts changes, for saving."""
+
     def __init__(self) -> None:
         self._table: dict[str, dict[str, str]] = {}
-        self._changed = False
+        self.changes = 0
 
     def put(self, namespace: str, key: str, value: str) -> None:
         self._table.setdefault(namespace, {})[key] = value
-        self._changed = True
+        self.changes += 1
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -25,19 +28,16 @@ class KvConfig:
     def delete(self, namespace: str, key: str) -> None:
         """An absent key is fine."""
         if self._table.get(namespace, {}).pop(key, None) is not None:
-            self._changed = True
+            self.changes += 1
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
         """A copy of one namespace; None when nothing was ever put there."""
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
-    def take_changed_document(self) -> str | None:
-        """The whole table as text when it changed since the last call."""
-        if not self._changed:
-            return None
-        self._changed = False
-        return fastjson.dumps_pretty({"configTable": self._table})
+    def document(self) -> LatePieces:
+        """The whole table as it is now. It is encoded when it is gone through."""
+        return _written({namespace: dict(entries) for namespace, entries in self._table.items()})
 
     def load_document(self, text: str) -> None:
         """Raises HeaderError when the text is no such document."""
@@ -47,4 +47,7 @@ class KvConfig:
             raise HeaderError("the key-value configuration is no object of objects under configTable")
         self._table = {str(namespace): {str(key): str(value) for key, value in entries.items()}
                        for namespace, entries in table.items()}
-        self._changed = False
+
+
+def _written(table: dict[str, dict[str, str]]) -> LatePieces:
+    yield (fastjson.dumps_pretty({"configTable": table}).encode("utf-8", "replace"),)

@@ -11,8 +11,6 @@ from regulus.wire.codes import RequestCode
 from regulus.wire.headers import NotifyMinBrokerIdChangeRequest
 from regulus.wire.remoting_command import RemotingCommand
 
-KV_CONFIG_DOCUMENT = "kvConfig"
-
 
 class BrokerNotice(NamedTuple):
     """A one-way request that the server sends to the broker on `channel`."""
@@ -47,16 +45,6 @@ class NameServerState:
         """Queue notices of changed lowest broker ids, where the configuration wants them."""
         if self.config.notify_min_broker_id_changed:
             self.notices.extend(notice for change in changes if change is not None for notice in _notices(change))
-
-    def take_changed_documents(self) -> dict[str, str]:
-        """Documents to be saved: those that changed since the last call, name -> text."""
-        text = self.kv_config.take_changed_document()
-        return {} if text is None else {KV_CONFIG_DOCUMENT: text}
-
-    def load_documents(self, documents: dict[str, str]) -> None:
-        """Take up saved documents. Raises HeaderError when one is damaged."""
-        if KV_CONFIG_DOCUMENT in documents:
-            self.kv_config.load_document(documents[KV_CONFIG_DOCUMENT])
 
 
 def _notices(change: MinBrokerIdChange) -> Iterable[BrokerNotice]:

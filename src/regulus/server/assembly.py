@@ -14,20 +14,21 @@ from socket import socket
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply
+from regulus.broker.outcome import NO_REPLY, Outcome, Reply, when_saved
 from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
-from regulus.nameserver.state import KV_CONFIG_DOCUMENT, NameServerState
+from regulus.nameserver.state import NameServerState
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
 from regulus.server.durability import Durability, Writer
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
+from regulus.server.kv_documents import KvDocuments
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.queue_check_loop import QueueCheckLoop
 from regulus.server.request_server import RequestServer
@@ -39,7 +40,6 @@ from regulus.server.workers import Line, ThreadWorkers, Workers
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
-from regulus.store.json_file import JsonFiles
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import split_address
 from regulus.transport.listener import Listener, bind
@@ -51,6 +51,7 @@ _log = logging.getLogger(__name__)
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
+_NOTHING_SAVED_LATER_MS = 3_600_000
 _OTHER_OPEN_FILES = 256         # beside connections and mapped files
 
 
@@ -68,34 +69,29 @@ def _make_listener(bound: socket, requests: RequestServer, config: TransportConf
                     config, asyncio.get_running_loop(), unfinished)
 
 
-def _ask_name_server(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
-    answer = name_server_table.handle(request, peer, state, now_ms)
-    return NO_REPLY if answer is None else Reply(answer)
-
-
 def _never_durable(end: int, writer: Writer, frames: bytes) -> None:
     raise AssertionError("a name server stores no messages")
 
 
 def _never_saved(change: int, release: Callable[[str], None]) -> None:
-    raise AssertionError("a name server has neither topics nor groups of its own")
+    raise AssertionError("this name server keeps nothing")
 
 
 class NameServer:
-    """A name server on its port. `unfinished` is the account of frames that it shares with a broker in this process."""
+    """A name server on its port. `unfinished` is the account of frames that it shares with a broker in this process.
+    `workers` do what blocks, and end with it."""
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None) -> None:
+                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None) -> None:
         self._config = config
+        self._workers = workers or ThreadWorkers()
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
         self._unfinished = unfinished
-        path = Path(config.kv_config_path).expanduser() if config.kv_config_path else None
-        self._documents = JsonFiles(path.parent) if path is not None else None
-        self._document_name = path.stem if path is not None else ""
-        self._unsaved = ""
+        self._documents: KvDocuments | None = None
+        self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
 
     @property
@@ -104,20 +100,27 @@ class NameServer:
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
-        self._load_documents()
+        self._make_keeper()
         watchdog = Watchdog()
-        self._requests = RequestServer(_ask_name_server, self.state, self._settle, _never_durable, _never_saved,
+        self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
+                                       self._keeper.when_saved if self._keeper is not None else _never_saved,
                                        self.state.channel_closed, self._tell_time)
         bound = bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
         await self._listener.accept()
+        if self._keeper is not None:
+            await self._keeper.start()
         self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
                                _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
 
     async def stop(self) -> None:
+        self._listener.ignore_input()
         self._ticks.stop()
+        if self._keeper is not None:
+            await self._keeper.stop()
         await self._listener.close()
+        self._workers.shutdown()
 
     def ask(self, request: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request of the broker in this process."""
@@ -137,8 +140,6 @@ class NameServer:
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
-        if self._unsaved:
-            self._save(self._unsaved)
         self._settle(now_ms)
         return wait_ms
 
@@ -146,25 +147,25 @@ class NameServer:
         while self.state.notices:
             notice = self.state.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
-        changed = self.state.take_changed_documents().get(KV_CONFIG_DOCUMENT)
-        if changed is not None:
-            self._save(changed)
 
-    def _save(self, text: str) -> None:
-        """What the disk refuses is tried again by the next tick."""
-        if self._documents is None:
-            return
-        try:
-            self._documents.save(self._document_name, [text.encode()])
-            self._unsaved = ""
-        except StoreError as error:
-            self._unsaved = text
-            _log.error("the key-value configuration was not saved, and is tried again: %s", error)
+    def _decide(self, request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
+        answer = name_server_table.handle(request, peer, state, now_ms)
+        if self._documents is not None and self._documents.note_changes() and self._keeper is not None:
+            self._keeper.settings_changed()
+        if answer is None:
+            return NO_REPLY
+        is_kept = request.code in name_server_table.SETTINGS and self._documents is not None
+        return when_saved(Reply(answer), state.kv_config.changes) if is_kept else Reply(answer)
 
-    def _load_documents(self) -> None:
-        text = self._documents.load(self._document_name) if self._documents is not None else None
-        if text is not None:
-            self.state.load_documents({KV_CONFIG_DOCUMENT: text})
+    def _make_keeper(self) -> None:
+        """Raises StoreDamaged, HeaderError."""
+        if self._config.kv_config_path:
+            line = self._workers.line
+            self._documents = KvDocuments(Path(self._config.kv_config_path).expanduser(), self.state.kv_config)
+            self._keeper = DocumentKeeper(self._documents, self._documents, line(Line.FLUSH), line(Line.DOCUMENTS),
+                                          lambda: _NOTHING_SAVED_LATER_MS)
+            for warning in self._documents.warnings:
+                _log.warning("%s", warning)
 
 
 class BrokerServer:
@@ -211,8 +212,12 @@ class BrokerServer:
             bound.close()
             self.store.close()
             raise
-        await self._start_parts()
-        await self._listener.accept()
+        try:
+            await self._start_parts()
+            await self._listener.accept()
+        except (StoreError, OSError):
+            await self._end_parts()
+            raise
         # Only now, because whoever finds us through a name server will connect at once.
         self._door.start()
         self._settle(self._clock())
@@ -225,6 +230,10 @@ class BrokerServer:
         """
         self._listener.ignore_input()
         await self._door.stop()
+        await self._end_parts()
+        _log.info("broker stopped; %s is closed", self._store_config.root)
+
+    async def _end_parts(self) -> None:
         self._ticks.stop()
         self._dispatch.stop()
         self._requests.stop()
@@ -238,7 +247,6 @@ class BrokerServer:
         await self._keeper.save_all()
         self._workers.shutdown()
         self.store.close()
-        _log.info("broker stopped; %s is closed", self._store_config.root)
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -327,7 +335,7 @@ class BrokerServer:
     def _send_notices(self) -> None:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command)
+            self._requests.send_to(notice.channel, notice.command, notice.saved_at)
         if self.broker.wants_tick:
             self._ticks.hurry()
 
@@ -344,13 +352,15 @@ class BrokerServer:
 
 
 class Regulus:
-    """Broker and name server in one process."""
+    """Broker and name server in one process, each with workers of its own: the broker ends first."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
-                 steady_clock: Clock = steady_clock_ms, workers: Workers | None = None) -> None:
+                 steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
+                 name_server_workers: Workers | None = None) -> None:
         unfinished = UnfinishedFrames(transport_config)
-        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished)
+        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished,
+                                      name_server_workers)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
                                           unfinished=unfinished, workers=workers)

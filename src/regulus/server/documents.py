@@ -1,4 +1,4 @@
-"""Saves what a broker must not forget besides its messages, in a worker thread.
+"""Saves what a server must not forget besides messages, in a worker thread.
 
 A change of topics or groups is written at once, and its answer waits for that; while one write runs, the next changes
 gather for the next. Offsets change all the time and are saved at an interval, after the log is on disk up to what they
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from regulus.broker.kept_parts import KeptPart, When
-from regulus.broker.state import BrokerState
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.errors import StoreError
-from regulus.wire.encoded_table import Pieces, joined
+from regulus.wire.encoded_table import LatePieces, joined
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,19 @@ Release = Callable[[str], None]
 """Sends an answer that waited; a text says why what it waited for was not saved."""
 
 
+class KeptState(Protocol):
+    """What is saved: a broker's, or a name server's."""
+
+    @property
+    def kept_parts(self) -> Sequence[KeptPart]: ...
+
+    @property
+    def settings(self) -> SettingsChanges: ...
+
+    def settings_saved(self, count: int) -> None:
+        """The settings are on disk as they were after so many changes."""
+
+
 class KeepingStore(Protocol):
     """What is asked of the store here."""
 
@@ -47,7 +60,7 @@ class KeepingStore(Protocol):
 class _Document:
     name: str
     changes: int
-    pieces: Pieces
+    pieces: LatePieces
 
 
 class _Waiting(NamedTuple):
@@ -58,15 +71,15 @@ class _Waiting(NamedTuple):
 class DocumentKeeper:
     """`flusher` is the line of work in which the log is flushed, `writer` that of the documents."""
 
-    def __init__(self, store: KeepingStore, broker: BrokerState, flusher: Executor, writer: Executor,
+    def __init__(self, store: KeepingStore, state: KeptState, flusher: Executor, writer: Executor,
                  interval_ms: Callable[[], int]) -> None:
         self._store = store
-        self._broker = broker
+        self._state = state
         self._flusher = flusher
         self._writer = writer
         self._interval_ms = interval_ms
         self._loop = asyncio.get_running_loop()
-        self._saved = {kept.name: kept.saved for kept in broker.kept_parts}
+        self._saved = {kept.name: kept.saved for kept in state.kept_parts}
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -76,9 +89,9 @@ class DocumentKeeper:
 
     async def start(self) -> None:
         """Save the settings, and go on doing so. What the disk refuses is tried again."""
-        await self._encode([kept for kept in self._broker.kept_parts if kept.when is When.AT_ONCE])
+        await self._encode([kept for kept in self._state.kept_parts if kept.when is When.AT_ONCE])
         await self._save(at_once=True)
-        self._broker.settings.is_kept = True
+        self._state.settings.is_kept = True
         self._begin()
 
     async def stop(self) -> None:
@@ -96,18 +109,18 @@ class DocumentKeeper:
         await self._save(at_once=False)
 
     def settings_changed(self) -> None:
-        """Save topics and groups now."""
+        """Save them now."""
         self._wake.set()
 
     def when_saved(self, change: int, release: Release) -> None:
         """Call `release` when that many changes of the settings are saved, or could not be."""
-        settings = self._broker.settings
+        settings = self._state.settings
         if change <= settings.saved:
             release("")
         elif settings.fault and self._loop.time() < self._fault_until:
             release(settings.fault)
         elif len(self._waiting) >= WAITING_MAX:
-            release(f"more than {WAITING_MAX} answers wait for topics and groups to be saved: try again later")
+            release(f"more than {WAITING_MAX} answers wait for settings to be saved: try again later")
         else:
             self._waiting.append(_Waiting(change, release))
             self._wake.set()
@@ -137,7 +150,7 @@ class DocumentKeeper:
             if self._loop.time() >= next_time:
                 await self._save(at_once=False)
                 next_time = self._loop.time() + self._interval_ms() / 1000
-            if self._broker.settings.fault:
+            if self._state.settings.fault:
                 await asyncio.sleep(FAULT_RETRY_S)
                 self._wake.set()
 
@@ -146,7 +159,7 @@ class DocumentKeeper:
         await self._encode(self._changed_parts(at_once))
         # No other step of the loop comes between these lines: the documents are all of one moment, and all that
         # changed meanwhile are among them.
-        change = self._broker.settings.count
+        change = self._state.settings.count
         documents = [_Document(kept.name, kept.part.changes, kept.part.document())
                      for kept in self._changed_parts(at_once)]
         faults = await self._write(documents, behind_log=not at_once)
@@ -158,7 +171,7 @@ class DocumentKeeper:
             self._settle(change, next(iter(faults.values()), ""))
 
     def _changed_parts(self, at_once: bool) -> list[KeptPart]:
-        return [kept for kept in self._broker.kept_parts
+        return [kept for kept in self._state.kept_parts
                 if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
 
     def _is_at_once(self, kept: KeptPart) -> bool:
@@ -195,11 +208,11 @@ class DocumentKeeper:
 
     def _settle(self, change: int, fault: str) -> None:
         """Answer what waited for these changes."""
-        settings = self._broker.settings
+        settings = self._state.settings
         settings.fault = fault
         self._fault_until = self._loop.time() + FAULT_RETRY_S if fault else 0.0
         if not fault:
-            self._broker.settings_saved(change)
+            self._state.settings_saved(change)
         while self._waiting and self._waiting[0].change <= change:
             self._waiting.popleft().release(fault)
 

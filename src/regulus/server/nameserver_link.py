@@ -152,6 +152,7 @@ class EmbeddedLink:
         self._talk: Talk | None = None
         self._request: RemotingCommand | None = None
         self._is_outdated = False
+        self._is_stopped = False
 
     def start(self) -> None:
         self._register()
@@ -160,12 +161,15 @@ class EmbeddedLink:
         self._register()
 
     async def stop(self) -> None:
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         self._ask(unregister_request(self._broker, self._address))
 
     def _register(self) -> None:
         """Begin to talk, or let the talk that goes on be followed by another."""
+        if self._is_stopped:
+            return
         if self._talk is not None:
             self._is_outdated = True
             return

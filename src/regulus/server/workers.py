@@ -11,7 +11,7 @@ from typing import Protocol
 
 class Line(Enum):
     FLUSH = "disk"              # the commit log, for which answers wait
-    DOCUMENTS = "documents"
+    DOCUMENTS = "documents"     # of a broker, or of a name server
     ROOM = "room"               # ahead of the writer, who makes it himself when it is not there in time
     QUEUES = "queues"           # may take seconds with thousands of them
     RETENTION = "retention"

@@ -16,6 +16,8 @@ BLOCK_SIZE_MAX = 256
 
 Pieces = list[tuple[bytes, ...]]
 """A text in parts of parts."""
+LatePieces = Iterable[tuple[bytes, ...]]
+"""The same, made by whoever goes through it, once."""
 
 V = TypeVar("V")
 
@@ -116,12 +118,12 @@ def document(members: Mapping[str, Any]) -> Pieces:
     return [*pieces, (b"\n}",)]
 
 
-def joined(pieces: Pieces) -> Iterable[bytes]:
+def joined(pieces: LatePieces) -> Iterable[bytes]:
     """A part at a time, so that no thread keeps the interpreter for longer than it takes to copy one."""
     return map(b"".join, pieces)
 
 
-def text(pieces: Pieces) -> str:
+def text(pieces: LatePieces) -> str:
     return b"".join(joined(pieces)).decode()
 
 

@@ -4,29 +4,34 @@ import pytest
 
 from regulus.errors import HeaderError
 from regulus.nameserver.kv_config import KvConfig
+from regulus.wire import encoded_table
 
 
-def test_a_document_is_taken_once_for_each_change() -> None:
+def test_a_document_is_of_the_moment_at_which_it_was_made() -> None:
     config = KvConfig()
-    assert config.take_changed_document() is None
     config.put("NS", "k", "v")
-    text = config.take_changed_document()
-    assert text is not None
-    assert json.loads(text) == {"configTable": {"NS": {"k": "v"}}}
-    assert config.take_changed_document() is None
+    document = config.document()
+    config.put("NS", "later", "w")
+    config.put("Other", "k", "w")
+    assert json.loads(encoded_table.text(document)) == {"configTable": {"NS": {"k": "v"}}}
+
+
+def test_each_change_is_counted() -> None:
+    config = KvConfig()
     config.delete("NS", "absent")
-    assert config.take_changed_document() is None
+    assert config.changes == 0
+    config.put("NS", "k", "v")
     config.delete("NS", "k")
-    assert config.take_changed_document() is not None
+    assert config.changes == 2
 
 
 def test_what_was_saved_is_loaded() -> None:
     config = KvConfig()
     config.put("NS", "k", "ä=1\n")
     loaded = KvConfig()
-    loaded.load_document(config.take_changed_document() or "")
+    loaded.load_document(encoded_table.text(config.document()))
     assert loaded.namespace("NS") == {"k": "ä=1\n"}
-    assert loaded.take_changed_document() is None
+    assert loaded.changes == 0
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"configTable":[]}', '{"configTable":{"NS":1}}'])

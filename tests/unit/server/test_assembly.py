@@ -16,12 +16,13 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
-from regulus.server.workers import Line
+from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
+from regulus.transport.listener import bind
 from regulus.wire.bodies import KVTable, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -311,6 +312,24 @@ async def test_a_taken_port_is_refused_before_the_store_is_touched(regulus: Regu
     with pytest.raises(OSError, match=r"127\.0\.0\.1:\d+: Address already in use"):
         await broker.start()
     assert not path.exists()
+
+
+async def test_a_port_that_is_taken_at_the_last_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+    other = bind(HOST, 0)       # two may have the address until one of them listens
+
+    class LateWorkers(ThreadWorkers):
+        def line(self, line: Line) -> Executor:
+            other.listen()
+            return super().line(line)
+
+    before = asyncio.all_tasks()
+    broker = BrokerServer(BrokerConfig(listen_port=other.getsockname()[1]), store_config(tmp_path),
+                          transport_config=LOOPBACK, workers=LateWorkers())
+    with pytest.raises(OSError, match="ddress already in use"):
+        await broker.start()
+    other.close()
+    assert asyncio.all_tasks() == before
+    assert not (tmp_path / "abort").exists()    # the store was closed
 
 
 class OwnWorkers:

@@ -1,10 +1,17 @@
 """A name server on its port: what it was told is kept, if not at once."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from regulus.nameserver.config import NamesrvConfig
+from regulus.server import documents
 from regulus.server.assembly import NameServer
+from regulus.server.workers import Line
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -12,19 +19,78 @@ from regulus.wire.remoting_command import RemotingCommand
 HOST = "127.0.0.1"
 
 
-async def test_a_configuration_that_could_not_be_saved_is_saved_later(tmp_path: Path) -> None:
+def put(value: str, key: str = "k") -> RemotingCommand:
+    return RemotingCommand.request(RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": key, "value": value})
+
+
+def config(path: Path) -> NamesrvConfig:
+    return NamesrvConfig(bind_address=HOST, listen_port=0, kv_config_path=str(path))
+
+
+class ClosedShelf(Executor):
+    """A worker that does nothing before it is opened."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._is_open = False
+
+    def submit(self, deed: Any, /, *arguments: Any, **named: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            future.set_result(deed(*arguments, **named))
+
+        self._waiting.append(work)
+        if self._is_open:
+            self.open()
+        return future
+
+    def open(self) -> None:
+        self._is_open = True
+        while self._waiting:
+            self._waiting.pop(0)()
+
+    def line(self, line: Line) -> Executor:
+        return self
+
+
+async def test_a_change_is_answered_when_it_is_saved_and_others_do_not_wait(tmp_path: Path) -> None:
+    saved, shelf = tmp_path / "config" / "kvConfig.json", ClosedShelf()
+    server = NameServer(config(saved), workers=shelf)
+    await server.start()
+    connection = await connect(HOST, server.port)
+    answers = [asyncio.ensure_future(connection.request(put(value), 5000)) for value in ("one", "two")]
+    await asyncio.sleep(0)      # they are on their way
+    get = RemotingCommand.request(RequestCode.GET_KV_CONFIG, {"namespace": "N", "key": "k"})
+    assert (await connection.request(get, 5000)).ext["value"] == "two"
+    assert not any(answer.done() for answer in answers)
+    assert not saved.exists()
+    shelf.open()
+    assert [answer.code for answer in await asyncio.gather(*answers)] == [ResponseCode.SUCCESS] * 2
+    assert '"two"' in saved.read_text()
+    connection.close()
+    await server.stop()
+
+
+async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_later(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.01)
     saved = tmp_path / "config" / "kvConfig.json"
-    server = NameServer(NamesrvConfig(bind_address=HOST, listen_port=0, kv_config_path=str(saved)))
+    server = NameServer(config(saved))
     await server.start()
     saved.parent.touch()        # a file stands where the directory must be
     connection = await connect(HOST, server.port)
-    put = RemotingCommand.request(RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "kept"})
-    assert (await connection.request(put, 5000)).code == ResponseCode.SUCCESS
-    assert saved.parent.is_file()
+    refused = await connection.request(put("kept"), 5000)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "is not saved" in (refused.remark or "")
     saved.parent.unlink()
     async with asyncio.timeout(20):
-        while not saved.exists():
-            await asyncio.sleep(0.05)
+        while (await connection.request(put("other", "l"), 5000)).code != ResponseCode.SUCCESS:
+            await asyncio.sleep(0)
     assert "kept" in saved.read_text()
     connection.close()
     await server.stop()
+    again = NameServer(config(saved))
+    await again.start()
+    assert again.state.kv_config.namespace("N") == {"k": "kept", "l": "other"}
+    await again.stop()

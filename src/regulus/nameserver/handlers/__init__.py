@@ -63,6 +63,9 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.BROKER_HEARTBEAT: handle_broker_heartbeat,
 }
 
+SETTINGS = frozenset((RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG))
+"""A yes to one of these means that it is so and saved, also when it had been so before."""
+
 
 def handle(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> RemotingCommand | None:
     """The response to one request; None for a one-way one."""

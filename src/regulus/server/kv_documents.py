@@ -1,0 +1,43 @@
+"""What outlives a name server, as the keeper of documents takes it: the key-value configuration, in its own file."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from regulus.broker.kept_parts import KeptPart, When
+from regulus.broker.settings_changes import SettingsChanges
+from regulus.nameserver.kv_config import KvConfig
+from regulus.store.json_file import JsonFiles
+
+
+class KvDocuments:
+    """`warnings` has a line when the `.bak` was read instead.
+
+    Raises StoreDamaged when what was saved is not whole any more, HeaderError when it is something else.
+    """
+
+    def __init__(self, path: Path, kv_config: KvConfig) -> None:
+        self._files = JsonFiles(path.parent)
+        text = self._files.load(path.stem)
+        self.warnings = self._files.warnings
+        if text is not None:
+            kv_config.load_document(text)
+        self._kv_config = kv_config
+        self.settings = SettingsChanges()
+        self.kept_parts = (KeptPart(name=path.stem, part=kv_config, when=When.AT_ONCE, load=kv_config.load_document,
+                                    saved=kv_config.changes),)
+        self.note_changes()
+
+    def note_changes(self) -> bool:
+        """Take over how often the configuration was changed; whether it was since the last call."""
+        before, self.settings.count = self.settings.count, self._kv_config.changes
+        return self.settings.count != before
+
+    def settings_saved(self, count: int) -> None:
+        self.settings.saved = count
+
+    def save_config(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Raises StoreNotWritable."""
+        self._files.save(name, pieces)
+
+    def flush_commit_log(self) -> int:
+        raise AssertionError("nothing of a name server speaks of a log")
