@@ -16,7 +16,7 @@ from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, when_saved
 from regulus.broker.state import BrokerState
-from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
+from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
@@ -33,6 +33,7 @@ from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, Nameser
 from regulus.server.queue_check_loop import QueueCheckLoop
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
+from regulus.server.start_progress import StartProgress
 from regulus.server.store_care import StoreCare
 from regulus.server.tick_loop import TickLoop
 from regulus.server.watchdog import Watchdog
@@ -203,7 +204,7 @@ class BrokerServer:
                                     + _OTHER_OPEN_FILES)
         bound = bind(self._transport_config.bind_address, self._config.listen_port)
         try:
-            report = self.store.open(time.monotonic)
+            report = self.store.open(time.monotonic, StartProgress())
             _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,
                      report)
             self._make_parts(bound)
@@ -246,7 +247,11 @@ class BrokerServer:
         await self._care.stop()
         await self._keeper.save_all()
         self._workers.shutdown()
-        self.store.close()
+        try:
+            self.store.close()
+        except StoreNotWritable as error:
+            raise StoreNotWritable(f"the broker has stopped, but {self._store_config.root} could not be closed as it "
+                                   f"should: {error}. The next start checks its log as after a kill") from error
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -374,5 +379,7 @@ class Regulus:
             raise
 
     async def stop(self) -> None:
-        await self.broker_server.stop()
-        await self.name_server.stop()
+        try:
+            await self.broker_server.stop()
+        finally:
+            await self.name_server.stop()

@@ -39,6 +39,7 @@ cdef class ConsumeQueues:
     cdef public long long log_start
     cdef public dict resting
     cdef public dict faulty
+    cdef public list strays
     cdef public object fault_of
     cdef long long _file_size
     cdef MappedFilePool _pool

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regulus.errors import MessageIllegal, StoreDamaged, StoreError
 from regulus.model.store_result import QueueUnit
-from regulus.model.topics import NAME_SIZE_MAX, is_storable
+from regulus.model.topics import LIGHT_PREFIX, NAME_SIZE_MAX, is_storable
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, encode_into, unpack_all
 from regulus.record.consume_queue_unit import decode as decode_unit
 from regulus.record.consume_queue_unit import encode as encode_unit
@@ -318,6 +318,8 @@ class ConsumeQueues:
         self.log_end = _UNKNOWN
         """Where the log began and ended when it was recovered; what queues say of other records is cut when they are
         opened."""
+        self.strays: list[str] = []
+        """What `load` found among the queues and is none."""
         self.resting: dict[str, dict[int, str]] = {}
         """Queues that are on disk and not opened yet, by topic and id: the `bounds` of their queue offsets."""
         self.faulty: dict[tuple[str, int], QueueFault] = {}
@@ -460,12 +462,18 @@ class ConsumeQueues:
         """Take up the queues on disk. Those of topics in `expected`, with the bounds of their queue offsets, rest until
         somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
         self.resting = expected or {}
-        for topic in disk.names(self.directory, directories=True):
+        topics, self.strays = disk.folders_and_files(self.directory)
+        for topic in topics:
             if topic in self.resting:
                 continue
-            for name in disk.names(self.directory / topic, directories=True):
+            names, others = disk.folders_and_files(self.directory / topic)
+            for name in names:
                 if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
                     self.have(topic, int(name)).recover(self.log_bound)
+                else:
+                    others.append(name)
+            if not topic.startswith(LIGHT_PREFIX):
+                self.strays += [f"{topic}/{name}" for name in others]
 
     def ids(self, topic: str) -> list[int]:
         return [*self.table.get(topic, ()), *self.resting.get(topic, ()),

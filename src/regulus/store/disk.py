@@ -55,8 +55,7 @@ def page_ceiling(position: int) -> int:
 
 def _not_writable(path: Path | str, error: OSError) -> StoreNotWritable:
     if error.errno in _FULL:
-        return StoreNotWritable(f"the disk of {path} is full ({free_bytes(path)} bytes free): make room there; "
-                                "sends succeed again by themselves")
+        return StoreNotWritable(f"the disk of {path} is full ({free_bytes(path)} bytes free): make room there")
     if error.errno in _DENIED:
         return StoreNotWritable(f"{path} cannot be written ({error.strerror}): let user {os.geteuid()} write there, "
                                 "or set storePathRootDir to another directory")
@@ -104,6 +103,17 @@ def names(directory: Path, *, directories: bool = False) -> list[str]:
                 return sorted(entry.name for entry in entries if entry.is_dir() == directories)
         except FileNotFoundError:
             return []
+
+
+def folders_and_files(directory: Path) -> tuple[list[str], list[str]]:
+    """Sorted names of both; none when it does not exist."""
+    with _reading(directory):
+        try:
+            with os.scandir(directory) as entries:
+                kinds = sorted([(entry.name, entry.is_dir()) for entry in entries])
+        except FileNotFoundError:
+            return [], []
+    return [name for name, is_folder in kinds if is_folder], [name for name, is_folder in kinds if not is_folder]
 
 
 def exists(path: Path) -> bool:

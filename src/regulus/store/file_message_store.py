@@ -74,7 +74,7 @@ from regulus.store.mapped_file_queue import MappedFileQueue
 from regulus.store.old_files import OldFiles
 from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.store.queue_table_file import QueueTableFile
-from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport
+from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport, Tell, tell_nobody
 
 QUERY_ROUNDS_MAX = 3
 """An index query whose hits are all gone asks again for older ones, this often in all."""
@@ -124,8 +124,9 @@ class FileMessageStore:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    def open(self, clock: Callable[[], float] | None = None) -> RecoveryReport:
-        """Lock, load and recover. `clock` tells seconds, for the report's duration.
+    def open(self, clock: Callable[[], float] | None = None, tell: Tell = tell_nobody) -> RecoveryReport:
+        """Lock, load and recover. `clock` tells seconds, for the report's duration; `tell` hears of steps that may take
+        long.
 
         Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open.
         """
@@ -134,13 +135,13 @@ class FileMessageStore:
         self._lock = disk.FileLock(self.config.root / "lock")
         report = None
         try:
-            report = self._load()
+            report = self._load(tell)
         finally:
             if report is None:
                 self._release()
         return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
 
-    def _load(self) -> RecoveryReport:
+    def _load(self, tell: Tell) -> RecoveryReport:
         assert self._lock is not None
         refuse_later_formats(self.config.root)
         self._lock.write(b"lock")
@@ -177,7 +178,7 @@ class FileMessageStore:
                 index_end = max(self._index.last_update[1], self._log.start)
         self._recovery = recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
                             check_crc=self.config.check_crc_on_recover, mark=self._mark_file.load(),
-                            table=table, index_end=index_end, cut_at=self.config.cut_damaged_log)
+                            table=table, index_end=index_end, cut_at=self.config.cut_damaged_log, tell=tell)
         complete_to = checkpoint.min_timestamp
         if self.config.message_index_safe and self._index is not None:
             # Records of the same millisecond as the last one that is indexed may not be.
@@ -185,6 +186,7 @@ class FileMessageStore:
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
         self.finish_start()
         if not is_clean_stop:
+            tell("bringing to disk what the broker that was killed had written", 0, 0)
             self._sync_what_was_kept()
         return report
 

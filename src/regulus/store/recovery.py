@@ -25,6 +25,7 @@ from regulus.record.queue_table import QueueTable
 from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
+from regulus.store.consume_queue import ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_cut import DIRECTORY, LogCut
 from regulus.store.log_heads import find_heads, head_in
@@ -38,6 +39,8 @@ QUEUES_CHECKED_MAX = 2000
 """So many queues are opened and checked before a start is done. What more there are rest until they are used."""
 QUEUES_NAMED_MAX = 20
 """So many queues that were built anew are named; of more, the count is told."""
+STRAYS_NAMED_MAX = 10
+"""The same of what lies among the queues and is none."""
 NO_GAP = -1
 """The index lacks no records that it has had."""
 MISSING = "the file is missing"
@@ -46,6 +49,13 @@ NO_CUT = -1
 
 _MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_FAMILY = _MAGICS[0] >> 8
+
+
+Tell = Callable[[str, int, int], None]
+"""Hears of a long step, how much of it is done, 0 when it begins, and how much there is; in bytes."""
+
+
+def tell_nobody(step: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +123,12 @@ class Recovery:
 
     `mark` is the last record that is surely on disk, None when there is no mark. `table` says which queues rest, and
     up to which record all units are on disk. From `index_end` on the index must be built anew, if not NO_GAP.
-    `cut_at` is where the operator wants a damaged log cut.
+    `cut_at` is where the operator wants a damaged log cut. `tell` hears how far the walk is.
     """
 
     def __init__(self, log: CommitLog, dispatcher: Dispatcher, *, is_clean_stop: bool, check_crc: bool,
                  mark: SyncedMark | None = None, table: QueueTable | None = None, index_end: int = NO_GAP,
-                 cut_at: int = NO_CUT) -> None:
+                 cut_at: int = NO_CUT, tell: Tell = tell_nobody) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._is_clean_stop = is_clean_stop
@@ -127,6 +137,7 @@ class Recovery:
         self._table = table
         self._index_end = index_end
         self._cut_at = cut_at
+        self._tell = tell
         self._buffer = bytearray(SCAN_WINDOW)
         self._stop_reason = ""
         self._passed: list[str] = []
@@ -161,7 +172,8 @@ class Recovery:
             queues=queues.count, dropped_bytes=dropped_bytes, dropped_records=dropped_records,
             dropped_files=cut.names, kept_aside=str(cut.place or ""),
             stop_reason=stop_reason,
-            notes=(*self._gaps(), *_lost(queues_end, end), *rebuilt), unfinished=unfinished or self._dispatcher.fault,
+            notes=(*self._gaps(), *_lost(queues_end, end), *rebuilt, *_strays(queues)),
+            unfinished=unfinished or self._dispatcher.fault,
             duration_ms=0,
             unplaced_records=self._dispatcher.unplaced_count, unplaced_reason=self._dispatcher.unplaced_reason)
 
@@ -206,18 +218,23 @@ class Recovery:
     def _scan_files(self, first: int, dispatch_from: int) -> int:
         """Physical offset behind the last good record."""
         files = self._log.files.files
-        end = files[first].start
+        begin = end = files[first].start
+        total = files[-1].start + files[-1].size - begin
+        step = f"checking the log from {begin} on"
+        self._tell(step, 0, total)
         for file in files[first:]:
             if file.start != end:
                 self._stop_reason = MISSING
                 break
-            position = self._scan_file(file, dispatch_from)
+            position = self._scan_file(
+                file, dispatch_from, on_window=lambda position: self._tell(step, position - begin, total))
             end = file.start + position
             if position < file.size:
                 break
         return end
 
-    def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True) -> int:
+    def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True,
+                   on_window: Callable[[int], None] | None = None) -> int:
         """Behind the good records from `position` of the file on; its end when they end in a blank."""
         while position < file.size:
             view = memoryview(self._buffer)
@@ -225,6 +242,8 @@ class Recovery:
             stop = self._dispatcher.scan(view, view, filled, file.start + position,
                                          self._check_crc and is_checked, dispatch_from)
             position += stop.position
+            if on_window is not None:
+                on_window(file.start + position)
             if stop.is_blank:
                 return file.size
             if stop.error is None:
@@ -368,6 +387,16 @@ def _fault_of(deed: Callable[[], None]) -> str:
     except StoreNotWritable as error:
         return str(error)
     return ""
+
+
+def _strays(queues: ConsumeQueues) -> list[str]:
+    """A sentence on what lies among the queues and is none."""
+    strays = queues.strays
+    if not strays:
+        return []
+    named = ", ".join([f"{name!r}" for name in strays[:STRAYS_NAMED_MAX]])
+    more = f" and {len(strays) - STRAYS_NAMED_MAX} more" if len(strays) > STRAYS_NAMED_MAX else ""
+    return [f"{queues.directory} has what is no queue of a topic: {named}{more}; it is left alone"]
 
 
 def _lost(queues_end: int, end: int) -> tuple[str, ...]:

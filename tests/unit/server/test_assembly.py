@@ -1,6 +1,8 @@
 """Whole servers over raw connections: route, send, pull, hold, offsets, registration, restart."""
 
 import asyncio
+import errno
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ConfigError, ConnectionLost, StoreError, StoreLocked
+from regulus.errors import ConfigError, ConnectionLost, StoreError, StoreLocked, StoreNotWritable
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
@@ -427,6 +429,32 @@ async def test_a_full_disk_refuses_sends_and_nothing_else(regulus: Regulus, monk
     monkeypatch.setattr(disk, "used_ratio", lambda path: 0.5)
     await regulus.broker_server._retention.run_pass(0)
     assert (await send(connection, b"after")).code == ResponseCode.SUCCESS
+
+
+def no_room(*arguments: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_a_stop_on_a_full_disk_says_what_became_of_the_store(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    assert (await send(connection, b"first")).code == ResponseCode.SUCCESS
+    connection.close()
+    with monkeypatch.context() as full:
+        full.setattr(disk, "_write_all", no_room)
+        with pytest.raises(StoreNotWritable, match="could not be closed as it should: the disk of .* is full .*: make "
+                                                   r"room there\. The next start checks its log as after a kill$"):
+            await server.stop()
+    again = make_regulus(tmp_path)
+    await again.start()
+    assert "crash: log 0 to" in caplog.text
+    connection = await broker_connection(again)
+    assert bodies(await pull(connection, 0)) == [b"first"]
+    connection.close()
+    await again.stop()
 
 
 async def test_retention_is_shown_and_changed_while_the_broker_runs(regulus: Regulus) -> None:

@@ -16,6 +16,7 @@ from regulus.record.store_checkpoint import encode as encode_checkpoint
 from regulus.record.synced_mark import decode as decode_mark
 from regulus.store import disk, recovery
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.recovery import STRAYS_NAMED_MAX
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
 
 
@@ -721,7 +722,7 @@ def test_a_queue_that_rests_can_be_deleted_and_trimmed(tmp_path: Path, monkeypat
                                   "TopicA/007/x", "a topic/0/x",
                                   "TopicA/99999999999999999999/x", "TopicA/0/٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣٣"])
 @pytest.mark.parametrize("stop", ["clean", "crash"])
-def test_a_stray_file_among_the_queues_stops_nothing(tmp_path: Path, path: str, stop: str) -> None:
+def test_a_stray_file_among_the_queues_stops_nothing_and_is_named(tmp_path: Path, path: str, stop: str) -> None:
     expected = closed(tmp_path)
     if stop == "crash":
         (tmp_path / "abort").touch()
@@ -729,7 +730,11 @@ def test_a_stray_file_among_the_queues_stops_nothing(tmp_path: Path, path: str, 
     stray.parent.mkdir(parents=True, exist_ok=True)
     stray.write_bytes(b"x")
     store = FileMessageStore(small_config(tmp_path))
-    assert not store.open().is_warning
+    report = store.open()
+    # After a clean stop the table tells the queues of TopicA, and nobody looks into the folder of a queue.
+    is_seen = not path.startswith("TopicA/0/" if stop == "crash" else "TopicA/")
+    name = repr("/".join(path.split("/")[:2]))
+    assert [name in note for note in report.notes] == [True] * is_seen
     assert bodies(store) == expected
     assert stray.exists()
 
@@ -874,3 +879,46 @@ def test_a_queue_that_rests_loses_what_a_power_cut_took_from_the_log(
     assert again.look_at_queues([("T5", 0)]) == []
     assert len(bodies(again, "T5")) == 25
     assert fill(again, 1, topic="T5", first=25)[0].queue_offset == 25
+
+
+def test_what_lies_among_the_queues_and_is_none_is_named(tmp_path: Path) -> None:
+    closed(tmp_path)
+    queues = tmp_path / "consumequeue"
+    for number in range(STRAYS_NAMED_MAX - 1):
+        (queues / f"note-{number}.txt").touch()
+    for folder in ("copy of 0", "007", "-1"):
+        (queues / "TopicA" / folder).mkdir()
+    (tmp_path / "regulusQueues").unlink()       # with it, topics that rest are not looked into
+    store = FileMessageStore(small_config(tmp_path))
+    report = store.open()
+    assert report.is_warning
+    (note,) = report.notes
+    assert note.startswith(f"{queues} has what is no queue of a topic: 'note-0.txt', ")
+    assert note.endswith("'TopicA/-1' and 2 more; it is left alone")
+    store.close()
+    assert (queues / "TopicA" / "007").is_dir()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_start_tells_how_far_the_check_of_the_log_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       is_killed: bool) -> None:
+    monkeypatch.setattr(recovery, "SCAN_WINDOW", 1024)
+    told: list[tuple[str, int, int]] = []
+    store = open_store(tmp_path / "store")
+    fill(store, 40)
+    end = store.commit_log_max_offset()
+    if is_killed:
+        root = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    else:
+        root = tmp_path / "store"
+        store.close()
+    again = FileMessageStore(small_config(root))
+    again.open(tell=lambda *told_now: told.append(told_now))
+    checks = [(done, total) for step, done, total in told if step.startswith("checking the log from")]
+    assert checks[0][0] == 0
+    assert len(checks) > 2
+    assert [done for done, _ in checks] == sorted(done for done, _ in checks)
+    assert {total for _, total in checks} == {checks[0][1]}
+    assert 0 < checks[-1][0] <= min(end, checks[0][1])
+    assert any(step.startswith("bringing to disk") for step, _, _ in told) == is_killed
+    again.close()
