@@ -1,5 +1,6 @@
 """Files of RocketMQ and TOML, known, unknown and misspelt keys."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
-from regulus.wire.config_text import config_values
+from regulus.wire.config_text import config_key, config_values
 
 BROKER_CONF = """
 # a broker.conf as it ships with RocketMQ
@@ -126,3 +127,10 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load(path, BrokerConfig())
+
+
+def test_each_setting_is_in_the_operators_page():
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text().partition("## All settings")[2]
+    names = [field.name for config in (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)
+             for field in fields(config) if field.init]
+    assert [config_key(name) for name in names if f"`{config_key(name)}`" not in page] == []
