@@ -103,11 +103,7 @@ def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something others must hear: a one-way request to a client, or the late answer to a held request.
-
-    It leaves once that many changes of topics and groups are saved.
-    """
+    """Something others must hear: a one-way request to a client, or the late answer to a held request."""
 
     channel: int
     command: RemotingCommand
-    saved_at: int = 0

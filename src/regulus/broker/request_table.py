@@ -68,7 +68,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
 _SEES_TO_IT = frozenset((
     RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
-"""A send waits for its topic where it leaves the straight way, a pull for the group that it makes."""
+"""A send waits for its topic where it leaves the straight way; a pull says nothing of the group that it makes."""
 _SETTINGS = frozenset((
     RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,

@@ -164,9 +164,7 @@ class BrokerState:
         for _ in range(HELD_ANSWERED_MAX):
             # One after the other: when an answer fails, the others are still ready.
             for held in self.held_requests.take_ready(1):
-                self.settings.awaited = 0
-                answer = held.answer(now_ms)
-                self.notices.append(Notice(held.channel, answer, self.settings.awaited))
+                self.notices.append(Notice(held.channel, held.answer(now_ms)))
             if not self.held_requests.has_ready:
                 break
 

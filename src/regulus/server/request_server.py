@@ -72,20 +72,11 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, number: int, command: RemotingCommand, saved_at: int = 0) -> None:
-        """Send to a channel by its number, when that many changes of the settings are saved; one that is gone needs no
-        answer."""
+    def send_to(self, number: int, command: RemotingCommand) -> None:
+        """Send to a channel by its number; one that is gone needs no answer."""
         channel = self._channels.get(number)
-        if channel is None:
-            return
-        if not saved_at:
+        if channel is not None:
             channel.send_soon(command)
-            return
-
-        def release(fault: str) -> None:
-            channel.send_soon(_not_saved(b"".join(command.encode_parts()), fault) if fault else command)
-
-        self._when_saved(saved_at, release)
 
     def stop(self) -> None:
         for task in self._relays:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regulus.broker.outcome import Hold, Outcome, Reply, ReplyWhenSaved
+from regulus.broker.outcome import Outcome, Reply, ReplyWhenSaved
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -112,23 +112,6 @@ def test_the_heartbeats_of_a_new_group_wait_for_group_and_retry_topic(rig, heart
     assert waits_for(rig.handle(RequestCode.HEART_BEAT, None, heartbeat("CG"))) == first
     saved(rig)
     assert waits_for(rig.handle(RequestCode.HEART_BEAT, None, heartbeat("CG"))) == 0
-
-
-def test_pulls_of_a_new_group_wait_until_it_is_saved_also_those_that_were_held(kept):
-    pull = {"topic": "Old", "group": "Fresh", "sys_flag": 2 | 4, "subscription": "*"}
-    kept.arrive()
-    first = waits_for(kept.pull_outcome(**pull))
-    assert first == kept.broker.settings.count
-    for is_saved in (False, True):
-        queue_offset = kept.store.max_offset("Old", 0)
-        assert isinstance(kept.pull_outcome(queue_offset=queue_offset, **pull), Hold)
-        kept.send("Old")
-        kept.broker.message_arrived(kept.arrivals, kept.now_ms)
-        kept.arrivals.clear()
-        assert [notice.saved_at for notice in kept.broker.notices] == [0 if is_saved else first]
-        kept.broker.notices.clear()
-        saved(kept)
-    assert waits_for(kept.pull_outcome(**pull)) == 0
 
 
 def test_one_way_requests_wait_for_nothing(kept):

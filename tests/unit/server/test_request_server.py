@@ -255,24 +255,6 @@ async def test_what_could_not_be_saved_is_refused_with_the_cause(desk: Desk, lis
     connection.close()
 
 
-@pytest.mark.parametrize(("fault", "code"), [
-    ("", ResponseCode.SUCCESS), ("the disk is full", ResponseCode.SYSTEM_ERROR)])
-async def test_a_late_answer_may_wait_until_something_is_saved(desk: Desk, listener: Listener, fault: str,
-                                                               code: ResponseCode) -> None:
-    connection = await connect("127.0.0.1", listener.port)
-    request = RemotingCommand.request(HELD)
-    waiting = asyncio.create_task(connection.request(request, 5000))
-    await ask(connection, ECHO)
-    desk.server.send_to(desk.channels[0], request.response(0, body=b"late"), 5)
-    await ask(connection, ECHO)
-    assert not waiting.done()
-    ((change, release),) = desk.saving
-    assert change == 5
-    release(fault)
-    assert (await waiting).code == code
-    connection.close()
-
-
 async def test_what_is_saved_may_have_to_wait_for_the_log(desk: Desk, listener: Listener) -> None:
     connection = await connect("127.0.0.1", listener.port)
     waiting = await asked(desk, connection, SAVED_DURABLE)

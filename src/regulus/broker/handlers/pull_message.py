@@ -9,7 +9,7 @@ Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 from regulus.broker.handlers.heart_beat import FILTER_NOT_SERVED
 from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, is_tag, subscription_filter
-from regulus.broker.outcome import HOLD, Outcome, Reply, when_saved
+from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model import permission, sys_flag
@@ -67,8 +67,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
                                        now_ms)
     response = _read(request, header, checked, broker)
     if response.code != _NOT_FOUND or not header.sys_flag & _SUSPEND:
-        unsaved = broker.subscription_groups.unsaved
-        return when_saved(Reply(response), unsaved.get(header.consumer_group, 0)) if unsaved else Reply(response)
+        return Reply(response)
     if broker.held_requests.is_full:
         return Reply(request.response(ResponseCode.SYSTEM_BUSY,
                                       "[REJECTREQUEST]too many pulls are held, start flow control for a while"))
