@@ -69,5 +69,6 @@ MUTANTS = [
            tests=_CONNECTION_TESTS),
     # --- the stop ----------------------------------------------------------------------------------------------------
     Mutant(name="requests are taken while the server stops", path=_ASSEMBLY,
-           old="self._listener.ignore_input()", new="self._listener.stop_accepting()", tests=_ASSEMBLY_TESTS),
+           old="self._listener.ignore_input()\n        await self._door.stop()",
+           new="self._listener.stop_accepting()\n        await self._door.stop()", tests=_ASSEMBLY_TESTS),
 ]
