@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 
 from regulus.errors import StoreError
 from regulus.server.clock import Clock
+from regulus.server.kept_task import KeptTask
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 
@@ -28,7 +29,7 @@ class StoreCare:
         self._allocator = allocator
         self._queue_flusher = queue_flusher
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
+        self._task = KeptTask("bringing queues and checkpoint to disk", self._run)
         self._allocation: asyncio.Future[None] | None = None
         self._next_thorough_ms = clock() + config.flush_consume_queue_thorough_interval
         self._fault = ""
@@ -36,12 +37,10 @@ class StoreCare:
 
     def start(self) -> None:
         self.make_room()
-        self._task = self._loop.create_task(self._run())
+        self._task.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._task.stop()
         if self._allocation is not None:
             await asyncio.wait([self._allocation])
         await self._loop.run_in_executor(self._queue_flusher, lambda: None)     # which comes behind what has begun
