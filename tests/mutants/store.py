@@ -180,7 +180,7 @@ MUTANTS = [
            old=" or int(fields[-1]) != crc32(line_end + body)", new="",
            tests=("tests/unit/record/test_queue_table.py",)),
     Mutant(name="what is deleted while the table is made stays in it", path="regulus/store/queue_table_file.py",
-           old="        for line in gone:\n            self._add(line)\n", new="",
+           old="        for line in later:\n            self._add(line)\n", new="",
            tests=("tests/unit/store/test_queue_table_file.py",)),
     Mutant(name="a table that was not told of a deletion stays", path="regulus/store/queue_table_file.py",
            old="            self.remove()\n\n\ndef", new="            pass\n\n\ndef",

@@ -4,7 +4,8 @@ A delayed message waits in the schedule topic, in the queue of its level; the ta
 the time at which it is due. All messages of a level wait equally long, so each queue is in order of time: the schedule
 keeps one queue offset per level and looks only at its head. A delivery is one more append, and the level's offset moves
 behind the unit when the append is done. The offsets are saved now and then: after a crash some messages may be
-delivered twice, none is lost.
+delivered twice, none is lost. One whose queue is damaged is appended to the schedule topic once more, so that it waits
+on and those behind it do not.
 
 Source: ScheduleMessageService.
 """
@@ -12,7 +13,7 @@ Source: ScheduleMessageService.
 from collections.abc import Sequence
 
 from regulus.broker.message_store import MessageStore
-from regulus.broker.placement import when_due
+from regulus.broker.placement import parked_again, when_due
 from regulus.broker.storing import Storing
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
@@ -25,6 +26,8 @@ DELIVERIES_PER_TICK_MAX = 256
 POLL_MS = 100
 """How long an empty or refused level rests; a waiting one rests at most as long as its head still has to wait."""
 UPDATES_PER_DATA_VERSION = 200
+PARKED_AGAIN_MS_MAX = 60_000
+"""What cannot be delivered because its queue is damaged waits for the longest level up to this, and once more."""
 
 
 class DelaySchedule:
@@ -38,6 +41,8 @@ class DelaySchedule:
         self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
         self._last_level = 0
+        self._again_level = max([level for level, delay_ms in enumerate(self._ladder_ms, 1)
+                                 if delay_ms <= PARKED_AGAIN_MS_MAX], default=1)
 
     @property
     def level_max(self) -> int:
@@ -87,13 +92,18 @@ class DelaySchedule:
     def _deliver_unit(self, unit: QueueUnit, now_ms: int) -> bool:
         """False when the store refuses for now, so that the unit must be tried again.
 
-        What it never takes is passed: all behind it would wait for ever.
+        What it never takes is passed: all behind it would wait for ever. What its own queue does not take, because
+        that is damaged, waits once more and keeps nobody.
         """
         parked = self._store.look_message(unit.physical_offset)
         message = None if parked is None else when_due(parked)
         if message is None:
             return True
-        return self._storing.append(message, now_ms).status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
+        status = self._storing.append(message, now_ms).status
+        if status == PutStatus.QUEUE_DAMAGED:
+            assert parked is not None
+            status = self._storing.append(parked_again(parked, self._again_level), now_ms).status
+        return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
 
     def _corrected(self, level: int) -> int:
         """The level's offset, moved into what its queue still holds."""

@@ -119,6 +119,12 @@ def when_due(parked: MessageExt) -> MessageExt | None:
     return _copy(parked, topic, queue_id, dict(properties), parked.reconsume_times, parked.store_host)
 
 
+def parked_again(parked: MessageExt, level: int) -> MessageExt:
+    """The copy that waits for `level` once more, because its home takes nothing now."""
+    properties = {**parked.properties, names.DELAY_TIME_LEVEL: str(level)}
+    return _copy(parked, topics.SCHEDULE_TOPIC, level - 1, properties, parked.reconsume_times, parked.store_host)
+
+
 def retry_copy(failed: MessageExt, group: str, queue_id: int, level: int, store_host: bytes) -> MessageExt:
     """The copy for one more try after `level`; it still has to be placed, which parks it."""
     properties = _failed_properties(failed)

@@ -9,6 +9,8 @@ class PutStatus(IntEnum):
     MESSAGE_ILLEGAL = 1
     SERVICE_NOT_AVAILABLE = 2
     CREATE_MAPPED_FILE_FAILED = 3
+    QUEUE_DAMAGED = 4
+    """This one queue takes nothing; others do."""
 
 
 class GetStatus(IntEnum):

@@ -5,11 +5,13 @@ Text, numbers in decimal, one blank between fields:
     regulusQueues 1 POSITION START SIZE TIME CHECKSUM CRC
                                    all records before POSITION have their units on disk; the next four are those of the
                                    SyncedMark of the last record before it; CRC-32 of the lines up to `end`
+    log FIRST                      where the log begins
     index NAME END                 an index file, and the physical offset of its newest entry
     queue ID FIRST BEHIND TOPIC    a consume queue, its first queue offset and the one behind its last unit on disk
     faulty ID TOPIC                one of the queues above, in which a fault was found
     end
     gone ID TOPIC                  added later, one by one: the queue was deleted, and nothing is known of its topic now
+    log FIRST                      likewise: the log begins later, because its first file was deleted
 
 A start reads from it where each queue ends without opening thousands of files, and sees what is missing. It is read
 only by a store whose log has the marked record; RocketMQ does not know the file and leaves it alone.
@@ -25,6 +27,8 @@ from regulus.record.synced_mark import SyncedMark
 _NAME = "regulusQueues 1"
 _END = "\nend\n"
 _HEAD_FIELDS = 6
+UNKNOWN_START = 0x7FFFFFFFFFFFFFFF
+"""A table of before there was a line for it says nothing of where the log began."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class QueueTable:
     queues: dict[str, dict[int, str]] = field(default_factory=dict)
     """`FIRST BEHIND` of each topic and queue id, read by `bounds`: most are never asked for."""
     faulty: list[tuple[str, int]] = field(default_factory=list)
+    log_start: int = UNKNOWN_START
 
 
 def bounds(text: str) -> tuple[int, int]:
@@ -42,10 +47,11 @@ def bounds(text: str) -> tuple[int, int]:
     return int(first), int(behind)
 
 
-def encode(position: int, mark: SyncedMark, index: Iterable[tuple[str, int]],
+def encode(position: int, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
            queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]] = ()) -> bytes:
     """`queues`: topic, queue id, first queue offset, the one behind the last."""
-    lines = [f"index {name} {end}" for name, end in index]
+    lines = [f"log {log_start}"]
+    lines += [f"index {name} {end}" for name, end in index]
     lines += [f"queue {queue_id} {first} {behind} {topic}" for topic, queue_id, first, behind in queues]
     lines += [f"faulty {queue_id} {topic}" for topic, queue_id in faulty]
     body = "".join(f"\n{line}" for line in lines).encode()
@@ -57,8 +63,12 @@ def encode_gone(topic: str, queue_id: int) -> bytes:
     return f"gone {queue_id} {topic}\n".encode()
 
 
+def encode_log_start(log_start: int) -> bytes:
+    return f"log {log_start}\n".encode()
+
+
 def decode(data: bytes) -> QueueTable:
-    """Raises CorruptRecord when this is no whole table. A `gone` line that was cut short is passed over."""
+    """Raises CorruptRecord when this is no whole table. A line behind `end` that was cut short is passed over."""
     whole, found, gone = data.partition(_END.encode())
     head, line_end, body = whole.partition(b"\n")
     fields = head.decode("utf-8", "replace").removeprefix(_NAME).split()
@@ -78,7 +88,13 @@ def decode(data: bytes) -> QueueTable:
         elif kind == "index":
             name, end = rest.split(" ")
             table.index[name] = int(end)
+        elif kind == "log":
+            table.log_start = int(rest)
     for line in gone.decode("utf-8", "replace").split("\n")[:-1]:
-        # Its queues may have been made anew since, which no line says.
-        table.queues.pop(line.removeprefix("gone ").partition(" ")[2], None)
+        kind, _, rest = line.partition(" ")
+        if kind == "gone":
+            # Its queues may have been made anew since, which no line says.
+            table.queues.pop(rest.partition(" ")[2], None)
+        elif kind == "log" and rest.isdigit():
+            table.log_start = int(rest)
     return table

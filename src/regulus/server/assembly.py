@@ -23,6 +23,7 @@ from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
 from regulus.nameserver.state import NameServerState
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
+from regulus.server.deep_check_loop import DeepCheckLoop
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
 from regulus.server.durability import Durability, Writer
@@ -30,7 +31,6 @@ from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.kv_documents import KvDocuments
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
-from regulus.server.queue_check_loop import QueueCheckLoop
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.start_progress import StartProgress
@@ -243,7 +243,7 @@ class BrokerServer:
         self._durability.stop()
         await self._listener.close()
         await self._retention.stop()
-        await self._queue_check.stop()
+        await self._deep_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
         self._workers.shutdown()
@@ -265,7 +265,7 @@ class BrokerServer:
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
-        self._queue_check = QueueCheckLoop(self.store, line(Line.CHECK))
+        self._deep_check = DeepCheckLoop(self.store, line(Line.CHECK))
         self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
@@ -303,7 +303,7 @@ class BrokerServer:
         self._dispatch.run(self._clock())
         self._flush.start()
         self._care.start()
-        self._queue_check.start()
+        self._deep_check.start()
         self._retention.start()
         self._ticks.start()
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply, ReplyWhenSaved
-from regulus.errors import ConnectionLost, RequestTimeout
+from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
 from regulus.server.clock import Clock
+from regulus.server.damage_report import DamageReport
 from regulus.server.durability import Writer
 from regulus.transport.connection import Connection
 from regulus.wire.codes import ResponseCode
@@ -27,6 +28,7 @@ JOINED_PART_MAX = 1024
 _JOINED_PART_MAX = JOINED_PART_MAX
 
 _log = logging.getLogger(__name__)
+_damage_report = DamageReport()
 
 Handle = Callable[[RemotingCommand, Peer, Any, int], Outcome]
 Settle = Callable[[int], None]
@@ -146,6 +148,8 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
     for request in requests:
         try:
             outcome = handle(request, peer, state, now_ms)
+        except StoreDamaged as error:
+            outcome = _damaged(request, peer, error)
         except Exception:   # one broken handler must not end the connection, let alone the server
             outcome = _unexpected(request, peer)
         if type(outcome) is not Reply:
@@ -170,6 +174,15 @@ def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:
         return NO_REPLY
     remark = f"the server failed at request {request.code}; see its log"
     return Reply(request.response(ResponseCode.SYSTEM_ERROR, remark))
+
+
+def _damaged(request: RemotingCommand, peer: Peer, error: StoreDamaged) -> Outcome:
+    """What is asked for is not as it was stored: the asker hears so, and the log does now and then."""
+    if _damage_report.is_due(str(error)):
+        _log.error("request %d of %s is refused: %s", request.code, peer.remote_text, error)
+    if request.is_oneway:
+        return NO_REPLY
+    return Reply(request.response(ResponseCode.SYSTEM_ERROR, str(error)))
 
 
 def _not_saved(frame: bytes, fault: str) -> RemotingCommand:

@@ -15,7 +15,7 @@ class Line(Enum):
     ROOM = "room"               # ahead of the writer, who makes it himself when it is not there in time
     QUEUES = "queues"           # may take seconds with thousands of them
     RETENTION = "retention"
-    CHECK = "check"             # of queues that nobody used since the start
+    CHECK = "check"             # of what a start did not look at, and building it anew
 
 
 class Workers(Protocol):

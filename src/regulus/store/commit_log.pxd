@@ -3,7 +3,7 @@ cimport cython
 from regulus.model.message cimport MessageExt
 from regulus.model.message_filter cimport Filter
 from regulus.model.store_result cimport Appended, appended_one
-from regulus.record cimport big_endian, byte_runs
+from regulus.record cimport big_endian, byte_runs, layout
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
 from regulus.record.message_record cimport encode_view, record_size
 from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
@@ -19,6 +19,7 @@ cdef Py_ssize_t _AHEAD
 cdef Py_ssize_t _LINE_SIZE
 cdef bint _COMPILED
 cdef long long _FILLER_SIZE
+cdef long long _HEAD_SIZE
 cdef int _TRANSACTION_MASK
 cdef int _TRANSACTION_NOT
 cdef int _TRANSACTION_COMMIT
@@ -35,6 +36,7 @@ cdef class CommitLog:
     cdef public str fault
     cdef public list recent
     cdef public Py_ssize_t recent_taken
+    cdef public set rotten
     cdef str _flush_fault
     cdef MappedFile _next
     cdef long long _window
@@ -63,7 +65,7 @@ cdef class CommitLog:
     @cython.locals(file=MappedFile, position="long long")
     cpdef slice(self, long long physical_offset, long long size)
 
-    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint,
+    @cython.locals(low="long long", high="long long", offset="long long", units="const unsigned char[::1]", buffers=list, reads_properties=bint, is_rot_known=bint,
                    count="long long", size_sum="long long", gathered=Py_ssize_t, file=MappedFile, run_file=MappedFile, start="long long",
                    end="long long", position=Py_ssize_t, physical_offset="long long", size="long long")
     cpdef read_queue(self, ConsumeQueue queue, long long queue_offset, long long count_max, long long bytes_max,
@@ -76,5 +78,9 @@ cdef class CommitLog:
 
 @cython.locals(place="long long", end="long long")
 cdef int _fetch_ahead(MappedFile file, long long physical_offset, long long size) except -1
+
+@cython.locals(place=Py_ssize_t, magic=int, cells="const unsigned char[::1]")
+cdef bint _is_own(MappedFile file, long long physical_offset, long long size, ConsumeQueue queue,
+                  long long queue_offset) except -1
 
 cdef bint _matches(MappedFile file, long long physical_offset, long long size, Filter message_filter) except -1

@@ -11,13 +11,14 @@ Source: CommitLog.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from regulus.errors import MessageIllegal, RecordError, StoreNotWritable
+from regulus.errors import MessageIllegal, RecordError, StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, GetStatus, PutStatus, appended_one
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
-from regulus.record import big_endian, byte_runs
+from regulus.record import big_endian, byte_runs, layout
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.dispatch_request import DispatchRequest, request_of
 from regulus.record.message_record import blank, decode, encode_view, record_size
@@ -46,6 +47,7 @@ _AHEAD = 6 * UNIT_SIZE          # of a record that is fetched while others are c
 _LINE_SIZE = 64                 # what a processor fetches at a time
 _COMPILED = not __file__.endswith(".py")
 _FILLER_SIZE = FILLER.size
+_HEAD_SIZE = layout.PHYSICAL_OFFSET + 8
 _TRANSACTION_MASK = TRANSACTION_MASK
 _TRANSACTION_NOT = TRANSACTION_NOT
 _TRANSACTION_COMMIT = TRANSACTION_COMMIT
@@ -67,6 +69,8 @@ class CommitLog:
         """What to dispatch of the last records appended, in their order, perhaps with gaps."""
         self.recent_taken = 0
         """How many of them the dispatcher has taken."""
+        self.rotten: set[int] = set()
+        """Where records begin that are known not to be as they were written; none of them is served."""
         self._flush_fault = ""
         self._next: MappedFile | None = None
         self._window = RESERVE_WINDOW
@@ -338,6 +342,11 @@ class CommitLog:
             return None
         return tail if physical_offset >= tail.start else self.files.find(physical_offset)
 
+    def behind(self, physical_offset: int) -> int:
+        """Behind the record that begins there; the log's end when there is none."""
+        head = self.slice(physical_offset, 4)
+        return min(physical_offset + int.from_bytes(head, "big"), self.end) if head is not None else self.end
+
     def slice(self, physical_offset: int, size: int) -> memoryview | None:
         """`size` written bytes, which lie in one file; None when they do not."""
         file = self.find(physical_offset)
@@ -354,7 +363,7 @@ class CommitLog:
         queue.
 
         Neighbours in the log become one slice, short ones between others a copy. The first record is given whatever
-        its size.
+        its size. Raises StoreDamaged where the first one is not the unit's own; before a later one it ends.
         """
         low, high = queue.min_offset, queue.max_offset
         status, offset = _judge(queue_offset, low, high)
@@ -370,6 +379,7 @@ class CommitLog:
         start = end = -1
         tags_codes = message_filter.tags_codes
         reads_properties = message_filter.reads_properties
+        is_rot_known = bool(self.rotten)
         for position in range(0, len(units), _UNIT):
             physical_offset = big_endian.int8(units, position)
             size = big_endian.int4(units, position + 8)
@@ -382,6 +392,11 @@ class CommitLog:
                 if file is None or not file.start <= physical_offset < file.start + file.size:
                     file = self.find(physical_offset)
                 if file is not None and 0 < size <= file.start + file.wrote_position - physical_offset:
+                    if not _is_own(file, physical_offset, size, queue, offset) \
+                            or (is_rot_known and physical_offset in self.rotten):
+                        if count:
+                            break
+                        raise StoreDamaged(_damage(file, physical_offset, queue, offset))
                     if reads_properties and not _matches(file, physical_offset, size, message_filter):
                         offset += 1
                         continue
@@ -436,6 +451,32 @@ def _fetch_ahead(file: MappedFile, physical_offset: int, size: int) -> None:
         while place < end:
             byte_runs.fetch_ahead(file.cells, place)
             place += _LINE_SIZE
+
+
+def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQueue, queue_offset: int) -> bool:
+    """Whether the record's head says what its unit says. A light queue's records are those of other topics."""
+    if size < _HEAD_SIZE:
+        return False
+    if file.mapping is None:
+        file.map()
+    file.is_used = True
+    cells = file.cells
+    assert cells is not None
+    place = physical_offset - file.start
+    magic = big_endian.int4(cells, place + layout.MAGIC)
+    return (big_endian.int4(cells, place) == size and magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+            and big_endian.int8(cells, place + layout.PHYSICAL_OFFSET) == physical_offset
+            and (queue.is_light or (big_endian.int8(cells, place + layout.QUEUE_OFFSET) == queue_offset
+                                    and big_endian.int4(cells, place + layout.QUEUE_ID) == queue.queue_id)))
+
+
+def _damage(file: MappedFile, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
+    path = Path(file.path)
+    return (f"message {queue_offset} of queue {queue.queue_id} of {queue.topic} is damaged, or what leads to it: there "
+            f"is no such record at {physical_offset}, byte {physical_offset - file.start} of {path}. Bring {path.name} "
+            f"back from a backup or replica; or, where that is whole, stop the broker, move {queue.files.directory} "
+            f"away and start it, and the queue is built anew. A group that goes on without it is set to "
+            f"{queue_offset + 1}")
 
 
 def _matches(file: MappedFile, physical_offset: int, size: int, message_filter: Filter) -> bool:

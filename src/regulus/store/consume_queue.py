@@ -40,6 +40,8 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.files = files
+        self.is_light = topic.startswith(LIGHT_PREFIX)
+        """Whether its units point at records of other topics."""
         self.tail: MappedFile | None = None
         self.start = 0
         """Position of the first unit that may be served."""
@@ -323,8 +325,8 @@ class ConsumeQueues:
         self.resting: dict[str, dict[int, str]] = {}
         """Queues that are on disk and not opened yet, by topic and id: the `bounds` of their queue offsets."""
         self.faulty: dict[tuple[str, int], QueueFault] = {}
-        """Queues that did not agree with the log when they were opened. Nothing is put there or read until the next
-        start, which builds them anew."""
+        """Queues that did not agree with the log when they were looked at. Nothing is put there or read until they are
+        built anew."""
         self.fault_of: Callable[[ConsumeQueue], str] | None = None
         """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
         self._deleted: dict[tuple[str, int], int] = {}      # the log's end then, while records before it come here
@@ -406,8 +408,8 @@ class ConsumeQueues:
             return f"cannot be opened ({error})"
 
     def set_faulty(self, topic: str, queue_id: int, text: str, fault: str) -> None:
-        self.faulty[topic, queue_id] = QueueFault(text, f"queue {queue_id} of {topic} {fault}: start the broker again, "
-                                                  "and it is built anew from the log")
+        self.faulty[topic, queue_id] = QueueFault(text, f"queue {queue_id} of {topic} {fault}: it is not served until "
+                                                  "it is built anew from the log")
 
     def check_resting(self, topic: str, queue_id: int) -> str:
         """What is wrong with a queue that rests, and rests on; empty when nothing is, or it rests no more. For a thread
@@ -433,6 +435,19 @@ class ConsumeQueues:
         self.set_faulty(topic, queue_id, text, fault)
         self._rest_no_more(topic, queue_id)
         return True
+
+    def beside(self, pool: MappedFilePool) -> "ConsumeQueues":
+        """Others in the same place, with nothing open yet, for whoever builds what is out of use here."""
+        return ConsumeQueues(self.directory, self._file_size, pool)
+
+    def take_back(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open a queue that was built anew. Raises StoreError, and it stays out of use."""
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue.recover(_UNKNOWN)
+        queue.correct_start(self.log_start)
+        self.table.setdefault(topic, {})[queue_id] = queue
+        del self.faulty[topic, queue_id]
+        return queue
 
     def wake_all(self) -> None:
         """Open all queues that rest. Raises StoreDamaged, StoreNotWritable."""

@@ -146,12 +146,19 @@ class Dispatcher:
         if is_visible and (self.only is None or (request.topic, request.queue_id) in self.only):
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
-            queue = self.queues.find(request.topic, request.queue_id)
-            if queue is None:
-                queue = self._queue_of(request)
+            try:
+                queue = self.queues.find(request.topic, request.queue_id)
                 if queue is None:
-                    return False
-            if queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
+                    queue = self._queue_of(request)
+                    if queue is None:
+                        return False
+            except StoreDamaged:
+                if (request.topic, request.queue_id) not in self.queues.faulty:
+                    raise
+                queue = None        # it gets this unit when it is built anew
+            if queue is None:
+                is_visible = False
+            elif queue.put(request.physical_offset, request.size, request.tags_code, request.queue_offset):
                 self.dispatched_count += 1
                 if not queue.is_dirty:
                     queue.is_dirty = True

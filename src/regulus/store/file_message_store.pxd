@@ -11,6 +11,7 @@ cdef class FileMessageStore:
     cdef public object config
     cdef public object configs
     cdef public object old_files
+    cdef public object deep_check
     cdef MappedFilePool _pool
     cdef ConsumeQueues _queues
     cdef public CommitLog _log

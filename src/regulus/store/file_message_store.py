@@ -11,6 +11,7 @@ loop's thread goes on, each function in one thread at a time; none of them takes
     flush_commit_log, flush_consume_queues, flush_checkpoint, flush_mark, flush_queue_table,
     allocate_ahead, save_config,
     old_files.look, .queue_starts, .delete_hanging, .delete_all
+    deep_check.log_steps, .index_steps, the steps of a rebuild
 Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
 
 What the server does, and when
@@ -27,6 +28,7 @@ What the server does, and when
 
 Faults. An append never raises: what a client sent wrong is MESSAGE_ILLEGAL, a full or read-only disk is
 SERVICE_NOT_AVAILABLE with a `remark` that names it. Reads go on, and the first append that finds room again succeeds.
+A queue that does not agree with the log is QUEUE_DAMAGED, and reads of it raise StoreDamaged, until it is built anew.
 `is_writable` tries whether there is room, `fault` says why not. Slices handed out stay valid while they are held,
 whatever becomes of the files.
 
@@ -57,12 +59,14 @@ from regulus.model.store_result import (
 from regulus.model.store_rules import StoreRules
 from regulus.record import layout, message_record, synced_mark
 from regulus.record.checksum import crc32
+from regulus.record.index_entry import index_key, key_hash
 from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
 from regulus.store.checkpoint_file import MARK_NAME, CheckpointFile, SyncedMarkFile
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.deep_check import DeepCheck
 from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index, run_to_end
 from regulus.store.json_file import JsonFiles
@@ -111,7 +115,9 @@ class FileMessageStore:
         self._synced_record = -1
         """Where a record begins that is on disk with all before it; -1 as long as none is known."""
         self._lock: disk.FileLock | None = None
-        self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher)
+        self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
+                                  self._table_file.note_log_start)
+        self.deep_check = DeepCheck(self._log, self._queues, self._index, rules.delay_ladder_ms)
         self._stopped = ""
         self._unfinished = ""
         """Why the start could not do all yet."""
@@ -255,7 +261,7 @@ class FileMessageStore:
         try:
             return self._log.append(message, now_ms)
         except StoreDamaged as error:
-            return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error))
+            return Appended(PutStatus.QUEUE_DAMAGED, remark=str(error))
 
     def append_batch(self, messages: Iterable[MessageExt], now_ms: int) -> Appended:
         if self._dispatcher.fault or self._refusal:
@@ -263,7 +269,7 @@ class FileMessageStore:
         try:
             return self._log.append_batch(messages, now_ms)
         except StoreDamaged as error:
-            return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=str(error))
+            return Appended(PutStatus.QUEUE_DAMAGED, remark=str(error))
 
     def _refuse(self) -> Appended:
         """Messages that cannot become visible are not taken; dispatch tries again by itself."""
@@ -435,12 +441,30 @@ class FileMessageStore:
             offsets.sort()
             if not offsets:
                 break
-            buffers = [data for data in map(self._bytes_at, offsets) if data is not None]
+            buffers = self._records_under(key_hash(index_key(topic, key)), offsets)
             oldest = self._decode(offsets[0], False)
             if buffers or oldest is None or end < begin:
                 break
             end = oldest.store_timestamp
         return QueryResult(buffers, *self._index.last_update)
+
+    def _records_under(self, hash_: int, offsets: list[int]) -> list[memoryview]:
+        """The records that an index entry with this hash may speak of. Where there is none, or one of other keys, and
+        the log still has the place, the entry is not as it was written."""
+        assert self._index is not None
+        found = []
+        for physical_offset in offsets:
+            data = self._bytes_at(physical_offset)
+            if data is not None and self._has_key(physical_offset, hash_):
+                found.append(data)
+            elif physical_offset >= self._log.start:
+                self._index.suspect(physical_offset, f"has an entry for {physical_offset}, where no such record begins")
+        return found
+
+    def _has_key(self, physical_offset: int, hash_: int) -> bool:
+        message = self._decode(physical_offset, False)
+        return message is not None and any(key_hash(index_key(message.topic, key)) == hash_
+                                           for key in (message.message_id, *message.keys.split(" ")) if key)
 
     def delete_topic(self, topic: str) -> None:
         queue_ids = self._queues.ids(topic)
@@ -551,7 +575,7 @@ class FileMessageStore:
         return [each for each in looked if each[2]]
 
     def take_out_queue(self, topic: str, queue_id: int, fault: str) -> str:
-        """Let a queue with a fault not be used until the next start builds it anew; a sentence that says so. Empty when
+        """Let a queue with a fault not be used until it is built anew; a sentence that says so. Empty when
         somebody has used it meanwhile and found it well."""
         return self._queues.faulty[topic, queue_id].text if self._queues.rest_faulty(topic, queue_id, fault) else ""
 
@@ -567,6 +591,7 @@ class FileMessageStore:
         """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""
         self._table_file.begin()
         last = self._dispatcher.last_physical_offset
+        log_start = self._log.start
         ends = self._queues.bounds_of_all()
         index = self._index.names() if self._index is not None else []
         self.flush_consume_queues(0)
@@ -574,7 +599,7 @@ class FileMessageStore:
         is_known = last == self._tabled_record and not self._queues.faulty
         mark = self._mark_of(last) if not is_behind and not is_known else None
         if mark is not None:
-            self._table_file.save(mark, index, ends, tuple(self._queues.faulty))
+            self._table_file.save(mark, log_start, index, ends, tuple(self._queues.faulty))
             self._tabled_record = last
 
     # --- the disk ----------------------------------------------------------------------------------------------------

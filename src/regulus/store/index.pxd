@@ -20,6 +20,8 @@ cdef class IndexFile:
     cdef public long long hash_slot_count
     cdef public long long index_count
     cdef public long long entries_start
+    cdef public str fault
+    cdef public bint is_anew
 
     @cython.locals(file=MappedFile, number="long long", position="long long", slot="long long", previous="long long",
                    difference="long long")

@@ -55,6 +55,10 @@ class IndexFile:
         self.hash_slot_count = header.hash_slot_count
         self.index_count = header.index_count
         self.entries_start = index_entry.entry_position(slot_num, 0)
+        self.fault = ""
+        """What does not fit in it, once that was seen; it is built anew soon."""
+        self.is_anew = False
+        """Whether it was built anew since the start: what does not fit then is the log's own fault."""
 
     @property
     def name(self) -> str:
@@ -111,23 +115,43 @@ class IndexFile:
                 or self.begin_timestamp <= begin <= self.end_timestamp
                 or self.begin_timestamp <= end <= self.end_timestamp)
 
+    def count_at_end(self) -> int:
+        """How many entries the last record has here."""
+        count = 0
+        while count < self.index_count - 1:
+            position = self.entries_start + (self.index_count - 1 - count) * ENTRY_SIZE
+            entry = decode_entry(disk.read_at(self.file.path, position, ENTRY_SIZE), 0)
+            if entry.physical_offset != self.end_physical_offset:
+                break
+            count += 1
+        return count
+
     def query(self, hash_: int, count_max: int, begin: int, end: int) -> Generator[None, None, list[int]]:
         """Physical offsets of records under this hash, newest first; yields after each CHAIN_STEP entries."""
         found: list[int] = []
         if self.index_count <= 1:
             return found
         view = self.file.slice(0, self.file.size)
-        number = read_slot(view, hash_ % self.slot_num)
+        slot = hash_ % self.slot_num
+        number = read_slot(view, slot)
+        if number < 0 or number >= self.index_count:
+            self.fault = f"has a slot that does not fit: {slot}"
         passed = 0
-        while 0 < number <= self.index_count and len(found) < count_max:
+        newer_offset = self.end_physical_offset
+        while 0 < number < self.index_count and len(found) < count_max:
             entry = decode_entry(view, self.entries_start + number * ENTRY_SIZE)
-            if entry.time_difference < 0:
+            if entry.key_hash % self.slot_num != slot or entry.time_difference < 0 \
+                    or not 0 <= entry.physical_offset <= newer_offset:
+                self.fault = f"has an entry that does not fit: {number}"
                 break
+            newer_offset = entry.physical_offset
             time_read = self.begin_timestamp + entry.time_difference * 1000
             if entry.key_hash == hash_ and begin <= time_read <= end:
                 found.append(entry.physical_offset)
-            # Chains lead to older entries; one that does not, in a damaged file, might have no end.
-            if time_read < begin or entry.previous >= number:
+            if entry.previous >= number:
+                self.fault = f"has a chain that leads back: {number}"
+                break
+            if time_read < begin:
                 break
             number = entry.previous
             passed += 1
@@ -238,6 +262,40 @@ class Index:
             return 0, 0
         return self.tail.end_timestamp, self.tail.end_physical_offset
 
+    # --- what is built anew ------------------------------------------------------------------------------------------
+
+    def before(self, file: IndexFile) -> IndexFile | None:
+        number = self.files.index(file)
+        return self.files[number - 1] if number else None
+
+    def suspect(self, physical_offset: int, fault: str) -> None:
+        """The file that speaks of this record has an entry for it that does not fit."""
+        for file in self.files:
+            if file.begin_physical_offset <= physical_offset <= file.end_physical_offset:
+                file.fault = fault
+
+    def close_tail(self) -> None:
+        """Let what comes next go to a new file, so that the newest can be built anew. Raises StoreNotWritable."""
+        if self.tail is not None:
+            self._extend(self.tail.end_timestamp)
+
+    def replace(self, old: IndexFile, header: IndexHeader) -> None:
+        """Another file is in the old one's place; ask that from now on."""
+        file = MappedFile(old.file.path, 0, self._file_size, 0, self._pool)
+        new = IndexFile(file, self._slot_num, self._index_num, header)
+        new.is_anew = True
+        self._put_instead(old, [new])
+
+    def drop(self, old: IndexFile) -> None:
+        """Raises StoreNotWritable."""
+        disk.remove_file(Path(old.file.path))
+        self._put_instead(old, [])
+
+    def _put_instead(self, old: IndexFile, new: list[IndexFile]) -> None:
+        number = self.files.index(old)
+        self.files[number:number + 1] = new
+        old.file.unmap()
+
     # --- recovery and flushing ---------------------------------------------------------------------------------------
 
     def load(self, drop_later_than: int | None, known: dict[str, int] | None, log_start: int,
@@ -301,7 +359,7 @@ class Index:
         flushed_to = 0
         while self._full:
             file = self._full[0]
-            self._flush_file(file)
+            self.flush_file(file)
             flushed_to = file.end_timestamp
             self._full.popleft()
         return flushed_to
@@ -309,9 +367,9 @@ class Index:
     def flush(self) -> None:
         """Bring the newest file to disk, too."""
         if self.tail is not None:
-            self._flush_file(self.tail)
+            self.flush_file(self.tail)
 
-    def _flush_file(self, index_file: IndexFile) -> None:
+    def flush_file(self, index_file: IndexFile) -> None:
         index_file.file.flush_whole()
         if index_file.file.is_new:
             disk.sync_directory(self._directory)

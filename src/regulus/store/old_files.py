@@ -13,7 +13,7 @@ holds here; the count is the interpreter's own, of who refers to the mapping. A 
 Source: MappedFileQueue.deleteExpiredFileByTime, ReferenceResource, ConsumeQueue.correctMinOffset, IndexService.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,13 +54,14 @@ class OldFiles:
     """`hanging` is the one file that could not be deleted yet, if there is one."""
 
     def __init__(self, config: MessageStoreConfig, log: CommitLog, queues: ConsumeQueues, index: Index | None,
-                 dispatcher: Dispatcher) -> None:
+                 dispatcher: Dispatcher, note_log_start: Callable[[int], None]) -> None:
         self.hanging: HangingFile | None = None
         self._config = config
         self._log = log
         self._queues = queues
         self._index = index
         self._dispatcher = dispatcher
+        self._note_log_start = note_log_start
 
     # --- looking: worker thread --------------------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class OldFiles:
             return False
         self.hanging = HangingFile(files[0], now_ms)
         del files[0]
+        self._note_log_start(files[0].start)
         return True
 
     def trim_queue(self, trimmed: QueueStart) -> list[MappedFile]:

@@ -5,7 +5,6 @@ units between follow the log's order was seen when the queue was opened.
 """
 
 from regulus.errors import StoreError
-from regulus.model.topics import LIGHT_PREFIX
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
@@ -22,8 +21,8 @@ class QueueCheck:
 
     def fault_of(self, queue: ConsumeQueue) -> str:
         """What is wrong with a queue, to go on behind its name; empty when nothing is. Raises StoreError."""
-        if queue.topic.startswith(LIGHT_PREFIX):
-            return ""       # its units point at records of other topics
+        if queue.is_light:
+            return ""
         if queue.end < queue.known_end:
             return f"ends at {queue.max_offset}, and something was there up to {queue.known_end // UNIT_SIZE}"
         if queue.has_gap:

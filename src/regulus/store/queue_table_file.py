@@ -2,7 +2,8 @@
 not open them all. Its format is that of `record.queue_table`.
 
 It is written by a worker after the queues were flushed, and once more by a clean stop. The thread that deletes queues
-adds a line for each; what it deletes while a table is being written is added to the new one by the worker.
+and takes files of the log out of use adds a line for each; what it adds while a table is being written is added to the
+new one by the worker.
 """
 
 from collections.abc import Iterable
@@ -22,8 +23,8 @@ NAME = "regulusQueues"
 class QueueTableFile:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._gone: list[bytes] = []
-        """What was deleted since the worker last began to collect what a table says."""
+        self._later: list[bytes] = []
+        """Lines about what was deleted since the worker last began to collect what a table says."""
         self._is_there = False
 
     def load(self, log_files: MappedFileQueue, is_log_ended: bool) -> QueueTable | None:
@@ -51,22 +52,28 @@ class QueueTableFile:
 
     def begin(self) -> None:
         """What is deleted from now on may be in the table that is saved next."""
-        self._gone = []
+        self._later = []
 
-    def save(self, mark: SyncedMark, index: Iterable[tuple[str, int]],
+    def save(self, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
              queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]]) -> None:
         """All records up to the marked one have their units on disk. Worker thread. Raises StoreNotWritable."""
-        data = queue_table.encode(mark.end, mark, index, queues, faulty)
+        data = queue_table.encode(mark.end, mark, log_start, index, queues, faulty)
         disk.write_file(self._path, data)
         self._is_there = True
-        gone, self._gone = self._gone, []
-        for line in gone:
+        later, self._later = self._later, []
+        for line in later:
             self._add(line)
 
     def note_gone(self, topic: str, queue_id: int) -> None:
         """A queue is about to be deleted: a start must not miss it."""
-        line = queue_table.encode_gone(topic, queue_id)
-        self._gone.append(line)
+        self._note(queue_table.encode_gone(topic, queue_id))
+
+    def note_log_start(self, log_start: int) -> None:
+        """The first file of the log is about to be deleted: a start must not miss it."""
+        self._note(queue_table.encode_log_start(log_start))
+
+    def _note(self, line: bytes) -> None:
+        self._later.append(line)
         self._add(line)
 
     def _add(self, line: bytes) -> None:

@@ -209,9 +209,15 @@ class Recovery:
     def _gaps(self) -> list[str]:
         """A sentence for each gap between files. Before the walk they are passed over when messages are read."""
         files = self._log.files.files
-        return [f"{file_name(before.start + before.size)} is missing, the log has nothing from "
+        gaps = [f"{file_name(before.start + before.size)} is missing, the log has nothing from "
                 f"{before.start + before.size} to {behind.start}: stop the broker and bring it back from a backup or "
                 "replica" for before, behind in pairwise(files) if before.start + before.size != behind.start]
+        begun = self._table.log_start if self._table is not None else self._log.start
+        if begun < self._log.start:
+            gaps.insert(0, f"{file_name(begun)} is missing, the log began there and begins at {self._log.start} now: "
+                           "unless somebody deleted it on purpose, stop the broker and bring it back from a backup or "
+                           "replica")
+        return gaps
 
     # --- the walk ----------------------------------------------------------------------------------------------------
 

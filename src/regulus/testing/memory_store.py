@@ -7,7 +7,7 @@ and nothing is ever too old.
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Generator, Iterable, Iterator
 
-from regulus.errors import MessageIllegal, RecordError
+from regulus.errors import MessageIllegal, RecordError, StoreDamaged
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -33,6 +33,8 @@ class MemoryStore:
     def __init__(self, rules: StoreRules = _DEFAULT_RULES) -> None:
         self.refusal = ""
         """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
+        self.damaged: dict[tuple[str, int], str] = {}
+        """Set by a test: sentences about queues that take nothing and cannot be read."""
         self._rules = rules
         self._log = bytearray()
         self._queues: dict[tuple[str, int], list[QueueUnit]] = {}
@@ -66,6 +68,9 @@ class MemoryStore:
         try:
             for message in messages:
                 message_record.record_size(message)
+                if (message.topic, message.queue_id) in self.damaged:
+                    return Appended(PutStatus.QUEUE_DAMAGED,
+                                    remark=self.damaged[message.topic, message.queue_id])
                 if not is_storable(message.topic, message.queue_id):
                     return Appended(PutStatus.MESSAGE_ILLEGAL, remark=f"{message.topic!r} is no topic's name")
         except MessageIllegal as error:
@@ -122,6 +127,8 @@ class MemoryStore:
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, count_max: int, bytes_max: int,
                     message_filter: Filter) -> GetResult:
+        if (topic, queue_id) in self.damaged:
+            raise StoreDamaged(self.damaged[topic, queue_id])
         if (topic, queue_id) not in self._queues:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, 0)
         units = self._queues[topic, queue_id]

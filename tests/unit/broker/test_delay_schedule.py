@@ -145,3 +145,19 @@ def test_what_the_store_never_takes_does_not_hold_up_those_behind_it(clockwork):
     assert (clockwork.delivered(), clockwork.delivered("U")) == (0, 1)
     assert clockwork.schedule.progress() == {1: (2, 2)}
     assert clockwork.storing.put_failed_times == 1
+
+
+def test_a_damaged_queue_does_not_hold_up_its_level_and_loses_nothing(clockwork):
+    clockwork.park(1, 0)
+    clockwork.park(1, 0, topic="U")
+    clockwork.store.damaged["T", 0] = "queue 0 of T has a gap"
+    clockwork.tick(50)
+    assert clockwork.delivered("U") == 1
+    assert clockwork.schedule.progress() == {1: (2, 2), 3: (0, 1)}
+    clockwork.tick(10_050)
+    assert clockwork.schedule.progress()[3] == (1, 2)
+    clockwork.store.damaged.clear()
+    clockwork.tick(20_049)
+    assert clockwork.delivered() == 0
+    clockwork.tick(20_050)
+    assert clockwork.delivered() == 1

@@ -7,7 +7,7 @@ from regulus.record.synced_mark import SyncedMark
 
 MARK = SyncedMark(4096, 120, 1_700_000_000_000, 2_368_364_337)
 QUEUES = [("TopicA", 0, 3, 40), ("TopicA", 7, 0, 1), ("TopicB", 0, 0, 25)]
-WHOLE = queue_table.encode(4216, MARK, [("20231114221320000", 4000)], QUEUES, [("TopicA", 7)])
+WHOLE = queue_table.encode(4216, MARK, 4096, [("20231114221320000", 4000)], QUEUES, [("TopicA", 7)])
 
 
 def test_a_table_comes_back() -> None:
@@ -32,3 +32,11 @@ def test_topics_of_which_a_queue_was_deleted_are_not_in_it_any_more() -> None:
     gone = queue_table.encode_gone("TopicA", 0)
     assert set(queue_table.decode(WHOLE + gone).queues) == {"TopicB"}
     assert set(queue_table.decode(WHOLE + gone[:-1]).queues) == {"TopicA", "TopicB"}
+
+
+def test_where_the_log_begins_is_what_was_said_last() -> None:
+    assert queue_table.decode(WHOLE).log_start == 4096
+    later = queue_table.encode_log_start(8192)
+    assert queue_table.decode(WHOLE + later).log_start == 8192
+    assert queue_table.decode(WHOLE + later[:-1]).log_start == 4096
+    assert set(queue_table.decode(WHOLE + later).queues) == {"TopicA", "TopicB"}

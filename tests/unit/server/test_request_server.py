@@ -15,6 +15,7 @@ from regulus.broker.outcome import (
     ReplyWhenSaved,
     reply_frame,
 )
+from regulus.errors import StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.request_server import JOINED_PART_MAX, RequestServer, send_parts
 from regulus.transport.config import TransportConfig
@@ -24,7 +25,7 @@ from regulus.transport.listener import Listener, listen
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING = range(1, 12)
+ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING, DAMAGED = range(1, 13)
 
 
 class Desk:
@@ -68,6 +69,8 @@ class Desk:
                 return ReplyWhenSaved(Reply(request.response(0, "saved", body=b"all")), 5)
             case 10:
                 return ReplyWhenSaved(Reply(request.response(0, "saved"), 55), 5)
+            case 12:
+                raise StoreDamaged(f"message {request.body.decode()} is damaged")
             case _:
                 return NO_REPLY
 
@@ -136,6 +139,18 @@ def test_short_parts_leave_as_one_piece_and_long_ones_as_they_are() -> None:
         send_parts(cast(Connection, written), parts)
         assert b"".join(written.parts if is_long else written.pieces) == b"".join(parts)
         assert (len(written.pieces), len(written.parts)) == ((0, len(parts)) if is_long else (1, 0))
+
+
+async def test_damage_is_answered_each_time_and_logged_now_and_then(
+        listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    for body in (b"5", b"5", b"6"):
+        answer = await ask(connection, DAMAGED, body=body)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"message {body.decode()} is damaged")
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records] == [("ERROR", False)] * 2
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["message 5 is damaged",
+                                                                            "message 6 is damaged"]
+    connection.close()
 
 
 async def test_a_broken_handler_is_logged_once_and_answered(

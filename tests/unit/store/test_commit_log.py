@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import StoreNotWritable
+from regulus.errors import StoreDamaged, StoreNotWritable
+from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
 from regulus.record.layout import MAGIC_BLANK
@@ -223,3 +224,42 @@ def test_reading_old_files_does_not_keep_their_memory(tmp_path: Path) -> None:
     store.flush_consume_queues(0)
     assert resident_kib() - before < 12 << 10
     assert len(bodies(store)) == 500
+
+
+@pytest.mark.parametrize("field", [0, 4, 12, 20, 28])
+def test_a_record_that_is_not_its_unit_s_own_is_refused_and_those_before_it_are_served(tmp_path: Path,
+                                                                                      field: int) -> None:
+    """The fields: size, magic number, queue id, queue offset, physical offset."""
+    store = open_store(tmp_path)
+    messages = fill(store, 5)
+    place = messages[3].physical_offset
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(place + field + 3)
+        file.write(b"\x77")
+    result = store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING)
+    assert (result.message_count, result.next_begin_offset) == (3, 3)
+    with pytest.raises(StoreDamaged, match=f"message 3 of queue 0 of TopicA is damaged.* at {place}.*set to 4"):
+        store.get_message("TopicA", 0, 3, 32, 1 << 20, EVERYTHING)
+    assert store.get_message("TopicA", 0, 4, 32, 1 << 20, EVERYTHING).message_count == 1
+
+
+def test_a_unit_that_leads_to_the_record_of_another_queue_is_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 6, queues=2)
+    units = [tmp_path / "consumequeue/TopicA" / queue_id / f"{0:020d}" for queue_id in "01"]
+    foreign = units[1].read_bytes()[20:40]
+    with units[0].open("r+b") as file:
+        file.seek(20)
+        file.write(foreign)
+    assert store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING).message_count == 1
+    with pytest.raises(StoreDamaged, match="message 1 of queue 0 of TopicA"):
+        store.get_message("TopicA", 0, 1, 32, 1 << 20, EVERYTHING)
+
+
+def test_a_record_that_is_known_to_be_rotten_is_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 5)
+    store._log.rotten.add(messages[0].physical_offset)
+    with pytest.raises(StoreDamaged, match="message 0 of queue 0 of TopicA"):
+        store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING)
+    assert store.get_message("TopicA", 0, 1, 32, 1 << 20, EVERYTHING).message_count == 4

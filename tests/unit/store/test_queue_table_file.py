@@ -11,7 +11,7 @@ QUEUES = [("TopicA", 0, 0, 1), ("TopicB", 0, 0, 25)]
 
 
 def saved(file: QueueTableFile) -> None:
-    file.save(MARK, [], QUEUES, [])
+    file.save(MARK, 0, [], QUEUES, [])
 
 
 def topics(path: Path) -> set[str]:

@@ -401,6 +401,39 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         FileMessageStore(small_config(tmp_path)).open()
 
 
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_a_first_file_that_is_missing_is_told_once(tmp_path: Path, stop: str) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 30, size=300)
+    store.flush_commit_log()
+    store.flush_queue_table()
+    if stop == "clean":
+        store.close()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    for number in (0, 4096):
+        log_file(copy, number).unlink()
+    store = FileMessageStore(small_config(copy))
+    report = store.open()
+    assert report.is_warning
+    assert f"{0:020d} is missing, the log began there and begins at 8192 now" in str(report)
+    store.close()
+    assert not FileMessageStore(small_config(copy)).open().is_warning
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_a_first_file_that_the_broker_deleted_is_not_missed(tmp_path: Path, stop: str) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 30, size=300)
+    store.flush_commit_log()
+    store.flush_queue_table()
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.old_files.delete_hanging(NOW, 0)
+    if stop == "clean":
+        store.close()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    assert "missing" not in str(FileMessageStore(small_config(copy)).open())
+
+
 def test_deleted_first_files_are_no_damage(tmp_path: Path) -> None:
     expected = closed(tmp_path)
     log_file(tmp_path, 0).unlink()
@@ -659,9 +692,9 @@ def test_a_queue_that_is_found_faulty_when_it_is_used_is_refused_and_built_anew_
     assert "queue 0 of T4 ends at 0" in str(store.open())
     assert len(bodies(store, "T4")) == 25
     refused = store.append(a_message("T1"), NOW)
-    assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert refused.status is PutStatus.QUEUE_DAMAGED
     assert "queue 0 of T1 ends at 12" in refused.remark
-    with pytest.raises(StoreDamaged, match=r"queue 0 of T1 .* start the broker again"):
+    with pytest.raises(StoreDamaged, match=r"queue 0 of T1 .* until it is built anew"):
         store.get_message("T1", 0, 0, 32, 1 << 20, EVERYTHING)
     with pytest.raises(StoreDamaged, match="queue 0 of T2"):
         store.max_offset("T2", 0)

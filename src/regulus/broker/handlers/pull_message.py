@@ -11,7 +11,7 @@ from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, is_tag, subscription_filter
 from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.state import BrokerState
-from regulus.errors import HeaderError
+from regulus.errors import HeaderError, StoreDamaged
 from regulus.model import permission, sys_flag
 from regulus.model.message_filter import Filter
 from regulus.model.peer import Peer
@@ -93,7 +93,13 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
 
     def resume(later_ms: int) -> RemotingCommand:
         again = _check(request, header, broker, later_ms)
-        return again if isinstance(again, RemotingCommand) else _read(request, header, again, broker)
+        if isinstance(again, RemotingCommand):
+            return again
+        try:
+            return _read(request, header, again, broker)
+        except StoreDamaged as error:
+            # Whoever woke us serves others, too. The client asks again, and the server's log tells of that.
+            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
 
     place = Place(header.topic, header.queue_id, header.queue_offset)
     broker.held_requests.hold(HeldRequest(peer.channel, (place,), checked.message_filter,

@@ -14,6 +14,7 @@ from regulus.wire.remoting_command import RemotingCommand
 _CODES = {
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.QUEUE_DAMAGED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
 }
 

@@ -1,0 +1,63 @@
+"""What a start did not look at, and what is found there or when it is used: looked at and built anew while the broker
+runs.
+
+Steps are for a worker thread, one after the other; `next_rebuild` and `take_over` of what it gives for the thread that
+puts and reads.
+"""
+
+from collections.abc import Iterator
+
+from regulus.errors import StoreError
+from regulus.model.topics import LIGHT_PREFIX
+from regulus.store.commit_log import CommitLog
+from regulus.store.consume_queue import ConsumeQueues
+from regulus.store.index import Index
+from regulus.store.index_check import IndexCheck, IndexRebuild
+from regulus.store.log_pass import CheckStep, LogPass
+from regulus.store.queue_rebuild import QueueRebuild
+
+ROTTEN_MAX = 10_000
+"""So many damaged records are remembered and refused whatever is left of their heads. A log with more of them has its
+files brought back."""
+
+
+class DeepCheck:
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: Index | None, delays_ms: tuple[int, ...]) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._delays_ms = delays_ms
+
+    def log_steps(self) -> Iterator[CheckStep]:
+        """Look at each record that the log had at the start."""
+        return LogPass(self._log, self._log.start, min(self._queues.log_end, self._log.end), check_crc=True,
+                       damaged=self._note_rotten).steps()
+
+    def _note_rotten(self, physical_offset: int) -> None:
+        if len(self._log.rotten) < ROTTEN_MAX:
+            self._log.rotten.add(physical_offset)
+
+    def index_steps(self) -> Iterator[CheckStep]:
+        """Look at each index file that there is."""
+        for file in tuple(self._index.files) if self._index is not None else ():
+            try:
+                yield from IndexCheck(file, self._log).steps()
+            except StoreError as error:
+                if self._index is not None and file in self._index.files:
+                    file.fault = f"cannot be read ({error})"
+                    yield CheckStep(0, (f"index file {file.name} {file.fault}",))
+
+    def next_rebuild(self) -> QueueRebuild | IndexRebuild | None:
+        """What is to be built anew next. Raises StoreNotWritable."""
+        # The units of light queues are not made from the log's records alone.
+        names = [name for name in tuple(self._queues.faulty) if not name[0].startswith(LIGHT_PREFIX)]
+        if names:
+            return QueueRebuild(self._log, self._queues, names, self._delays_ms)
+        if self._index is None:
+            return None
+        for file in self._index.files:
+            if file.fault and not file.is_anew:
+                if file is self._index.tail:
+                    self._index.close_tail()
+                return IndexRebuild(self._index, file, self._log)
+        return None

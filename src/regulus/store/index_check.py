@@ -1,0 +1,148 @@
+"""Whether the chains of an index file are those of its entries, and a file built anew where they are not.
+
+From the entries alone it follows which slot leads to which and where each chain goes on, so noise anywhere between them
+shows. Both the check and the building go on in steps, beside the thread that puts and asks. What is built anew replaces
+a file into which nothing is put any more, and is in use once `take_over` put it in the old one's place.
+"""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from sys import byteorder
+
+from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from regulus.record.dispatch_request import DispatchRequest
+from regulus.record.index_entry import ENTRY_SIZE, SLOT_SIZE, IndexEntry, decode_entry, slot_position
+from regulus.store import disk
+from regulus.store.commit_log import CommitLog
+from regulus.store.index import Index, IndexFile
+from regulus.store.log_pass import CheckStep, LogPass
+from regulus.store.mapped_file import MappedFilePool
+
+ENTRIES_PER_STEP = 4096
+SLOTS_PER_STEP = 65_536
+ANEW = "anew"
+"""Folder within that of the index where a file is built."""
+
+_ENTRIES = Struct(">iqii")
+
+
+class IndexCheck:
+    """Looks at the entries that one file has now. `file.fault` is set to what does not fit."""
+
+    def __init__(self, file: IndexFile, log: CommitLog) -> None:
+        self._file = file
+        self._count = file.index_count
+        self._log_end = log.end         # in this order: entries come behind their records
+        self._heads = array("i", bytes(SLOT_SIZE * file.slot_num))
+        self._last_offset = 0
+
+    def steps(self) -> Iterator[CheckStep]:
+        """Raises StoreError when the file cannot be read."""
+        for first in range(1, self._count, ENTRIES_PER_STEP):
+            size = (min(first + ENTRIES_PER_STEP, self._count) - first) * ENTRY_SIZE
+            fault = self._look_at_entries(first, self._read(self._file.entries_start + first * ENTRY_SIZE, size))
+            if fault:
+                yield self._found(size, fault)
+                return
+            yield CheckStep(size)
+        for first in range(0, self._file.slot_num, SLOTS_PER_STEP):
+            size = min(SLOTS_PER_STEP, self._file.slot_num - first) * SLOT_SIZE
+            fault = self._look_at_slots(first, self._read(slot_position(first), size))
+            if fault:
+                yield self._found(size, fault)
+                return
+            yield CheckStep(size)
+
+    def _read(self, position: int, size: int) -> bytes:
+        return disk.read_at(self._file.file.path, position, size)
+
+    def _found(self, size: int, fault: str) -> CheckStep:
+        self._file.fault = fault
+        return CheckStep(size, (f"index file {self._file.name} {fault}",))
+
+    def _look_at_entries(self, first: int, data: bytes) -> str:
+        heads, slot_num = self._heads, self._file.slot_num
+        for number, (hash_, physical_offset, difference, previous) in enumerate(_ENTRIES.iter_unpack(data), first):
+            slot = hash_ % slot_num
+            if hash_ < 0 or difference < 0 or previous != heads[slot] \
+                    or not self._last_offset <= physical_offset < self._log_end:
+                return f"has an entry that does not fit: {number}"
+            heads[slot] = number
+            self._last_offset = physical_offset
+        return ""
+
+    def _look_at_slots(self, first: int, data: bytes) -> str:
+        found = array("i", data)
+        if byteorder == "little":
+            found.byteswap()
+        if found == self._heads[first:first + len(found)]:
+            return ""
+        for slot, number in enumerate(found, first):
+            if self._older(number) != self._heads[slot]:
+                return f"has a slot that does not fit: {slot}"
+        return ""
+
+    def _older(self, number: int) -> int:
+        """The first entry of a chain that was there when the look began: entries may come to the newest file."""
+        while self._count <= number < self._file.index_count:
+            entry: IndexEntry = decode_entry(self._read(self._file.entries_start + number * ENTRY_SIZE, ENTRY_SIZE), 0)
+            if entry.previous >= number:
+                return -1
+            number = entry.previous
+        return number
+
+
+class IndexRebuild:
+    """Builds a file of `index` anew from the log. Nothing is put into it any more (see Index.close_tail)."""
+
+    def __init__(self, index: Index, file: IndexFile, log: CommitLog) -> None:
+        self._index = index
+        self._file = file
+        self._directory = Path(file.file.path).parent / ANEW
+        self._pool = MappedFilePool(4)
+        self._anew = Index(self._directory, file.slot_num, file.index_num, self._pool)
+        before = index.before(file)
+        self._begin = before.end_physical_offset if before is not None else log.start
+        self._skipped = before.count_at_end() if before is not None else 0
+        end = log.behind(file.end_physical_offset) if file.end_physical_offset >= log.start else log.start
+        self._pass = LogPass(log, self._begin, end, check_crc=False, take=self._put)
+
+    def steps(self) -> Iterator[CheckStep]:
+        """Worker thread. Raises StoreError."""
+        disk.remove_tree(self._directory)
+        yield from self._pass.steps()
+        for file in self._anew.files[:1]:
+            self._anew.flush_file(file)
+        self._pool.unmap_all()
+
+    def _put(self, request: DispatchRequest) -> None:
+        if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return
+        if request.physical_offset == self._begin and self._skipped:
+            self._leave_out(request)
+        # What does not fit any more is in the next file, as it was before.
+        if len(self._anew.files) < 2:
+            self._anew.put(request)
+
+    def _leave_out(self, request: DispatchRequest) -> None:
+        """The first keys of a record may be in the file before."""
+        skipped = self._skipped
+        if request.uniq_key:
+            request.uniq_key = ""
+            skipped -= 1
+        keys = [key for key in request.keys.split(" ") if key]
+        request.keys = " ".join(keys[skipped:])
+
+    def take_over(self) -> list[str]:
+        """Put what was built in the old file's place; sentences about it. The thread that puts and asks. Raises
+        StoreNotWritable."""
+        built = self._anew.files[0] if self._anew.files else None
+        if built is None:
+            self._index.drop(self._file)
+            return [f"index file {self._file.name} is removed: the log has no record of it any more"]
+        disk.move_file(Path(built.file.path), Path(self._file.file.path))
+        disk.remove_tree(self._directory)
+        self._index.replace(self._file, built.header)
+        return [f"index file {self._file.name} was built anew from the log, with {built.index_count - 1} entries"]

@@ -1,0 +1,162 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regulus.record.index_entry import ENTRY_SIZE, entry_position
+from regulus.store.file_message_store import FileMessageStore
+from regulus.store.index import Index
+from tests.stores import NOW, dispatch, fill, open_store
+
+COUNT = 60
+FLIP = b""
+"""Stands for the byte that is there with another last bit."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FileMessageStore]:
+    """Each message has three keys; an index file holds 31 entries, so records lie in two of them."""
+    store = open_store(tmp_path)
+    fill(store, COUNT)
+    yield store
+    store.close()
+
+
+def index_of(store: FileMessageStore) -> Index:
+    index = store._index
+    assert index is not None
+    return index
+
+
+def missed(store: FileMessageStore, count: int = COUNT) -> list[str]:
+    """Keys whose message is not found."""
+    keys = [key for number in range(count) for key in (f"U{number:08d}", f"k{number}")]
+    return [key for key in keys if not store.query_message("TopicA", key, 10, 0, NOW * 2).buffers]
+
+
+def check(store: FileMessageStore) -> list[str]:
+    return [fault for step in store.deep_check.index_steps() for fault in step.faults]
+
+
+def mend(store: FileMessageStore) -> list[str]:
+    told = []
+    while (rebuild := store.deep_check.next_rebuild()) is not None:
+        list(rebuild.steps())
+        told += rebuild.take_over()
+    return told
+
+
+def overwrite(store: FileMessageStore, number: int, position: int, data: bytes) -> str:
+    path = Path(index_of(store).files[number].file.path)
+    with path.open("r+b") as file:
+        file.seek(position)
+        data = data or bytes((file.read(1)[0] ^ 1,))
+        file.seek(position)
+        file.write(data)
+    return path.name
+
+
+def test_whole_files_have_no_fault(store: FileMessageStore) -> None:
+    assert len(index_of(store).files) == 6
+    assert check(store) == []
+    assert mend(store) == []
+    assert missed(store) == []
+
+
+def entry(number: int) -> int:
+    return entry_position(16, number)
+
+
+@pytest.mark.parametrize(("place", "data"), [
+    (40, bytes(16 * 4)), (40, b"\x77" * 8), (entry(7) + 3, FLIP), (entry(7), b"\xff"),
+    (entry(7) + 4, b"\0\0\0\0\0\0\xff\xff"),
+    (entry(7) + 4, b"\x01"), (entry(7) + 12, b"\xff"), (entry(7) + 16, b"\0\0\0\x1c"),
+    (entry(7), bytes(ENTRY_SIZE * 5)),
+    (entry(7), b"\x5a" * ENTRY_SIZE * 9)])
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_noise_anywhere_is_found_and_the_file_built_anew(store: FileMessageStore, number: int, place: int,
+                                                         data: bytes) -> None:
+    name = overwrite(store, number, place, data)
+    (fault,) = check(store)
+    assert fault.startswith(f"index file {name} has a")
+    (told,) = mend(store)
+    assert told.startswith(f"index file {name} was built anew from the log")
+    assert missed(store) == []
+    assert check(store) == []
+    fill(store, 20, first=COUNT)
+    assert missed(store, COUNT + 20) == []
+
+
+def test_what_was_built_anew_is_there_after_a_restart(store: FileMessageStore, tmp_path: Path) -> None:
+    for number in (1, 5):
+        overwrite(store, number, 40, bytes(64))
+    check(store)
+    assert len(mend(store)) == 2
+    fill(store, 1, first=COUNT)
+    store.close()
+    again = FileMessageStore(store.config)
+    assert not again.open().is_warning
+    assert missed(again, COUNT + 1) == []
+    assert check(again) == []
+    again.close()
+
+
+def test_a_file_that_is_built_anew_has_each_key_of_a_record_between_two_files_once(store: FileMessageStore) -> None:
+    counts = [file.index_count for file in index_of(store).files]
+    for number in range(5):
+        overwrite(store, number, 40, bytes(64))
+    check(store)
+    mend(store)
+    assert [file.index_count for file in index_of(store).files][:5] == counts[:5]
+    found = store.query_message("TopicA", "all", 1000, 0, NOW * 2)
+    assert len(found.buffers) == len({bytes(data) for data in found.buffers}) == COUNT
+
+
+def test_entries_may_come_while_the_newest_file_is_looked_at(store: FileMessageStore) -> None:
+    steps = store.deep_check.index_steps()
+    for _ in range(2 * len(index_of(store).files) - 1):     # all but the last file's slots
+        assert next(steps).faults == ()
+    fill(store, 1, first=COUNT)
+    assert [fault for step in steps for fault in step.faults] == []
+
+
+@pytest.mark.parametrize("field", [0, 4, 16])
+def test_a_query_that_meets_noise_has_the_file_built_anew(store: FileMessageStore, field: int) -> None:
+    """In a file with one chain for each message, the noise is in the way of some key."""
+    for number in range(1, 31):
+        overwrite(store, 0, entry(number) + field, b"\0\0\0\0\0\0\0\x09"[8 - {0: 4, 4: 8, 16: 4}[field]:])
+    assert missed(store)
+    assert index_of(store).files[0].fault
+    mend(store)
+    assert missed(store) == []
+
+
+def test_a_record_of_another_key_is_not_served(store: FileMessageStore) -> None:
+    file = index_of(store).files[0]
+    data = Path(file.file.path).read_bytes()
+    first = data[entry(1) + 4:entry(1) + 12]
+    for number in range(1, 31):
+        overwrite(store, 0, entry(number) + 4, first)
+    for key in ("U00000003", "k3"):
+        assert store.query_message("TopicA", key, 10, 0, NOW * 2).buffers == []
+    assert file.fault
+
+
+def test_an_index_file_of_which_the_log_has_nothing_goes(store: FileMessageStore) -> None:
+    overwrite(store, 0, 40, bytes(64))
+    assert len(check(store)) == 1
+    while store.commit_log_min_offset() <= index_of(store).files[0].end_physical_offset:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        store.old_files.delete_hanging(NOW, 0)
+    (told,) = mend(store)
+    assert "is removed" in told
+    dispatch(store)
+    assert check(store) == []
+
+
+def test_a_file_that_does_not_fit_when_it_was_just_built_is_left(store: FileMessageStore) -> None:
+    for _ in range(2):
+        overwrite(store, 1, 40, bytes(64))
+        assert len(check(store)) == 1
+        told = mend(store)
+    assert told == []

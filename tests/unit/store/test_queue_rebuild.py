@@ -1,0 +1,122 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreDamaged
+from regulus.model.message_filter import EVERYTHING
+from regulus.model.store_result import PutStatus
+from regulus.record.layout import BODY_START_V4
+from regulus.store import recovery
+from regulus.store.file_message_store import FileMessageStore
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+
+
+def damaged_store(root: Path, monkeypatch: pytest.MonkeyPatch, *topics: str, is_made: bool = False) -> FileMessageStore:
+    """Of six topics, with queues that rest; those named have noise in their middle file."""
+    if not is_made:
+        store = open_store(root)
+        for number in range(6):
+            fill(store, 25, topic=f"T{number}")
+        store.close()
+    for topic in topics:
+        with (root / "consumequeue" / topic / "0" / f"{200:020d}").open("r+b") as file:
+            file.seek(40)
+            file.write(b"\1" * 60)
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 0)
+    return open_store(root)
+
+
+def take_out(store: FileMessageStore) -> None:
+    for found in store.look_at_queues(store.resting_queues()):
+        assert store.take_out_queue(*found)
+
+
+def mend(store: FileMessageStore) -> list[str]:
+    told = []
+    while (rebuild := store.deep_check.next_rebuild()) is not None:
+        for step in rebuild.steps():
+            assert not step.faults
+        told += rebuild.take_over()
+    return told
+
+
+def test_a_faulty_queue_is_built_anew_and_serves_again_without_a_restart(tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1", "T4")
+    take_out(store)
+    assert store.append(a_message("T1"), NOW).status is PutStatus.QUEUE_DAMAGED
+    told = mend(store)
+    assert told == [f"queue 0 of {topic} was built anew from the log, from 0 to 25, and serves again"
+                    for topic in ("T1", "T4")]
+    for topic in ("T1", "T4"):
+        assert len(bodies(store, topic)) == 25
+        assert fill(store, 1, topic=topic, first=25)[0].queue_offset == 25
+        assert len(bodies(store, topic)) == 26
+    store.close()
+    again = FileMessageStore(small_config(tmp_path))
+    assert not again.open().is_warning
+    assert [len(bodies(again, f"T{number}")) for number in range(6)] == [25, 26, 25, 25, 26, 25]
+
+
+def test_a_queue_that_was_found_faulty_when_it_was_used_is_built_anew(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1")
+    with pytest.raises(StoreDamaged, match=r"queue 0 of T1 ends at 12.* until it is built anew"):
+        store.get_message("T1", 0, 0, 32, 1 << 20, EVERYTHING)
+    assert len(mend(store)) == 1
+    assert len(bodies(store, "T1")) == 25
+    assert mend(store) == []
+
+
+def test_records_that_were_not_dispatched_when_the_queue_went_are_in_it_afterwards(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be: after a start on a full disk the walk goes on later."""
+    store = damaged_store(tmp_path, monkeypatch, "T1")
+    take_out(store)
+    store._dispatcher.position = 0
+    dispatch(store)
+    assert store.dispatch_behind_bytes() == 0
+    assert len(mend(store)) == 1
+    assert len(bodies(store, "T1")) == 25
+
+
+def test_a_message_whose_body_is_rotten_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch)
+    (unit,) = store.queue_units("T1", 0, 5, 1)
+    store.close()
+    with (tmp_path / "commitlog" / f"{unit.physical_offset // 4096 * 4096:020d}").open("r+b") as file:
+        file.seek(unit.physical_offset % 4096 + BODY_START_V4)
+        file.write(b"!")
+    store = damaged_store(tmp_path, monkeypatch, "T1", is_made=True)
+    take_out(store)
+    mend(store)
+    assert [unit.queue_offset for unit in store.queue_units("T1", 0, 0, 32)] == [*range(25)]
+
+
+def test_a_queue_that_is_deleted_meanwhile_stays_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1", "T2")
+    take_out(store)
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    steps = rebuild.steps()
+    next(steps)
+    store.delete_topic("T1")
+    list(steps)
+    assert [sentence[:13] for sentence in rebuild.take_over()] == ["queue 0 of T2"]
+    assert store.max_offset("T1", 0) == 0
+    assert not (tmp_path / "consumequeue/T1/0").exists()
+
+
+def test_a_queue_that_was_half_built_when_the_broker_went_is_built_by_the_next_start(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path / "store", monkeypatch, "T1")
+    take_out(store)
+    store.flush_queue_table()
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    next(rebuild.steps())
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    again = FileMessageStore(small_config(tmp_path / "copy"))
+    assert "queue 0 of T1 ends at" in str(again.open())
+    assert len(bodies(again, "T1")) == 25
