@@ -25,8 +25,10 @@ KEYS_ASKED = 12
 DAMAGED_MAX = 400
 """Bytes that one blow hits."""
 FLUSHED_WITHIN_S = 0.7
-BACKGROUND_S = 0.3
+DEEP_CHECK_S = 30.0
 """What a start may go on with in the background, for the log to be read after it."""
+LOOK_AGAIN_S = 0.02
+DEEP_CHECK_DONE = "the deep check is done"
 TOLD = (" WARNING ", " ERROR ")
 
 
@@ -119,7 +121,9 @@ async def _silence(server: ServerProcess, original: Original) -> list[str]:
         return ["the start failed with a traceback"] if "Traceback" in _log(server) else []
     wrong = await _wrong(server, original)
     if wrong:
-        await asyncio.sleep(BACKGROUND_S)
+        async with asyncio.timeout(DEEP_CHECK_S):
+            while DEEP_CHECK_DONE not in _log(server):
+                await asyncio.sleep(LOOK_AGAIN_S)
     return [] if any(word in _log(server) for word in TOLD) else wrong
 
 
