@@ -10,10 +10,19 @@ _RETENTION = "regulus/store/retention.py"
 _OLD = "regulus/store/old_files.py"
 _JSON = "regulus/store/json_file.py"
 
+_STORE = "regulus/store/file_message_store.py"
+_DEEP = "regulus/store/deep_check.py"
+_INDEX_CHECK = "regulus/store/index_check.py"
+_REBUILD = "regulus/store/queue_rebuild.py"
+
 _LOG_TESTS = ("tests/unit/store/test_commit_log.py", "tests/contract/test_message_store.py")
 _QUEUE_TESTS = ("tests/unit/store/test_consume_queue.py", "tests/unit/store/test_dispatch.py")
 _DISPATCH_TESTS = ("tests/unit/store/test_dispatch.py", "tests/contract/test_message_store.py")
 _RECOVERY_TESTS = ("tests/unit/store/test_recovery.py",)
+_CHECK_TESTS = ("tests/unit/store/test_queue_check.py",)
+_PASS_TESTS = ("tests/unit/store/test_log_pass.py",)
+_INDEX_TESTS = ("tests/unit/store/test_index_check.py",)
+_REBUILD_TESTS = ("tests/unit/store/test_queue_rebuild.py",)
 _RETENTION_TESTS = ("tests/unit/store/test_retention.py", "tests/unit/store/test_old_files.py")
 _JSON_TESTS = ("tests/unit/store/test_json_file.py",)
 
@@ -186,7 +195,8 @@ MUTANTS = [
            old="            self.remove()\n\n\ndef", new="            pass\n\n\ndef",
            tests=("tests/unit/store/test_queue_table_file.py",)),
     Mutant(name="queues that rest begin before the log", path=_QUEUE,
-           old="        queue.correct_start(self.log_start)\n", new="", tests=_RECOVERY_TESTS),
+           old="        queue.correct_start(self.log_start)\n        return fault\n", new="        return fault\n",
+           tests=_RECOVERY_TESTS),
     Mutant(name="a unit that goes back in the log is taken", path=_QUEUE,
            old="physical_offset < last_end or physical_offset + size", new="physical_offset + size",
            tests=_QUEUE_TESTS),
@@ -198,6 +208,74 @@ MUTANTS = [
     Mutant(name="a unit of another size is served", path="regulus/store/queue_check.py",
            old="(file.start + position) // UNIT_SIZE, size)",
            new="(file.start + position) // UNIT_SIZE, owner_in(log_file, physical_offset)[3])", tests=_RECOVERY_TESTS),
+    Mutant(name="a look does not know where a queue ended", path=_QUEUE,
+           old="            queue.known_end = max(queue.known_end, known_end)\n            return self.fault_of(queue)",
+           new="            return self.fault_of(queue)", tests=_CHECK_TESTS),
+    Mutant(name="the files of a faulty queue outlive it", path=_QUEUE,
+           old="            disk.remove_tree(self.directory / topic / str(queue_id))\n            return\n",
+           new="            return\n", tests=_CHECK_TESTS),
+    Mutant(name="faulty queues are not in the table", path=_QUEUE,
+           old="        found |= {name: bounds(faulty.bounds) for name, faulty in tuple(self.faulty.items())}\n",
+           new="", tests=_CHECK_TESTS),
+    Mutant(name="a queue that was opened well meanwhile is faulty", path=_QUEUE,
+           old="            return (topic, queue_id) in self.faulty\n", new="            return True\n",
+           tests=_CHECK_TESTS),
+    Mutant(name="nobody hears of a fault that a user found first", path=_QUEUE,
+           old="            return (topic, queue_id) in self.faulty\n", new="            return False\n",
+           tests=_CHECK_TESTS),
+    Mutant(name="the table vouches for units that are not built yet", path=_STORE,
+           old="is_behind = self._dispatcher.position <= last", new="is_behind = False", tests=_RECOVERY_TESTS),
+    Mutant(name="a record of a deleted topic is not shown", path=_STORE,
+           old="is_queue_gone or self._is_own_record", new="self._is_own_record",
+           tests=("tests/unit/store/test_file_message_store.py",)),
+    Mutant(name="a log file that is deleted meanwhile is damage of a queue", path="regulus/store/queue_check.py",
+           old="            if self._log.files.find(physical_offset) is log_file:\n                raise\n",
+           new="            raise\n", tests=_CHECK_TESTS),
+    # --- damage behind a start ---------------------------------------------------------------------------------------
+    Mutant(name="the log's part in the deep check is read without checksums", path=_DEEP,
+           old="check_crc=True", new="check_crc=False", tests=_PASS_TESTS),
+    Mutant(name="rotten records are served", path=_DEEP, old="damaged=self._note_rotten", new="damaged=None",
+           tests=_PASS_TESTS),
+    Mutant(name="a record at another place than its own is well", path="regulus/store/log_pass.py",
+           old="if request.physical_offset != physical_offset + position:", new="if False:", tests=_PASS_TESTS),
+    Mutant(name="a forged record in a rotten body is one", path="regulus/store/log_pass.py",
+           old="if head is not None and self._has_head(", new="if False and self._has_head(", tests=_PASS_TESTS),
+    Mutant(name="a file that is deleted meanwhile is damage of the log", path="regulus/store/log_pass.py",
+           old="bool(fault) and self._log.files.find(position) is file", new="bool(fault)", tests=_PASS_TESTS),
+    Mutant(name="a record of another queue offset is served", path=_LOG,
+           old="big_endian.int8(cells, place + layout.QUEUE_OFFSET) == queue_offset", new="True", tests=_LOG_TESTS),
+    Mutant(name="a record of another queue is served", path=_LOG,
+           old="and big_endian.int4(cells, place + layout.QUEUE_ID) == queue.queue_id", new="", tests=_LOG_TESTS),
+    Mutant(name="a damaged record ends the answer before those that are well", path=_LOG,
+           old="                        if count:\n                            break\n                        raise",
+           new="                        raise", tests=_LOG_TESTS),
+    Mutant(name="a first file that somebody took is not missed", path=_RECOVERY,
+           old="if begun < self._log.start:", new="if False:", tests=_RECOVERY_TESTS),
+    Mutant(name="a first file that the broker deleted is missed", path=_OLD,
+           old="        self._note_log_start(files[0].start)\n", new="", tests=_RECOVERY_TESTS),
+    Mutant(name="an entry may go on anywhere", path=_INDEX_CHECK, old="or previous != heads[slot]", new="",
+           tests=_INDEX_TESTS),
+    Mutant(name="an entry may speak of any record", path=_INDEX_CHECK,
+           old="or not self._last_offset <= physical_offset < self._log_end", new="", tests=_INDEX_TESTS),
+    Mutant(name="a slot may lead anywhere", path=_INDEX_CHECK,
+           old="if self._older(number) != self._heads[slot]:", new="if False:", tests=_INDEX_TESTS),
+    Mutant(name="the newest index file is built while entries come to it", path=_DEEP,
+           old="                    self._index.close_tail()", new="                    pass", tests=_INDEX_TESTS),
+    Mutant(name="a record between two index files is twice in them", path=_INDEX_CHECK,
+           old="if request.physical_offset == self._begin and self._skipped:", new="if False:", tests=_INDEX_TESTS),
+    Mutant(name="a key query serves records of other keys", path=_STORE,
+           old="if data is not None and self._has_key(physical_offset, hash_):", new="if data is not None:",
+           tests=_INDEX_TESTS),
+    Mutant(name="a queue that was deleted while it was built comes back", path=_REBUILD,
+           old="if (topic, queue_id) in self._queues.faulty:", new="if True:", tests=_REBUILD_TESTS),
+    Mutant(name="a queue that is built anew forgets how far it counted", path=_REBUILD,
+           old="            self._built.have(topic, queue_id).go_on_at(known_end)\n", new="            pass\n",
+           tests=_REBUILD_TESTS),
+    Mutant(name="a start forgets how far a lost queue counted", path=_RECOVERY,
+           old="                queue.go_on_at(queue.tabled_max_offset)\n", new="                pass\n",
+           tests=_RECOVERY_TESTS),
+    Mutant(name="records for a faulty queue stop the dispatcher", path=_DISPATCH,
+           old="if (request.topic, request.queue_id) not in self.queues.faulty:", new="if True:", tests=_REBUILD_TESTS),
     # --- retention ---------------------------------------------------------------------------------------------------
     Mutant(name="files go before their time", path=_RETENTION,
            old="now_ms >= file.modified_ms + rules.reserved_ms", new="True", tests=_RETENTION_TESTS),

@@ -115,6 +115,7 @@ class DeepCheckLoop:
             await self._walk(rebuild.steps(), told_max=0)       # the check tells of the log's faults
             for sentence in rebuild.take_over():
                 _log.warning("%s", sentence)
+                await asyncio.sleep(0)      # there may be many, and each takes a moment
 
 
 def _nothing() -> None:

@@ -23,6 +23,7 @@ cdef class ConsumeQueue:
     cdef public bint is_dirty
     cdef public bint is_deleted
     cdef public long long known_end
+    cdef public long long tabled_max_offset
     cdef public bint has_gap
 
     @cython.locals(file=MappedFile, position="long long")

@@ -55,6 +55,8 @@ class ConsumeQueue:
         self.known_end = 0
         """Where the units are known to have ended at least, or anything at all was found behind them; a queue that ends
         before has lost some."""
+        self.tabled_max_offset = 0
+        """Where it ended, in queue offsets, when the table of queues was written; 0 when that does not know it."""
         self.has_gap = False
         """Whether a unit was put behind ones that were not there."""
 
@@ -94,6 +96,16 @@ class ConsumeQueue:
             self.next_offset = self.end // _UNIT
         return True
 
+    def go_on_at(self, queue_offset: int) -> None:
+        """Give no message an offset below this one, which had others before they were lost. Raises StoreNotWritable."""
+        position = queue_offset * _UNIT
+        if position > self.end:
+            if self.tail is None:
+                self._begin_at(position)
+            else:
+                self._fill_up_to(position)
+            self.next_offset = max(self.next_offset, queue_offset)
+
     def _make_way(self, queue_offset: int) -> bool:
         """Have `tail` and `end` where the unit of `queue_offset` goes. False when that unit was built before."""
         wanted = queue_offset * _UNIT
@@ -105,7 +117,10 @@ class ConsumeQueue:
                 return False
             self._begin_anew()
         elif wanted > self.end:
-            self._fill_up_to(wanted)
+            self.has_gap = True
+            # No larger gap comes about in a working store; then the unit goes to the end, as in RocketMQ.
+            if wanted - self.end <= self.files.file_size:
+                self._fill_up_to(wanted)
         if self.tail is None or self.end >= self.tail.start + self.tail.size:
             self.tail = self.files.extend(self.end)
         return True
@@ -127,10 +142,6 @@ class ConsumeQueue:
 
     def _fill_up_to(self, position: int) -> None:
         """Records between were lost with their units: fillers keep each later message at its own queue offset."""
-        self.has_gap = True
-        if position - self.end > self.files.file_size:
-            # No gap of that size comes about in a working store; then the unit goes to the end, as in RocketMQ.
-            return
         while self.end < position:
             if self.tail is None or self.end >= self.tail.start + self.tail.size:
                 self.tail = self.files.extend(self.end)
@@ -383,6 +394,7 @@ class ConsumeQueues:
 
     def _take_up(self, queue: ConsumeQueue, known_end: int) -> str:
         """What is wrong with the queue, once the log is recovered; empty when nothing is."""
+        queue.tabled_max_offset = known_end // _UNIT
         if self.fault_of is None:
             queue.recover(self.log_bound)
             queue.known_end = max(queue.known_end, known_end)
@@ -436,9 +448,13 @@ class ConsumeQueues:
         self._rest_no_more(topic, queue_id)
         return True
 
-    def beside(self, pool: MappedFilePool) -> "ConsumeQueues":
-        """Others in the same place, with nothing open yet, for whoever builds what is out of use here."""
-        return ConsumeQueues(self.directory, self._file_size, pool)
+    def beside(self, directory: Path, pool: MappedFilePool) -> "ConsumeQueues":
+        """Others of the same kind, for whoever builds there what is out of use here."""
+        return ConsumeQueues(directory, self._file_size, pool)
+
+    def known_max_offset(self, topic: str, queue_id: int) -> int:
+        """Of a queue that is out of use: where it ended when that was last known."""
+        return bounds(self.faulty[topic, queue_id].bounds)[1]
 
     def take_back(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Open a queue that was built anew. Raises StoreError, and it stays out of use."""

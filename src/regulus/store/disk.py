@@ -199,6 +199,16 @@ def move_file(path: Path, target: Path) -> None:
         sync_directory(path.parent)
 
 
+def move_tree(path: Path, target: Path) -> None:
+    """Put a file or folder in the place of another of its kind, of which nothing stays; a power cut may leave either,
+    or neither."""
+    with _writing(target):
+        if target.is_dir():
+            remove_tree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+
+
 def append_to(path: Path, data: bytes) -> None:
     """Add to the end of a file that is there; a power cut may lose it."""
     with _writing(path):

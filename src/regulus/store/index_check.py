@@ -142,7 +142,7 @@ class IndexRebuild:
         if built is None:
             self._index.drop(self._file)
             return [f"index file {self._file.name} is removed: the log has no record of it any more"]
-        disk.move_file(Path(built.file.path), Path(self._file.file.path))
+        disk.move_tree(Path(built.file.path), Path(self._file.file.path))
         disk.remove_tree(self._directory)
         self._index.replace(self._file, built.header)
         return [f"index file {self._file.name} was built anew from the log, with {built.index_count - 1} entries"]

@@ -1,9 +1,8 @@
 """Consume queues built anew from the log while the broker runs.
 
-A queue in which a fault was found is out of use: nothing is put there or read, so a worker may write its files. When
-all of them are on disk, the thread that puts and reads takes the queue back. Of a queue that is deleted meanwhile
-nothing is taken back. A start that finds such files half done builds them anew, for the table of queues calls them
-faulty.
+A queue in which a fault was found is out of use: nothing is put there or read. A worker builds it in a folder of its
+own, for it may be deleted and made anew meanwhile; the thread that puts and reads then moves the folder into its place
+and takes the queue back. What a power cut undoes of that is seen by the next start, which knows where the queue ended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,8 @@ from regulus.store.mapped_file import MappedFilePool
 QUEUES_MAX = 1000
 """Queues that one pass over the log builds; what more there are come with the next."""
 MAPPED_FILES_MAX = 64
+ANEW = ".anew"
+"""Folder within that of all queues in which they are built: no topic has such a name."""
 
 
 class QueueRebuild:
@@ -28,7 +29,9 @@ class QueueRebuild:
         self.names = tuple(names)[:QUEUES_MAX]
         self._queues = queues
         self._pool = MappedFilePool(MAPPED_FILES_MAX)
-        self._built = queues.beside(self._pool)
+        self._directory = queues.directory / ANEW
+        self._built = queues.beside(self._directory, self._pool)
+        self._known_ends = {name: queues.known_max_offset(*name) for name in self.names}
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
         self._dispatcher.only = frozenset(self.names)
         # Nothing is appended to them any more: all their records lie before the log's end now.
@@ -36,24 +39,27 @@ class QueueRebuild:
 
     def steps(self) -> Iterator[CheckStep]:
         """Worker thread. Raises StoreNotWritable."""
-        for topic, queue_id in self.names:
-            disk.remove_tree(self._queues.directory / topic / str(queue_id))
+        disk.remove_tree(self._directory)
         yield from self._pass.steps()
+        for (topic, queue_id), known_end in self._known_ends.items():
+            self._built.have(topic, queue_id).go_on_at(known_end)
         for queue in self._built.all():
             queue.flush()
-            directory = queue.files.directory
-            for each in (directory, *directory.parents[:3]):
-                disk.sync_directory(each)
+            disk.sync_directory(queue.files.directory)
         self._pool.unmap_all()
 
-    def take_over(self) -> list[str]:
-        """Have what was built in use; a sentence for each. The thread that puts and reads. Raises StoreNotWritable."""
-        told = []
+    def take_over(self) -> Iterator[str]:
+        """Have what was built in use, one by one; a sentence for each. The thread that puts and reads, which may do
+        other things in between. Raises StoreError."""
         for topic, queue_id in self.names:
-            if (topic, queue_id) not in self._queues.faulty:
-                disk.remove_tree(self._queues.directory / topic / str(queue_id))
-                continue
-            queue = self._queues.take_back(topic, queue_id)
-            told.append(f"queue {queue_id} of {topic} was built anew from the log, from {queue.min_offset} to "
-                        f"{queue.max_offset}, and serves again")
-        return told
+            if (topic, queue_id) in self._queues.faulty:
+                built = self._directory / topic / str(queue_id)
+                place = self._queues.directory / topic / str(queue_id)
+                if disk.exists(built):
+                    disk.move_tree(built, place)
+                else:
+                    disk.remove_tree(place)     # the log has nothing of it
+                queue = self._queues.take_back(topic, queue_id)
+                yield (f"queue {queue_id} of {topic} was built anew from the log, from {queue.min_offset} to "
+                       f"{queue.max_offset}, and serves again")
+        disk.remove_tree(self._directory)

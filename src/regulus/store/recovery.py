@@ -361,6 +361,10 @@ class Recovery:
         for file in self._log.files.files:
             self._pass_over(file, end)
         self._dispatcher.only = None
+        if self._table is not None and end >= self._table.position:
+            for topic, queue_id in faults:
+                queue = self._dispatcher.queues.have(topic, queue_id)
+                queue.go_on_at(queue.tabled_max_offset)
 
     def _pass_over(self, file: MappedFile, end: int) -> None:
         """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""

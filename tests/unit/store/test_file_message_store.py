@@ -328,3 +328,13 @@ def test_messages_are_refused_while_somebody_says_so(tmp_path: Path) -> None:
     store.stop_writes("the disk failed")
     store.refuse_writes("")
     assert store.append(a_message(), NOW).remark == "the disk failed"
+
+
+def test_a_record_of_a_deleted_topic_is_shown_and_not_acted_on(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    (message,) = fill(store, 1)
+    store.delete_topic("TopicA")
+    shown = store.record_bytes(message.physical_offset)
+    assert shown is not None
+    assert message_record.decode(shown, 0, True).body == message.body
+    assert store.look_message(message.physical_offset) is None

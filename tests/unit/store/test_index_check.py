@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[FileMessageStore]:
 
 
 def index_of(store: FileMessageStore) -> Index:
-    index = store._index
+    index = store.deep_check._index
     assert index is not None
     return index
 

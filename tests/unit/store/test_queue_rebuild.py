@@ -74,7 +74,7 @@ def test_records_that_were_not_dispatched_when_the_queue_went_are_in_it_afterwar
     """They may be: after a start on a full disk the walk goes on later."""
     store = damaged_store(tmp_path, monkeypatch, "T1")
     take_out(store)
-    store._dispatcher.position = 0
+    store.old_files._dispatcher.position = 0
     dispatch(store)
     assert store.dispatch_behind_bytes() == 0
     assert len(mend(store)) == 1
@@ -94,7 +94,9 @@ def test_a_message_whose_body_is_rotten_keeps_its_place(tmp_path: Path, monkeypa
     assert [unit.queue_offset for unit in store.queue_units("T1", 0, 0, 32)] == [*range(25)]
 
 
-def test_a_queue_that_is_deleted_meanwhile_stays_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_queue_that_is_deleted_meanwhile_is_not_brought_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                               is_made_anew: bool) -> None:
     store = damaged_store(tmp_path, monkeypatch, "T1", "T2")
     take_out(store)
     rebuild = store.deep_check.next_rebuild()
@@ -102,10 +104,30 @@ def test_a_queue_that_is_deleted_meanwhile_stays_deleted(tmp_path: Path, monkeyp
     steps = rebuild.steps()
     next(steps)
     store.delete_topic("T1")
+    if is_made_anew:
+        fill(store, 3, topic="T1")
     list(steps)
     assert [sentence[:13] for sentence in rebuild.take_over()] == ["queue 0 of T2"]
-    assert store.max_offset("T1", 0) == 0
-    assert not (tmp_path / "consumequeue/T1/0").exists()
+    assert len(bodies(store, "T1")) == store.max_offset("T1", 0) == (3 if is_made_anew else 0)
+    assert (tmp_path / "consumequeue/T1/0").exists() == is_made_anew
+    store.close()
+    again = FileMessageStore(small_config(tmp_path))
+    assert not again.open().is_warning
+    assert len(bodies(again, "T1")) == (3 if is_made_anew else 0)
+
+
+def test_a_queue_of_which_the_log_has_nothing_goes_on_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T0")
+    take_out(store)
+    (last,) = store.queue_units("T1", 0, 24, 1)
+    while store.commit_log_min_offset() <= last.physical_offset:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    (told,) = mend(store)
+    assert told == "queue 0 of T0 was built anew from the log, from 25 to 25, and serves again"
+    assert bodies(store, "T0") == []
+    assert fill(store, 1, topic="T0")[0].queue_offset == 25
+    assert len(bodies(store, "T0")) == 1
 
 
 def test_a_queue_that_was_half_built_when_the_broker_went_is_built_by_the_next_start(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import StoreDamaged, StoreNewer
+from regulus.errors import StoreDamaged, StoreNewer, StoreNotWritable
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
@@ -617,6 +617,24 @@ def test_a_record_whose_body_is_rotten_keeps_its_place_in_a_queue_that_is_built_
     assert [unit.queue_offset for unit in store.queue_units("TopicA", 0, 0, 32)] == [*range(30)]
 
 
+def test_a_queue_that_is_lost_with_its_part_of_the_log_goes_on_counting(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store, 25, topic="TopicB")
+    fill(store, 40, size=300)
+    while store.commit_log_min_offset() < 8192:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue/TopicB")
+    store = FileMessageStore(small_config(tmp_path))
+    assert "queue 0 of TopicB ends at 0, and something was there up to 25" in str(store.open())
+    assert bodies(store, "TopicB") == []
+    assert fill(store, 1, topic="TopicB")[0].queue_offset == 25
+    store.close()
+    store = open_store(tmp_path)
+    assert (len(bodies(store, "TopicB")), store.max_offset("TopicB", 0)) == (1, 26)
+
+
 @pytest.mark.parametrize("stop", ["clean", "crash"])
 def test_a_deleted_topic_is_not_missed(tmp_path: Path, stop: str) -> None:
     store = open_store(tmp_path / "store")
@@ -955,3 +973,28 @@ def test_a_start_tells_how_far_the_check_of_the_log_is(tmp_path: Path, monkeypat
     assert 0 < checks[-1][0] <= min(end, checks[0][1])
     assert any(step.startswith("bringing to disk") for step, _, _ in told) == is_killed
     again.close()
+def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_path: Path,
+                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start on a full disk walks the log to its end, and builds the units of what it walked only later."""
+    store = open_store(tmp_path / "store")
+    expected = [message.body for message in fill(store, 30, size=300)]
+    store.flush_commit_log()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    shutil.rmtree(copy / "consumequeue")
+    reserve, full = disk.reserve, [True]
+
+    def refuse_queues(path: str, offset: int, length: int) -> None:
+        if full and "consumequeue" in path:
+            raise StoreNotWritable("the disk is full")
+        reserve(path, offset, length)
+
+    monkeypatch.setattr(disk, "reserve", refuse_queues)
+    store = FileMessageStore(small_config(copy))
+    assert store.open().unfinished
+    store.flush_queue_table()
+    assert not (copy / "regulusQueues").exists()
+    full.clear()
+    store.dispatch(1000)
+    store.flush_queue_table()
+    assert (copy / "regulusQueues").exists()
+    assert bodies(store) == expected
