@@ -175,7 +175,9 @@ class StoreFiles:
 
     def topics(self) -> set[str]:
         """The topics that have queues, and those that the broker knows but that never had a message."""
-        with_queues = {path.name for path in self._queues.iterdir() if path.is_dir() and any(path.iterdir())}
+        with_queues = {path.name for path in self._queues.iterdir()
+                       # A running broker builds queues anew in a folder whose name is no topic's.
+                       if not path.name.startswith(".") and path.is_dir() and any(path.iterdir())}
         return with_queues | self._configured_topics()
 
     def _configured_topics(self) -> set[str]:

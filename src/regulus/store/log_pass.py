@@ -48,7 +48,8 @@ class LogPass:
         position = max(self._begin, self._log.start)
         while position < self._end:
             file = self._log.files.find(position)
-            if file is None:
+            # The first files may go between two looks at the list.
+            if file is None or position < file.start:
                 position = self._next_start(position)
                 continue
             behind, fault = self._read(file, position)

@@ -114,3 +114,9 @@ def test_broken_topics_are_damage(make_store):
     (root / "config" / "topics.json").write_text("{")
     with pytest.raises(StoreDamaged, match=r"topics\.json"):
         StoreFiles(str(root)).topics()
+
+
+def test_the_folder_in_which_a_broker_builds_queues_anew_is_no_topic(tmp_path):
+    for directory in ("commitlog", "consumequeue/TopicA/0", "consumequeue/.anew/TopicB/0"):
+        (tmp_path / directory).mkdir(parents=True)
+    assert StoreFiles(str(tmp_path)).topics() == {"TopicA"}
