@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Generator
 
 from regulus.broker.outcome import HOLD, Notice, Outcome, Reply, refuse
-from regulus.errors import HeaderError
+from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -82,6 +82,6 @@ def _step(answer: _LongAnswer) -> RemotingCommand | None:
     except StopIteration as end:
         response: RemotingCommand = end.value
         return response
-    except HeaderError as error:
+    except (HeaderError, StoreDamaged) as error:
         return answer.request.response(ResponseCode.SYSTEM_ERROR, str(error))
     return None

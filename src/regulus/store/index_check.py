@@ -138,6 +138,8 @@ class IndexRebuild:
     def take_over(self) -> list[str]:
         """Put what was built in the old file's place; sentences about it. The thread that puts and asks. Raises
         StoreNotWritable."""
+        if self._file not in self._index.files:
+            return []           # all its records were deleted meanwhile, and it with them
         built = self._anew.files[0] if self._anew.files else None
         if built is None:
             self._index.drop(self._file)

@@ -7,7 +7,7 @@ import pytest
 
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import HOLD, Notice, Reply
-from regulus.errors import HeaderError
+from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -72,9 +72,10 @@ def test_what_a_closed_connection_asked_for_is_given_up():
     assert asked.done == [1]
 
 
-def test_a_refusal_on_the_way_is_answered():
+@pytest.mark.parametrize("error", [HeaderError, StoreDamaged])
+def test_a_refusal_on_the_way_is_answered(error):
     asked = Asked()
-    asked.begin(1, 3, HeaderError("no such thing"))
+    asked.begin(1, 3, error("no such thing"))
     assert asked.long.tick() is None
     assert [(notice.command.code, notice.command.remark) for notice in asked.notices] == [
         (ResponseCode.SYSTEM_ERROR, "no such thing")]

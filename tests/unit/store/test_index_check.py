@@ -154,6 +154,22 @@ def test_an_index_file_of_which_the_log_has_nothing_goes(store: FileMessageStore
     assert check(store) == []
 
 
+def test_a_file_that_is_deleted_while_it_is_built_stays_deleted(store: FileMessageStore) -> None:
+    name = overwrite(store, 0, 40, bytes(64))
+    check(store)
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    list(rebuild.steps())
+    while store.commit_log_min_offset() <= index_of(store).files[0].end_physical_offset:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        store.old_files.delete_hanging(NOW, 0)
+    files = store.old_files.take_index_files()
+    store.old_files.delete_all(files)
+    assert list(rebuild.take_over()) == []
+    assert name not in [file.name for file in index_of(store).files]
+    assert not Path(files[0].path).exists()
+
+
 def test_a_file_that_does_not_fit_when_it_was_just_built_is_left(store: FileMessageStore) -> None:
     for _ in range(2):
         overwrite(store, 1, 40, bytes(64))
