@@ -134,9 +134,10 @@ class ConsumeQueue:
 
     def _begin_at(self, position: int) -> None:
         """The first file of a queue may begin at any unit: the ones before, which are gone, become fillers."""
-        file = self.files.extend(position - position % self.files.file_size)
+        file = self.files.make(position - position % self.files.file_size, is_anew=True)
         file.write(0, encode_unit(FILLER) * ((position - file.start) // _UNIT))
         file.wrote_position = position - file.start
+        self.files.files.append(file)       # only now: on a full disk nothing has changed
         self.tail = file
         self.start = self.end = position
 

@@ -15,6 +15,7 @@ Source: CommitLog.recoverNormally, CommitLog.recoverAbnormally.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -364,7 +365,11 @@ class Recovery:
         if self._table is not None and end >= self._table.position:
             for topic, queue_id in faults:
                 queue = self._dispatcher.queues.have(topic, queue_id)
-                queue.go_on_at(queue.tabled_max_offset)
+                queue.next_offset = max(queue.next_offset, queue.tabled_max_offset)
+                # Units that found no room yet go before that; and where this finds none, the next message does it.
+                if not self._dispatcher.fault:
+                    with suppress(StoreNotWritable):
+                        queue.go_on_at(queue.tabled_max_offset)
 
     def _pass_over(self, file: MappedFile, end: int) -> None:
         """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""

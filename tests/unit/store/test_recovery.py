@@ -973,15 +973,12 @@ def test_a_start_tells_how_far_the_check_of_the_log_is(tmp_path: Path, monkeypat
     assert 0 < checks[-1][0] <= min(end, checks[0][1])
     assert any(step.startswith("bringing to disk") for step, _, _ in told) == is_killed
     again.close()
-def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_path: Path,
-                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start on a full disk walks the log to its end, and builds the units of what it walked only later."""
-    store = open_store(tmp_path / "store")
-    expected = [message.body for message in fill(store, 30, size=300)]
-    store.flush_commit_log()
-    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
-    shutil.rmtree(copy / "consumequeue")
-    reserve, full = disk.reserve, [True]
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """As long as something is in it, the disk has no room for queues."""
+    reserve, full = disk.reserve, ["full"]
 
     def refuse_queues(path: str, offset: int, length: int) -> None:
         if full and "consumequeue" in path:
@@ -989,6 +986,18 @@ def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_pat
         reserve(path, offset, length)
 
     monkeypatch.setattr(disk, "reserve", refuse_queues)
+    return full
+
+
+def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_path: Path, full: list[str]) -> None:
+    """A start on a full disk walks the log to its end, and builds the units of what it walked only later."""
+    full.clear()
+    store = open_store(tmp_path / "store")
+    expected = [message.body for message in fill(store, 30, size=300)]
+    store.flush_commit_log()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    shutil.rmtree(copy / "consumequeue")
+    full.append("full")
     store = FileMessageStore(small_config(copy))
     assert store.open().unfinished
     store.flush_queue_table()
@@ -998,3 +1007,42 @@ def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_pat
     store.flush_queue_table()
     assert (copy / "regulusQueues").exists()
     assert bodies(store) == expected
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_a_queue_that_is_lost_is_built_when_there_is_room(tmp_path: Path, full: list[str], stop: str) -> None:
+    full.clear()
+    store = open_store(tmp_path / "store")
+    expected = [message.body for message in fill(store, 33, size=300)]
+    store.flush_commit_log()
+    store.flush_queue_table()
+    if stop == "clean":
+        store.close()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    shutil.rmtree(copy / "consumequeue")
+    full.append("full")
+    store = FileMessageStore(small_config(copy))
+    assert store.open().unfinished
+    full.clear()
+    store.dispatch(1000)
+    assert bodies(store) == expected
+    assert fill(store, 1, first=33)[0].queue_offset == 33
+    assert len(bodies(store)) == 34
+
+
+def test_a_lost_queue_of_which_the_log_has_nothing_counts_on_when_there_is_room(tmp_path: Path,
+                                                                               full: list[str]) -> None:
+    full.clear()
+    store = open_store(tmp_path)
+    fill(store, 25, topic="TopicB")
+    fill(store, 40, size=300)
+    while store.commit_log_min_offset() < 8192:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue/TopicB")
+    full.append("full")
+    store = open_store(tmp_path)
+    full.clear()
+    assert fill(store, 1, topic="TopicB")[0].queue_offset == 25
+    assert (len(bodies(store, "TopicB")), store.max_offset("TopicB", 0)) == (1, 26)
