@@ -23,7 +23,7 @@ QUEUES_PER_STEP = 200
 """Queues looked at in one go by the worker."""
 PAUSE_S = 0.05
 """Between two steps over queues, so that the worker leaves the interpreter to the event loop."""
-BYTES_PER_S_MAX = 32 << 20
+BYTES_PER_S_MAX = 16 << 20
 """Of the log and the index; the disk is there for those who send and pull."""
 FAULTS_TOLD_MAX = 20
 """So many faults of a kind are told one by one; of more, the count."""

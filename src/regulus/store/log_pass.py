@@ -15,7 +15,7 @@ from regulus.store.commit_log import CommitLog
 from regulus.store.log_heads import find_heads, head_in
 from regulus.store.mapped_file import MappedFile
 
-STEP_SIZE = 256 << 10
+STEP_SIZE = 128 << 10
 """Bytes read at a time."""
 RECORD_SIZE_MAX = 64 << 20
 """A record that says to be longer is passed over by its head alone."""
