@@ -654,6 +654,26 @@ def test_a_deleted_topic_is_not_missed(tmp_path: Path, stop: str) -> None:
     assert again.queues() == [("TopicA", 0)]
 
 
+def test_a_topic_whose_deletion_came_to_no_end_is_not_brought_back(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "store")
+    fill(store, 5)
+    fill(store, 5, topic="TopicB")
+    store.flush_commit_log()
+    store.flush_queue_table()
+
+    def refuse(path: Path) -> None:
+        raise StoreNotWritable(f"{path} cannot be written")
+
+    monkeypatch.setattr(disk, "remove_tree", refuse)
+    with pytest.raises(StoreNotWritable):
+        store.delete_topic("TopicB")
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    again = FileMessageStore(small_config(copy))
+    assert not again.open().is_warning
+    assert again.max_offset("TopicB", 0) == 0
+
+
 @pytest.mark.parametrize("harm", ["missing", "a file is missing", "no entries"])
 def test_an_index_that_is_not_whole_is_built_anew(tmp_path: Path, harm: str) -> None:
     closed(tmp_path, 60)
