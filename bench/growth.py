@@ -97,7 +97,7 @@ class Rig:
         with self.steps.step(f"request {int(code)}"):
             outcome = request_table.handle(request, peer(channel), self.broker, self.now_ms)
             if not isinstance(outcome, Hold):
-                outcome.answer.encode_parts()
+                outcome.encode_parts()
             self._settle()
         if not isinstance(outcome, Hold):
             self.answers.append(outcome.answer)

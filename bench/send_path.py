@@ -48,7 +48,7 @@ def reads(body_size: int, count: int) -> Iterator[bytes]:
 def frame_of(outcome: Outcome) -> bytes:
     """A plain send has its answer encoded when it was handled."""
     assert isinstance(outcome, Reply)
-    return b"".join(outcome.answer.encode_parts())
+    return b"".join(outcome.encode_parts())
 
 
 def measure(store: FileMessageStore, body_size: int, count: int) -> dict[str, float]:

@@ -65,7 +65,7 @@ class Attacked:
         outcome = self.handle(code, body, **fields)
         assert isinstance(outcome, Reply)
         reader = FrameReader()
-        reader.feed(b"".join(outcome.answer.encode_parts()))
+        reader.feed(b"".join(outcome.encode_parts()))
         return reader.frames()[0].code
 
     def send(self, topic: str, body: bytes = b"x", queue_id: int = 0, sys_flag: int = 0, **properties: str) -> int:

@@ -192,4 +192,4 @@ def _settled(outcome: Outcome, recorded: RemotingCommand | None) -> RemotingComm
         if not isinstance(step, Relay):
             return step
         outcome = step
-    return None if isinstance(outcome, Hold | NoReply) else _read(b"".join(outcome.answer.encode_parts()))
+    return None if isinstance(outcome, Hold | NoReply) else _read(b"".join(outcome.encode_parts()))

@@ -83,7 +83,7 @@ def request(common: dict[str, str], body: bytes) -> RemotingCommand:
 
 def shown(outcome: Outcome) -> tuple[int, bytes]:
     assert isinstance(outcome, Reply)
-    return outcome.durable_at, b"".join(outcome.answer.encode_parts())
+    return outcome.durable_at, b"".join(outcome.encode_parts())
 
 
 @given(st.lists(BATCHES, max_size=6), st.booleans())

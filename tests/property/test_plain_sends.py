@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import Frame, Outcome, Reply
+from regulus.broker.outcome import Outcome, Reply
 from regulus.broker.state import BrokerState
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -65,7 +65,7 @@ def request(fields: dict[str, str], body: bytes, flag: int, *, as_scanned: bool,
 def told(outcome: Outcome) -> tuple[int, bytes]:
     """Until when the answer waits, and its frame."""
     if isinstance(outcome, Reply):
-        return outcome.durable_at, b"".join(outcome.answer.encode_parts())
+        return outcome.durable_at, b"".join(outcome.encode_parts())
     return -1, type(outcome).__name__.encode()
 
 
@@ -97,5 +97,5 @@ def test_a_usual_send_goes_the_straight_way(kind, sync, waits, is_awaited):
     sent = USUAL_FIELDS | {"i": "UNIQ_KEY\x01K\x02WAIT\x01" + waits + "\x02own\x01x\x02TAGS\x01T\x02KEYS\x01k"}
     made = broker(sync)
     outcome = request_table.handle(request(sent, b"body", 0, as_scanned=True, kind=kind), PEER, made, NOW)
-    assert type(outcome.answer) is Frame
+    assert type(outcome.answer) is bytes
     assert outcome.durable_at == (made.store.commit_log_max_offset() if is_awaited else 0)

@@ -2,47 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from regulus.wire.remoting_command import Buffer, RemotingCommand
-
-
-class Answer(Protocol):
-    """What a RemotingCommand and a Frame have in common."""
-
-    def encode_parts(self) -> list[Buffer]:
-        """The whole frame as buffers to write one after the other."""
-
-
-class Frame:
-    """A whole answer that is encoded already."""
-
-    __slots__ = ("octets",)
-
-    def __init__(self, octets: bytes) -> None:
-        self.octets = octets
-
-    def encode_parts(self) -> list[Buffer]:
-        return [self.octets]
 
 
 class Reply:
     """Send `answer` once the log is durable up to `durable_at`, a physical offset; 0: now.
 
-    When the disk takes too long, the same answer leaves with FLUSH_DISK_TIMEOUT.
+    An answer that is bytes is a whole frame, encoded already. When the disk takes too long, the same answer leaves with
+    FLUSH_DISK_TIMEOUT.
     """
 
     __slots__ = ("answer", "durable_at")
 
-    def __init__(self, answer: Answer, durable_at: int = 0) -> None:
+    def __init__(self, answer: RemotingCommand | bytes, durable_at: int = 0) -> None:
         self.answer = answer
         self.durable_at = durable_at
 
+    def encode_parts(self) -> list[Buffer]:
+        """The frame of the answer as buffers to write one after the other."""
+        return [self.answer] if isinstance(self.answer, bytes) else self.answer.encode_parts()
 
-def reply_frame(octets: bytes, durable_at: int) -> Reply:
-    """Reply(Frame(octets), durable_at): past the constructors, whose calls cost more than both objects."""
-    frame = Frame.__new__(Frame)
-    frame.octets = octets
+
+def reply_frame(frame: bytes, durable_at: int) -> Reply:
+    """Reply(frame, durable_at), past the constructor, whose call costs more than the object."""
     reply = Reply.__new__(Reply)
     reply.answer = frame
     reply.durable_at = durable_at
@@ -98,7 +81,6 @@ def when_saved(outcome: Outcome, change: int) -> Outcome:
 def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str] | None = None) -> Reply:
     """Answer that the request was not done; `remark` is what the operator or client gets to read."""
     return Reply(request.response(int(code), remark, ext))
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.broker.outcome cimport Frame, Reply
+from regulus.broker.outcome cimport Reply
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef Py_ssize_t _JOINED_PART_MAX
@@ -9,6 +9,6 @@ cdef Py_ssize_t _JOINED_PART_MAX
 @cython.locals(size=Py_ssize_t)
 cpdef send_parts(object connection, list parts)
 
-@cython.locals(request=RemotingCommand, reply=Reply, frame=Frame, taker=list, end="long long")
+@cython.locals(request=RemotingCommand, reply=Reply, taker=list, end="long long")
 cpdef long long decide(list requests, object handle, object peer, object state, object now_ms, list parts, list held,
                        list others) except -1

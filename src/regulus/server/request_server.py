@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from regulus.broker.outcome import NO_REPLY, Frame, Outcome, Relay, Reply, ReplyWhenSaved
+from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenSaved
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.server.channel import Channel
@@ -101,7 +101,7 @@ class RequestServer:
             self._wait_for_saving(outcome, connection)
 
     def _wait_for_saving(self, outcome: ReplyWhenSaved, connection: Connection) -> None:
-        frame = b"".join(outcome.reply.answer.encode_parts())
+        frame = b"".join(outcome.reply.encode_parts())
         durable_at = outcome.reply.durable_at
 
         def release(fault: str) -> None:
@@ -160,11 +160,10 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
         if reply.durable_at:
             end = max(end, reply.durable_at)
             taker = held
-        if type(reply.answer) is Frame:
-            frame = reply.answer
-            taker.append(frame.octets)
+        if type(reply.answer) is bytes:
+            taker.append(reply.answer)
         else:
-            taker += reply.answer.encode_parts()
+            taker += reply.encode_parts()
     return end
 
 

@@ -24,24 +24,24 @@ cdef frozenset _UNUSUAL_PROPERTIES
 
 
 @cython.locals(header=SendMessageRequest, facts=SendFacts, topic=TopicFacts)
-cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, long long now_ms)
+cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, object now_ms)
 
 @cython.locals(queue_id=cython.int)
 cdef _send_to(RemotingCommand request, SendMessageRequest header, TopicFacts topic, SendFacts facts, Peer peer,
-              object broker, long long now_ms)
+              object broker, object now_ms)
 
 @cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, frame=bytes)
 cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,
-                 long long now_ms)
+                 object now_ms)
 
 @cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
                message=MessageExt, is_dead_letter=cython.bint, waits=cython.bint, storing=Storing, appended=Appended)
 cdef _send(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
-           Peer peer, object broker, long long now_ms)
+           Peer peer, object broker, object now_ms)
 
 @cython.locals(properties=dict, store_host=bytes, message=MessageExt, is_run=cython.bint, appended=Appended)
 cdef _send_batch(RemotingCommand request, SendMessageRequest header, int queue_id, TopicFacts topic, SendFacts facts,
-                 Peer peer, object broker, long long now_ms)
+                 Peer peer, object broker, object now_ms)
 
 @cython.locals(message=MessageExt)
 cdef MessageExt _message(SendMessageRequest header, TopicFacts topic, bytes body, dict properties, int queue_id,
