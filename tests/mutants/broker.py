@@ -22,7 +22,7 @@ _HELD_TESTS = ("tests/unit/broker/test_held_requests.py", "tests/unit/broker/han
 _STORING_TESTS = ("tests/unit/broker/test_storing.py",)
 _SCHEDULE_TESTS = ("tests/unit/broker/test_delay_schedule.py",)
 _SEND_BACK_TESTS = ("tests/unit/broker/handlers/test_consumer_send_msg_back.py",)
-_SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py", "tests/property/test_plain_sends.py")
+_SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py", "tests/property/test_straight_sends.py")
 
 MUTANTS = [
     # --- offsets -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ MUTANTS = [
     Mutant(name="a held pull is woken by any tag", path=_HELD,
            old="for tag in (None, arrival.tags_code):", new="for tag in list(lines):", tests=_HELD_TESTS),
     Mutant(name="a held pull is answered a millisecond late", path=_HELD,
-           old="self._deadlines.take_up_to(now_ms)", new="self._deadlines.take_up_to(now_ms - 1)",
+           old="self._deadlines.take_up_to(steady_ms)", new="self._deadlines.take_up_to(steady_ms - 1)",
            tests=_HELD_TESTS),
     Mutant(name="pulls of a closed connection stay held", path=_HELD,
            old="for held in list(self._channels.get(channel, ())):", new="for held in list[HeldRequest]():",

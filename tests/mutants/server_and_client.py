@@ -27,9 +27,9 @@ _RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/tes
 MUTANTS = [
     # --- routes ------------------------------------------------------------------------------------------------------
     Mutant(name="a registration never lapses", path=_ROUTES,
-           old="if live.last_update_timestamp + live.timeout_ms < now_ms]", new="if False]", tests=_ROUTE_TESTS),
+           old="if live.heard_ms + live.timeout_ms < steady_ms]", new="if False]", tests=_ROUTE_TESTS),
     Mutant(name="a heartbeat does not renew a registration", path=_ROUTES,
-           old="            live.last_update_timestamp = now_ms\n", new="            pass\n", tests=_ROUTE_TESTS),
+           old="            live.heard_ms = steady_ms\n", new="            pass\n", tests=_ROUTE_TESTS),
     Mutant(name="a deposed master takes its place again", path=_ROUTES,
            old="if self._is_outdated(row, registration):", new="if False:", tests=_ROUTE_TESTS),
     Mutant(name="an update without its base is taken", path=_ROUTES,
@@ -112,7 +112,7 @@ MUTANTS = [
            old="        self._when_saved(outcome.change, release)\n", new="        release(\"\")\n",
            tests=("tests/unit/server/test_request_server.py", "tests/crash/test_settings_killed.py")),
     Mutant(name="sends to a topic that is not saved go the straight way", path="regulus/broker/topics.py",
-           old="                self.facts[name].is_plain = False\n", new="                pass\n",
+           old="                self.facts[name].is_straight = False\n", new="                pass\n",
            tests=("tests/unit/broker/test_settings_changes.py",)),
     Mutant(name="a change that is not saved is a yes when asked for again", path="regulus/broker/request_table.py",
            old="            settings.use_all()\n", new="            pass\n",

@@ -301,7 +301,7 @@ MUTANTS = [
            old="return len(files) > 1 and files[0].start", new="return len(files) > 0 and files[0].start",
            tests=_RETENTION_TESTS),
     Mutant(name="a file is deleted under its readers", path=_OLD,
-           old="if file.is_held and now_ms - hanging.since_ms < forcibly_after_ms:", new="if False:",
+           old="if file.is_held and steady_ms - hanging.since_ms < forcibly_after_ms:", new="if False:",
            tests=_RETENTION_TESTS),
     Mutant(name="a file of the log goes out of its turn", path=_OLD,
            old="or files[0].start != start", new="", tests=_RETENTION_TESTS),

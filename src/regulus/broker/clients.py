@@ -20,7 +20,7 @@ CLUSTERING = "CLUSTERING"
 class Client:
     """One client process on one connection. `language` is RocketMQ's number of it; `remote_text` its `host:port`.
 
-    `heard_ms` is when it was heard, by the clock that never jumps; `last_update_timestamp` the time of day, for show.
+    `heard_ms` is when it was heard, of the steady clock; `last_update_timestamp` the time of day, for show.
     """
 
     __slots__ = ("channel", "client_id", "heard_ms", "language", "last_update_timestamp", "remote_text", "version")
@@ -199,12 +199,12 @@ class Clients:
             self.unregister_producer(group, channel)
         return [group for group in list(memberships.consumers) if self.unregister_consumer(group, channel)]
 
-    def tick(self, now_ms: int) -> tuple[list[str], int]:
+    def tick(self, steady_ms: int) -> tuple[list[str], int]:
         """Drop clients that went silent. The consumer groups that lost a member, and the ms until the next scan."""
-        if now_ms < self._next_scan_ms:
-            return [], self._next_scan_ms - now_ms
-        self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
-        oldest = now_ms - CLIENT_EXPIRY_MS
+        if steady_ms < self._next_scan_ms:
+            return [], self._next_scan_ms - steady_ms
+        self._next_scan_ms = steady_ms + EXPIRY_SCAN_MS
+        oldest = steady_ms - CLIENT_EXPIRY_MS
         lost = []
         for group, clients in list(self._producers.items()):
             for channel in [c.channel for c in clients.values() if c.heard_ms < oldest]:

@@ -44,7 +44,7 @@ class Place(NamedTuple):
 class HeldRequest:
     """Waits on `channel` for a message at one of `places` whose tag `message_filter` takes.
 
-    `resume(now_ms)` runs the request once more and gives its answer.
+    `deadline_ms` is of the steady clock. `resume(now_ms)` runs the request once more and gives its answer.
     """
 
     __slots__ = ("_resume", "channel", "deadline_ms", "is_gone", "lines", "message_filter", "places", "sequence")
@@ -203,9 +203,9 @@ class HeldRequests:
         for line in list(self._places.get((topic, queue_id), {}).values()):
             self._make_ready(line, line.blocks[-1][-1][0])
 
-    def wake_expired(self, now_ms: int) -> None:
+    def wake_expired(self, steady_ms: int) -> None:
         """The same of requests whose time is up."""
-        self._add_ready(self._deadlines.take_up_to(now_ms))
+        self._add_ready(self._deadlines.take_up_to(steady_ms))
 
     def take_ready(self, count_max: int) -> list[HeldRequest]:
         """Take out up to `count_max` of those that are ready, each once, in the order in which they became it."""
@@ -227,12 +227,12 @@ class HeldRequests:
             self._leave(held)
             held.forget()
 
-    def wait_ms(self, now_ms: int) -> int | None:
+    def wait_ms(self, steady_ms: int) -> int | None:
         """Ms until the next deadline, 0 while some are ready; None when nothing is held."""
         if self._ready:
             return 0
         blocks = self._deadlines.blocks
-        return max(0, blocks[0][0][0] - now_ms) if blocks else None
+        return max(0, blocks[0][0][0] - steady_ms) if blocks else None
 
     def _line(self, key: tuple[str, int], tag: int | None) -> _Line:
         lines = self._places.get(key)

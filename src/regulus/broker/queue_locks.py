@@ -29,7 +29,7 @@ class QueueLocks:
         self._unscanned: list[str] = []
         self._next_scan_ms = 0
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], steady_ms: int) -> list[MessageQueue]:
         """The queues that the client holds now, granted or renewed; the others belong to another client."""
         locks = self._groups.setdefault(group, {})
         held = []
@@ -39,8 +39,8 @@ class QueueLocks:
                 if self._count >= LOCKS_MAX:
                     continue
                 self._count += 1
-            if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
-                locks[queue] = _Lock(client_id, now_ms)
+            if lock is None or lock.client_id == client_id or steady_ms - lock.renewed_ms > LOCK_EXPIRY_MS:
+                locks[queue] = _Lock(client_id, steady_ms)
                 held.append(queue)
         if not locks:
             del self._groups[group]
@@ -59,27 +59,27 @@ class QueueLocks:
         if not locks:
             del self._groups[group]
 
-    def is_any_held(self, group: str, now_ms: int) -> bool:
+    def is_any_held(self, group: str, steady_ms: int) -> bool:
         """Whether some client of the group consumes in order now."""
         locks = self._groups.get(group)
-        return locks is not None and any(now_ms - lock.renewed_ms <= LOCK_EXPIRY_MS for lock in locks.values())
+        return locks is not None and any(steady_ms - lock.renewed_ms <= LOCK_EXPIRY_MS for lock in locks.values())
 
-    def tick(self, now_ms: int) -> int:
+    def tick(self, steady_ms: int) -> int:
         """Forget lapsed locks, of one group at a time; ms until the next look."""
         if not self._unscanned:
-            if now_ms < self._next_scan_ms:
-                return self._next_scan_ms - now_ms
-            self._next_scan_ms = now_ms + LOCK_EXPIRY_MS
+            if steady_ms < self._next_scan_ms:
+                return self._next_scan_ms - steady_ms
+            self._next_scan_ms = steady_ms + LOCK_EXPIRY_MS
             self._unscanned = list(self._groups)
         if self._unscanned:
-            self._forget_lapsed(self._unscanned.pop(), now_ms)
-        return 0 if self._unscanned else self._next_scan_ms - now_ms
+            self._forget_lapsed(self._unscanned.pop(), steady_ms)
+        return 0 if self._unscanned else self._next_scan_ms - steady_ms
 
-    def _forget_lapsed(self, group: str, now_ms: int) -> None:
+    def _forget_lapsed(self, group: str, steady_ms: int) -> None:
         locks = self._groups.get(group)
         if locks is None:
             return
-        lapsed = [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_EXPIRY_MS]
+        lapsed = [queue for queue, lock in locks.items() if steady_ms - lock.renewed_ms > LOCK_EXPIRY_MS]
         for queue in lapsed:
             del locks[queue]
         self._count -= len(lapsed)

@@ -45,14 +45,14 @@ class BrokerRow:
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One registered address. Its registration lapses `timeout_ms` after `last_update_timestamp`."""
+    """One registered address. Its registration lapses `timeout_ms` after `heard_ms`, of the steady clock."""
 
     broker_name: str
     broker_id: int
     channel: int
     data_version: DataVersion
     ha_server_addr: str
-    last_update_timestamp: int
+    heard_ms: int
     timeout_ms: int
 
 
@@ -116,7 +116,7 @@ class RouteTable:
 
     # --- brokers come -------------------------------------------------------------------------------------------------
 
-    def register(self, registration: Registration, now_ms: int, delete_missing_topics: bool = False) -> Registered:
+    def register(self, registration: Registration, steady_ms: int, delete_missing_topics: bool = False) -> Registered:
         """Enter a broker. Not accepted: an unknown one that sends one topic, which is an update without its base."""
         known = self.brokers.get(registration.broker_name)
         if len(registration.topics or ()) == 1 and (known is None or registration.broker_id not in known.broker_addrs):
@@ -135,15 +135,15 @@ class RouteTable:
         first = first or not row.broker_addrs.get(registration.broker_id)
         row.broker_addrs[registration.broker_id] = registration.broker_addr
         self._take_topics(row, registration, first, delete_missing_topics)
-        self._enter_live(registration, now_ms)
+        self._enter_live(registration, steady_ms)
         master_addr, ha_server_addr = self._master_of(row, registration)
         return Registered(True, master_addr, ha_server_addr, min_changed)
 
-    def heartbeat(self, cluster_name: str, broker_addr: str, now_ms: int) -> None:
+    def heartbeat(self, cluster_name: str, broker_addr: str, steady_ms: int) -> None:
         """Renew a registration; one that is not there is passed over."""
         live = self._live.get((cluster_name, broker_addr))
         if live is not None:
-            live.last_update_timestamp = now_ms
+            live.heard_ms = steady_ms
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
         """What the broker at this address registered last."""
@@ -179,7 +179,7 @@ class RouteTable:
         self.topics.setdefault(topic, {})[broker_name] = row
         self._topics_of.setdefault(broker_name, {})[topic] = None
 
-    def _enter_live(self, registration: Registration, now_ms: int) -> None:
+    def _enter_live(self, registration: Registration, steady_ms: int) -> None:
         key = (registration.cluster_name, registration.broker_addr)
         timeout_ms = DEFAULT_BROKER_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms
         self._take_live(key)
@@ -187,7 +187,7 @@ class RouteTable:
         self._live[key] = BrokerLiveInfo(
             broker_name=registration.broker_name, broker_id=registration.broker_id, channel=registration.channel,
             data_version=registration.data_version, ha_server_addr=registration.ha_server_addr,
-            last_update_timestamp=now_ms, timeout_ms=timeout_ms)
+            heard_ms=steady_ms, timeout_ms=timeout_ms)
         if registration.filter_servers:
             self._filter_servers[key] = registration.filter_servers
         elif registration.filter_servers is not None:
@@ -233,10 +233,10 @@ class RouteTable:
         """Drop all brokers registered over this connection."""
         return self._unregister_all(list(self._channels.get(channel, ())))
 
-    def expire(self, now_ms: int) -> list[MinBrokerIdChange]:
+    def expire(self, steady_ms: int) -> list[MinBrokerIdChange]:
         """Drop all brokers whose registration lapsed."""
         return self._unregister_all([key for key, live in self._live.items()
-                                     if live.last_update_timestamp + live.timeout_ms < now_ms])
+                                     if live.heard_ms + live.timeout_ms < steady_ms])
 
     def min_broker_id_change(self, broker_name: str, offline_addr: str | None,
                              ha_addr: str | None) -> MinBrokerIdChange | None:

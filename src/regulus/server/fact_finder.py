@@ -25,10 +25,10 @@ class FactFinder:
         self._next_ms = 0
         self._is_told = False
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, steady_ms: int) -> None:
         """Look again when the last look is LOOK_INTERVAL_MS old."""
-        if now_ms >= self._next_ms:
-            self._next_ms = now_ms + LOOK_INTERVAL_MS
+        if steady_ms >= self._next_ms:
+            self._next_ms = steady_ms + LOOK_INTERVAL_MS
             self._look()
 
     def _look(self) -> None:

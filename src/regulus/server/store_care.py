@@ -21,17 +21,17 @@ FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so of
 
 
 class StoreCare:
-    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, clock: Clock, allocator: Executor,
-                 queue_flusher: Executor) -> None:
+    def __init__(self, store: FileMessageStore, config: MessageStoreConfig, steady_clock: Clock,
+                 allocator: Executor, queue_flusher: Executor) -> None:
         self._store = store
         self._config = config
-        self._clock = clock
+        self._steady_clock = steady_clock
         self._allocator = allocator
         self._queue_flusher = queue_flusher
         self._loop = asyncio.get_running_loop()
         self._task = KeptTask("bringing queues and checkpoint to disk", self._run)
         self._allocation: asyncio.Future[None] | None = None
-        self._next_thorough_ms = clock() + config.flush_consume_queue_thorough_interval
+        self._next_thorough_ms = steady_clock() + config.flush_consume_queue_thorough_interval
         self._fault = ""
         self._fault_told_ms = 0
 
@@ -58,10 +58,10 @@ class StoreCare:
             self._tell_fault()
 
     async def _flush_queues(self) -> None:
-        now_ms = self._clock()
-        is_thorough = now_ms >= self._next_thorough_ms
+        steady_ms = self._steady_clock()
+        is_thorough = steady_ms >= self._next_thorough_ms
         if is_thorough:
-            self._next_thorough_ms = now_ms + self._config.flush_consume_queue_thorough_interval
+            self._next_thorough_ms = steady_ms + self._config.flush_consume_queue_thorough_interval
         flush: Callable[[], None] = self._flush_thoroughly if is_thorough else self._flush_dirty
         try:
             await self._loop.run_in_executor(self._queue_flusher, flush)
@@ -79,10 +79,10 @@ class StoreCare:
 
     def _tell_fault(self) -> None:
         """Say why messages are refused when it begins, while it lasts, and when it is over."""
-        fault, now_ms = self._store.fault, self._clock()
-        if fault and (fault != self._fault or now_ms >= self._fault_told_ms + FAULT_REPORT_INTERVAL_MS):
+        fault, steady_ms = self._store.fault, self._steady_clock()
+        if fault and (fault != self._fault or steady_ms >= self._fault_told_ms + FAULT_REPORT_INTERVAL_MS):
             _log.error("messages are refused: %s", fault)
-            self._fault_told_ms = now_ms
+            self._fault_told_ms = steady_ms
         elif self._fault and not fault:
             _log.warning("messages are taken again")
         self._fault = fault

@@ -36,10 +36,10 @@ _FILLERS_READ = 819 * UNIT_SIZE
 class HangingFile:
     """A file of the log that is out of use and not deleted yet, because slices of it are held."""
 
-    def __init__(self, file: MappedFile, now_ms: int) -> None:
+    def __init__(self, file: MappedFile, steady_ms: int) -> None:
         self.file = file
-        self.since_ms = now_ms
-        self.tried_ms = now_ms
+        self.since_ms = steady_ms
+        self.tried_ms = steady_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class OldFiles:
 
     # --- taking out of use: the thread that appends ------------------------------------------------------------------
 
-    def take_log_file(self, start: int, now_ms: int) -> bool:
+    def take_log_file(self, start: int, steady_ms: int) -> bool:
         """Let the log begin behind its first file, which begins at `start`; the file hangs until `delete` deletes it.
         False when there is no such file to take, or another one hangs."""
         files = self._log.files.files
         if self.hanging is not None or len(files) < 2 or files[0].start != start:
             return False
-        self.hanging = HangingFile(files[0], now_ms)
+        self.hanging = HangingFile(files[0], steady_ms)
         del files[0]
         self._note_log_start(files[0].start)
         return True
@@ -141,13 +141,13 @@ class OldFiles:
 
     # --- deleting: worker thread -------------------------------------------------------------------------------------
 
-    def delete_hanging(self, now_ms: int, forcibly_after_ms: int) -> bool:
+    def delete_hanging(self, steady_ms: int, forcibly_after_ms: int) -> bool:
         """Delete the file that hangs, unless slices of it are held and it has not hung for `forcibly_after_ms` yet;
         whether none hangs any more. Raises StoreNotWritable, and the file hangs on."""
         hanging = self.hanging
         if hanging is None:
             return True
-        hanging.tried_ms = now_ms
+        hanging.tried_ms = steady_ms
         file = hanging.file
         mapping = file.mapping
         if mapping is not None:
@@ -155,7 +155,7 @@ class OldFiles:
             disk.release(mapping, 0, file.size)
         del mapping
         file.unmap()
-        if file.is_held and now_ms - hanging.since_ms < forcibly_after_ms:
+        if file.is_held and steady_ms - hanging.since_ms < forcibly_after_ms:
             return False
         disk.remove_file(Path(file.path))
         disk.sync_directory(self._log.files.directory)

@@ -44,8 +44,8 @@ def woken(requests: HeldRequests, *arrivals: Arrival) -> list[HeldRequest]:
     return requests.take_ready(1_000_000)
 
 
-def expired(requests: HeldRequests, now_ms: int) -> list[HeldRequest]:
-    requests.wake_expired(now_ms)
+def expired(requests: HeldRequests, steady_ms: int) -> list[HeldRequest]:
+    requests.wake_expired(steady_ms)
     return requests.take_ready(1_000_000)
 
 

@@ -27,23 +27,23 @@ def peer(channel: int = 1, local_address: str = "192.0.2.7") -> Peer:
 
 
 class NameServerUnderTest:
-    """`now_ms` is steady time, all that a name server goes by."""
+    """`steady_ms` is all the time that a name server goes by."""
 
     def __init__(self, **config: Any) -> None:
         self.state = NameServerState(NamesrvConfig(**config))
-        self.now_ms = self.state.steady_ms = 1_000_000
+        self.steady_ms = self.state.steady_ms = 1_000_000
 
     def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, asker: Peer | None = None,
             version: int = 479, oneway: bool = False) -> RemotingCommand:
         request = RemotingCommand.request(code, ext, body, oneway=oneway)
         request.version = version
-        self.state.steady_ms = self.now_ms
+        self.state.steady_ms = self.steady_ms
         response = handle(request, asker or peer(), self.state, TIME_OF_DAY_MS)
         assert response is not None
         return response
 
     def tick(self) -> int:
-        self.state.steady_ms = self.now_ms
+        self.state.steady_ms = self.steady_ms
         return self.state.tick(TIME_OF_DAY_MS)
 
     def ask_json(self, code: int, ext: dict[str, str] | None = None, **more: Any) -> Any:

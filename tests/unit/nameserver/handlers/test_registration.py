@@ -105,11 +105,11 @@ def test_heartbeat_and_question_keep_a_broker_alive() -> None:
     server.register()
     for code, body in ((RequestCode.BROKER_HEARTBEAT, b""),
                        (RequestCode.QUERY_DATA_VERSION, encode_data_version(DataVersion()))):
-        server.now_ms += 100_000
+        server.steady_ms += 100_000
         assert server.ask(code, IDENTITY, body).code == ResponseCode.SUCCESS
         server.tick()
     assert server.topics() == ["TopicA", "TopicB"]
-    server.now_ms += 120_001
+    server.steady_ms += 120_001
     server.tick()
     assert server.topics() == []
 
@@ -117,10 +117,10 @@ def test_heartbeat_and_question_keep_a_broker_alive() -> None:
 def test_a_broker_may_choose_its_own_timeout() -> None:
     server = NameServerUnderTest()
     server.register(heartbeat_timeout_millis=10_000)
-    server.now_ms += 10_000
+    server.steady_ms += 10_000
     server.tick()
     assert server.topics()
-    server.now_ms += 1
+    server.steady_ms += 1
     server.tick()
     assert not server.topics()
 
@@ -129,7 +129,7 @@ def test_a_closed_connection_takes_its_broker_along() -> None:
     server = NameServerUnderTest()
     server.register(channel=5)
     server.register("broker-b", address="10.0.0.9:10911", channel=6)
-    server.state.channel_closed(5, server.now_ms)
+    server.state.channel_closed(5, server.steady_ms)
     assert list(server.ask_json(RequestCode.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]) == ["broker-b"]
 
 
@@ -149,7 +149,7 @@ def test_slaves_hear_that_the_master_left() -> None:
     server = NameServerUnderTest(notify_min_broker_id_changed=True)
     server.register(channel=1)
     server.register(broker_id=1, address="10.0.0.2:10911", channel=2)
-    server.state.channel_closed(1, server.now_ms)
+    server.state.channel_closed(1, server.steady_ms)
     [(channel, command)] = server.state.notices
     assert channel == 2
     assert command.is_oneway
@@ -170,7 +170,7 @@ def test_nobody_hears_by_default() -> None:
     server = NameServerUnderTest()
     server.register(broker_id=1, address="10.0.0.2:10911", channel=2)
     server.register(channel=1)
-    server.state.channel_closed(1, server.now_ms)
+    server.state.channel_closed(1, server.steady_ms)
     assert not server.state.notices
 
 

@@ -61,10 +61,10 @@ def test_order_configuration_is_told_only_where_it_is_switched_on() -> None:
 
 def test_a_young_name_server_may_wait_for_its_brokers() -> None:
     server = NameServerUnderTest(need_wait_for_service=True)
-    server.state.started_ms = server.now_ms
+    server.state.started_ms = server.steady_ms
     server.register()
     assert server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicA"}).code == ResponseCode.SYSTEM_ERROR
-    server.now_ms += 45_000
+    server.steady_ms += 45_000
     assert server.route("TopicA")
 
 
@@ -84,7 +84,7 @@ def test_a_slave_acts_for_its_master() -> None:
     server = NameServerUnderTest(support_acting_master=True)
     server.register(enable_acting_master=True, channel=1)
     server.register(broker_id=2, address="10.0.0.2:10911", enable_acting_master=True, channel=2)
-    server.state.channel_closed(1, server.now_ms)
+    server.state.channel_closed(1, server.steady_ms)
     route = server.route("TopicA")
     assert route["queueDatas"][0]["perm"] == 4
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.2:10911"}
