@@ -53,13 +53,13 @@ COMPILED_MODULES = (
     "regulus.wire.frame_reader",
     "regulus.wire.header_json",
     "regulus.wire.header_rocketmq",
-    "regulus.wire.headers.plain_send",
+    "regulus.wire.headers.straight_send",
     "regulus.wire.headers.pull_message",
     "regulus.wire.headers.send_message",
     "regulus.wire.message_batch",
     "regulus.wire.octets",
-    "regulus.wire.plain_batch",
-    "regulus.wire.plain_properties",
+    "regulus.wire.straight_batch",
+    "regulus.wire.straight_properties",
     "regulus.wire.remoting_command",
 )
 

@@ -46,7 +46,7 @@ def reads(body_size: int, count: int) -> Iterator[bytes]:
 
 
 def frame_of(outcome: Outcome) -> bytes:
-    """A plain send has its answer encoded when it was handled."""
+    """A straight send has its answer encoded when it was handled."""
     assert isinstance(outcome, Reply)
     return b"".join(outcome.encode_parts())
 

@@ -12,7 +12,7 @@ from tests.unit.spark.test_columns import records_of
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.record import message_columns, message_record
-from regulus.spark import columns, plain_columns
+from regulus.spark import columns, numpy_columns
 from regulus.spark.table_schema import COLUMNS
 
 HOST = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))
@@ -31,7 +31,7 @@ def messages(draw: Any) -> MessageExt:
 
 
 @settings(max_examples=50)
-@pytest.mark.parametrize("reader", [message_columns, plain_columns])
+@pytest.mark.parametrize("reader", [message_columns, numpy_columns])
 @given(st.lists(messages(), min_size=1, max_size=6))
 def test_columns_say_what_the_decoder_says(reader: Any, many: list[MessageExt]) -> None:
     records = records_of(many)
@@ -69,7 +69,7 @@ def test_properties_are_listed_alike_in_both_forms(rows: list[list[tuple[bytes, 
     starts = ends - np.array([len(text) for text in texts], dtype=np.int64)
     names = (b"TAGS", b"a", b"12345678")
     results = []
-    for reader in (message_columns, plain_columns):
+    for reader in (message_columns, numpy_columns):
         room = reader.properties_max(starts.data, ends.data) if lists else 0
         counts, places = np.zeros(3, dtype=np.int64), np.zeros((3, 2, len(rows)), dtype=np.int64)
         offsets, entries = np.zeros(len(rows) + 1, dtype=np.int32), np.zeros((4, room), dtype=np.int64)

@@ -21,8 +21,8 @@ from regulus.testing.memory_store import MemoryStore
 from regulus.wire.codes import RequestCode
 from regulus.wire.frame_reader import FrameReader
 from regulus.wire.headers import SendMessageRequest
-from regulus.wire.plain_batch import PlainBatchReader
 from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.straight_batch import StraightBatchReader
 
 NOW = 1_700_000_000_000
 PEER = Peer(1, host_bytes("10.0.0.5", 40000), host_bytes("10.0.0.1", 10911), "10.0.0.5:40000", "10.0.0.1")
@@ -45,12 +45,12 @@ COMMON = st.one_of(st.just({}), RUNS, RUNS, RUNS.map(lambda run: dict(reversed(r
 BATCHES = st.tuples(COMMON, st.lists(MESSAGES, max_size=4), st.sampled_from([b""] * 5 + [b"\0", b"\0" * 30]))
 
 
-class NeverPlain(PlainBatchReader):
+class NeverPlain(StraightBatchReader):
     def read(self, *arguments: object) -> bool:
         return False
 
 
-class Watched(PlainBatchReader):
+class Watched(StraightBatchReader):
     def __init__(self, unusual: frozenset[bytes]) -> None:
         super().__init__(unusual)
         self.taken: list[bool] = []
@@ -95,7 +95,7 @@ def shown(outcome: Outcome) -> tuple[int, bytes]:
 @example([({"SINK": "s/0", "SEQ": "0/0"}, [(b"a", 0, b"UNIQ_KEY\x01K\x02ORIGIN_MESSAGE_ID\x01M\x02")], b"")], False)
 def test_both_ways_store_and_answer_the_same(batches, sync):
     brokers = broker(sync), broker(sync)
-    brokers[0].send_facts.plain_batches = NeverPlain(frozenset())
+    brokers[0].send_facts.straight_batches = NeverPlain(frozenset())
     for common, messages, rest in batches:
         body = b"".join(record(*message) for message in messages) + rest
         answers = [shown(request_table.handle(request(common, body), PEER, each, NOW)) for each in brokers]
@@ -111,6 +111,6 @@ def test_a_usual_batch_and_the_next_run_go_the_straight_way(common):
     made = broker(False)
     body = record(b"one", 0, USUAL.encode()) + record(b"", 7, b"UNIQ_KEY\x01K2")
     request_table.handle(request({"SINK": "s/0", "SEQ": "0/0"}, body), PEER, made, NOW)
-    reader = made.send_facts.plain_batches = Watched(frozenset())
+    reader = made.send_facts.straight_batches = Watched(frozenset())
     request_table.handle(request(common, body), PEER, made, NOW)
     assert reader.taken == [True]

@@ -1,8 +1,8 @@
 cimport cython
 
 from regulus.model.store_result cimport Appended
-from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers, PlainSendReader
-from regulus.wire.plain_batch cimport PlainBatchReader
+from regulus.wire.headers.straight_send cimport BinaryStraightAnswers, StraightAnswers, StraightSendReader
+from regulus.wire.straight_batch cimport StraightBatchReader
 
 
 cdef class TopicFacts:
@@ -12,7 +12,7 @@ cdef class TopicFacts:
     cdef public int sys_flag
     cdef public bint is_retry
     cdef public bint needs_keys
-    cdef public bint is_plain
+    cdef public bint is_straight
     cdef public long long put_nums
     cdef public long long put_size
     cdef public int refusal_code
@@ -31,10 +31,10 @@ cdef class SendFacts:
     cdef public bytes stamp_text
     cdef public bytes store_host
     cdef public dict host_texts
-    cdef public PlainSendReader plain_sends
-    cdef public PlainBatchReader plain_batches
-    cdef public dict plain_answers
-    cdef public dict binary_plain_answers
+    cdef public StraightSendReader straight_sends
+    cdef public StraightBatchReader straight_batches
+    cdef public dict straight_answers
+    cdef public dict binary_straight_answers
     cdef public int max_message_size
     cdef public int delay_level_max
     cdef public bint sync_flush
@@ -44,11 +44,11 @@ cdef class SendFacts:
 
     cpdef long long durable_at(self, long long end, bint waits)
 
-    @cython.locals(answers=PlainAnswers)
-    cpdef PlainAnswers answers(self, bytes store_host)
+    @cython.locals(answers=StraightAnswers)
+    cpdef StraightAnswers answers(self, bytes store_host)
 
-    @cython.locals(answers=BinaryPlainAnswers)
-    cpdef BinaryPlainAnswers binary_answers(self, bytes store_host)
+    @cython.locals(answers=BinaryStraightAnswers)
+    cpdef BinaryStraightAnswers binary_answers(self, bytes store_host)
 
     @cython.locals(host=str)
     cpdef str offset_message_id(self, bytes store_host, long long physical_offset)

@@ -9,8 +9,8 @@ from regulus.model.message_id import host_bytes
 from regulus.model.store_result import Appended
 from regulus.model.topics import TopicConfig
 from regulus.wire.codes import ResponseCode
-from regulus.wire.headers.plain_send import BinaryPlainAnswers, PlainAnswers, PlainSendReader
-from regulus.wire.plain_batch import PlainBatchReader
+from regulus.wire.headers.straight_send import BinaryStraightAnswers, StraightAnswers, StraightSendReader
+from regulus.wire.straight_batch import StraightBatchReader
 
 TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS))
 NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
@@ -23,7 +23,7 @@ UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {names.
 class TopicFacts:
     """`put_nums` and `put_size` count what was stored in the topic.
 
-    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A plain topic
+    `refusal_code` is 0 when the topic takes messages from clients; else `refusal_remark` says why not. A straight topic
     takes them without a further look.
     """
 
@@ -50,7 +50,7 @@ class TopicFacts:
             self.refusal_code = int(ResponseCode.NO_PERMISSION)
             self.refusal_remark = (f"the topic[{name}] has queue.type=BatchCQ, which is not served by this broker: "
                                    "delete the attribute (-queue.type), or send to another topic")
-        self.is_plain = not (self.refusal_code or self.is_retry or self.needs_keys)
+        self.is_straight = not (self.refusal_code or self.is_retry or self.needs_keys)
 
     def count(self, messages: int, appended: Appended) -> None:
         """So many messages were stored, in these bytes."""
@@ -62,8 +62,8 @@ class SendFacts:
     """`topics` is by name. `stamp` holds the properties that the broker adds to each message.
 
     `store_host` is empty when each client gets the address at which it reached us. `host_texts` has these addresses in
-    hexadecimal digits; they are as few as the addresses of this machine. `plain_sends`, `plain_batches` and
-    `plain_answers`, by these addresses too, are for sends with nothing unusual about them.
+    hexadecimal digits; they are as few as the addresses of this machine. `straight_sends`, `straight_batches` and
+    `straight_answers`, by these addresses too, are for sends with nothing unusual about them.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts],
@@ -79,10 +79,10 @@ class SendFacts:
         self.host_texts: dict[bytes, str] = {}
         self.stamp_text = names.format(self.stamp).encode("utf-8", "replace")
         unusual = frozenset(name.encode() for name in UNUSUAL_PROPERTIES | set(self.stamp))
-        self.plain_sends = PlainSendReader(unusual, self.stamp_text)
-        self.plain_batches = PlainBatchReader(unusual | UNUSUAL_IN_BATCH)
-        self.plain_answers: dict[bytes, PlainAnswers] = {}
-        self.binary_plain_answers: dict[bytes, BinaryPlainAnswers] = {}
+        self.straight_sends = StraightSendReader(unusual, self.stamp_text)
+        self.straight_batches = StraightBatchReader(unusual | UNUSUAL_IN_BATCH)
+        self.straight_answers: dict[bytes, StraightAnswers] = {}
+        self.binary_straight_answers: dict[bytes, BinaryStraightAnswers] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
         self.sync_flush = config.sync_flush
@@ -94,18 +94,18 @@ class SendFacts:
         """Whether an answer waits for the log: up to `end`, or 0. `waits`: whether the client wants to."""
         return end if self.sync_flush and waits else 0
 
-    def answers(self, store_host: bytes) -> PlainAnswers:
+    def answers(self, store_host: bytes) -> StraightAnswers:
         """Those for sends that are stored under this address."""
-        answers = self.plain_answers.get(store_host)
+        answers = self.straight_answers.get(store_host)
         if answers is None:
-            answers = self.plain_answers[store_host] = PlainAnswers(store_host, self.region_id, self.trace_on)
+            answers = self.straight_answers[store_host] = StraightAnswers(store_host, self.region_id, self.trace_on)
         return answers
 
-    def binary_answers(self, store_host: bytes) -> BinaryPlainAnswers:
-        answers = self.binary_plain_answers.get(store_host)
+    def binary_answers(self, store_host: bytes) -> BinaryStraightAnswers:
+        answers = self.binary_straight_answers.get(store_host)
         if answers is None:
-            answers = BinaryPlainAnswers(store_host, self.region_id, self.trace_on)
-            self.binary_plain_answers[store_host] = answers
+            answers = BinaryStraightAnswers(store_host, self.region_id, self.trace_on)
+            self.binary_straight_answers[store_host] = answers
         return answers
 
     def offset_message_id(self, store_host: bytes, physical_offset: int) -> str:

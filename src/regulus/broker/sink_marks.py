@@ -32,7 +32,7 @@ from regulus.model.message import MessageExt
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.ext_fields import LONG_MAX
-from regulus.wire.plain_batch import digest_on
+from regulus.wire.straight_batch import digest_on
 
 DOCUMENT_LAG_MAX = 16 << 20
 """Bytes of the log, in which there may be no mark at all, after which the document is saved again."""

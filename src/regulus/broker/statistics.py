@@ -1,4 +1,4 @@
-"""Counts for operators. The hot path adds to plain integers; samples and rates are made by tick.
+"""Counts for operators. The hot path adds to integers; samples and rates are made by tick.
 
 A send adds to its `TopicFacts`, everything else to a `StatisticsItem`. Samples are taken as RocketMQ takes them: each
 10 s for the minute, each 10 min for the hour, each hour for the day; 7, 7 and 25 of them are kept.

@@ -187,7 +187,7 @@ class Topics:
         self._settings.next(self.unsaved, *names)
         for name in names if self.unsaved else ():
             if name in self.facts:
-                self.facts[name].is_plain = False
+                self.facts[name].is_straight = False
 
 
 def _narrowed(config: TopicConfig, perm_mask: int) -> TopicConfig:

@@ -115,7 +115,7 @@ class Job:
         self.table(title, frame.limit(self.limit).collect())
 
     def document(self, **parts: object) -> None:
-        click.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=plain))
+        click.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=as_text))
 
 
 def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]:
@@ -166,7 +166,7 @@ def shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def plain(value: object) -> object:
+def as_text(value: object) -> object:
     """What JSON has no type for."""
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else shown(value)
 

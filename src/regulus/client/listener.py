@@ -38,5 +38,5 @@ MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus | 
                    | Callable[[list[MessageExt], ConsumeContext], Awaitable[ConsumeStatus | None]])
 """Called with the messages of one queue. RECONSUME_LATER, None and any exception all mean: try again later.
 
-A coroutine function runs in the event loop; a plain function runs in a pool of `consume_thread_max` threads.
+A coroutine function runs in the event loop; any other function runs in a pool of `consume_thread_max` threads.
 """

@@ -1,7 +1,7 @@
 """Calls a listener for many batches of messages at once, with a fixed number of workers and no task per message.
 
-A coroutine function runs in workers of the event loop. A plain function runs in threads that are started when there is
-work for them; their results come back in handfuls, so that the loop is woken once for many of them.
+A coroutine function runs in workers of the event loop. Any other function runs in threads that are started when there
+is work for them; their results come back in handfuls, so that the loop is woken once for many of them.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ class ListenerWorkers:
 
 
 async def call_safely(callback: Callable[[T], object], argument: T) -> tuple[object, Exception | None]:
-    """What an application's callback answered, and what it raised. A plain function is called in a thread."""
+    """What an application's callback answered, and what it raised. Only a coroutine function is called in the loop."""
     try:
         if is_async_listener(callback):
             return await callback(argument), None  # type: ignore[misc]

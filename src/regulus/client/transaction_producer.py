@@ -51,7 +51,7 @@ _WIRE_STATES = {TransactionState.COMMIT: flags.TRANSACTION_COMMIT,
 Execute = Callable[[Message], TransactionState | Awaitable[TransactionState | None] | None]
 """The local transaction, called once its half message is stored; None and an exception both mean UNKNOWN.
 
-A coroutine function runs in the event loop, a plain function in a thread.
+A coroutine function runs in the event loop, any other function in a thread.
 """
 Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState | None] | None]
 """What became of the local transaction of a message; called as `Execute`, perhaps in another process than that one."""
@@ -72,7 +72,7 @@ class TransactionProducerConfig(ProducerConfig):
 
 
 class HalfMessage(NamedTuple):
-    """The ids by which a half message is ended, also from another process: plain text and numbers."""
+    """The ids by which a half message is ended, also from another process: text and numbers."""
 
     group: str
     topic: str

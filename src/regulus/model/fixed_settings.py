@@ -17,7 +17,7 @@ class FixedSetting(NamedTuple):
 
 _ALONE = "brokers here have no replicas and wait for none; keep RocketMQ's brokers where a second copy is wanted"
 _OPEN = "clients are not authenticated here; let only those reach the port who may use it"
-_FILES = "queues and log are plain files here; export the store with RocketMQ's own tools first"
+_FILES = "queues and log are ordinary files here; export the store with RocketMQ's own tools first"
 _POP = "consumers pull here"
 _LIGHT = "light queues are not served; use a topic for each"
 

@@ -20,7 +20,7 @@ cdef class MessageExt(Message):
     cdef public int body_crc
 
 
-cdef class PlainMessage(MessageExt):
+cdef class StraightMessage(MessageExt):
     cdef public object data
     cdef public object view
     cdef public Py_ssize_t body_start

@@ -1,13 +1,13 @@
 """Messages: what an application sends, and what a store keeps.
 
-`MessageExt` is a plain class and not a dataclass because the broker makes one for each message, and its compiled form
-has typed fields. For a send with nothing unusual it makes none at all: `PlainMessage` serves one after the other.
+`MessageExt` is not a dataclass because the broker makes one for each message, and its compiled form has typed fields.
+For a send with nothing unusual it makes none at all: one `StraightMessage` serves one after the other.
 """
 
 from regulus.model import message_properties as names
 
-PLAIN_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
-"""Bytes of properties that a PlainMessage has room for; a message with a longer property string is not a plain one."""
+STRAIGHT_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
+"""Bytes of properties that a StraightMessage has room for; one with a longer property string goes the other way."""
 
 class Message:
     """What an application sends. `properties` holds tags and keys too."""
@@ -71,7 +71,7 @@ class MessageExt(Message):
         self.body_crc = body_crc
 
 
-class PlainMessage(MessageExt):
+class StraightMessage(MessageExt):
     """A message on its way into a store, whose body and properties are still bytes: no object is made of them.
 
     The body is data[body_start:body_end], and `view` is the same data. `topic_text` is the topic in ASCII, and
@@ -89,7 +89,7 @@ class PlainMessage(MessageExt):
         self.body_start = 0
         self.body_end = 0
         self.topic_text = b""
-        self.text = bytearray(PLAIN_TEXT_SIZE_MAX)
+        self.text = bytearray(STRAIGHT_TEXT_SIZE_MAX)
         self.text_size = 0
         self.unique_key_start = 0
         self.unique_key_end = 0

@@ -1,4 +1,4 @@
-"""Offsets: a plain `int` says nothing about what it counts."""
+"""Offsets: an `int` alone says nothing about what it counts."""
 
 from typing import NewType
 

@@ -138,11 +138,11 @@ def _libraries(value: Any, path: Path) -> tuple[Path, ...]:
 def _matching(pattern: str, path: Path) -> list[Path]:
     """The files of one entry, sorted: one file, or all that a folder holds at any depth."""
     is_folder = pattern.endswith(_FOLDER)
-    plain = pattern.removesuffix(_FOLDER)
-    if any(sign in plain for sign in "*?["):
+    named = pattern.removesuffix(_FOLDER)
+    if any(sign in named for sign in "*?["):
         raise PipelineError(f"{path}: 'libraries' has {pattern!r}; Spark takes the path of a file, or of a folder "
                             f"followed by {_FOLDER}")
-    place = path.parent / plain
+    place = path.parent / named
     if not is_folder:
         if not place.is_file():
             raise PipelineError(f"{path}: 'libraries' names {pattern!r}, and there is no file {place}")

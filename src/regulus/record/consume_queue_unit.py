@@ -54,7 +54,7 @@ def decode(data: bytes | memoryview, position: int = 0) -> ConsumeQueueUnit:
 
 
 def unpack_all(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """As `decode_all` but plain tuples (physical_offset, size, tags_code), for loops over many; whole units only."""
+    """As `decode_all` but tuples (physical_offset, size, tags_code), for loops over many; whole units only."""
     return cast(Iterator[tuple[int, int, int]], _LAYOUT.iter_unpack(data))
 
 

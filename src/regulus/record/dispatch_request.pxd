@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.model.message cimport MessageExt, PlainMessage
+from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.message_properties cimport parse as parse_properties
 from regulus.record cimport big_endian, layout
 from regulus.record.index_entry cimport key_hash_on
@@ -34,7 +34,7 @@ cdef class DispatchRequest:
 cpdef DispatchRequest request_of(MessageExt message)
 
 @cython.locals(text=bytearray)
-cdef int _take_plain(DispatchRequest request, PlainMessage message) except -1
+cdef int _take_straight(DispatchRequest request, StraightMessage message) except -1
 
 @cython.locals(position=Py_ssize_t)
 cdef bint _is_word(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept

@@ -7,7 +7,7 @@ Source: CommitLog.checkMessageAndReturnSize, DispatchRequest; see layout.
 """
 
 from regulus.errors import CorruptRecord
-from regulus.model.message import MessageExt, PlainMessage
+from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.message_properties import parse as parse_properties
 from regulus.record import big_endian, layout
 from regulus.record.byte_runs import Buffer
@@ -72,15 +72,15 @@ def request_of(message: MessageExt) -> DispatchRequest:
     request.keys_hash = -1
     request.tail = b""
     request.properties_start = 0
-    if isinstance(message, PlainMessage):
-        _take_plain(request, message)
+    if isinstance(message, StraightMessage):
+        _take_straight(request, message)
     else:
         _take_properties(request, message.properties)
     return request
 
 
-def _take_plain(request: DispatchRequest, message: PlainMessage) -> None:
-    """What the properties of a plain message say; it has no delay."""
+def _take_straight(request: DispatchRequest, message: StraightMessage) -> None:
+    """What the properties of a message that goes straight say; it has no delay."""
     text = message.text
     request.delay_level = 0
     request.tags_code = java_hash_of(text, message.tags_start, message.tags_end)

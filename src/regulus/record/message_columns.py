@@ -7,7 +7,7 @@ object on the way, so that a million records a second and more pass on one core.
 All buffers come from the caller: `data` is one log file or a piece of it; places are positions in `data`; `table` and
 the other numbers are 64-bit, `offsets` 32-bit. Columns lie one behind the other: column c of row r of n rows is number
 c * n + r. This module knows neither numpy nor Arrow. Interpreted it gives the same results, slowly; for installations
-without compiled modules spark.plain_columns does the same with numpy.
+without compiled modules spark.numpy_columns does the same with numpy.
 
 Source: see layout.
 """

@@ -1,6 +1,6 @@
 cimport cython
 
-from regulus.model.message cimport MessageExt, PlainMessage
+from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.message_properties cimport format as format_properties, parse as parse_properties
 from regulus.record cimport big_endian, layout
 
@@ -28,8 +28,8 @@ cpdef Py_ssize_t encode_view(object buffer, unsigned char[::1] cells, Py_ssize_t
                              Py_ssize_t room) except -1
 
 @cython.locals(size=Py_ssize_t, end=Py_ssize_t, checksum=cython.uint)
-cdef Py_ssize_t _encode_plain(object buffer, unsigned char[::1] cells, Py_ssize_t position, PlainMessage message,
-                              Py_ssize_t room) except -1
+cdef Py_ssize_t _encode_straight(object buffer, unsigned char[::1] cells, Py_ssize_t position, StraightMessage message,
+                                 Py_ssize_t room) except -1
 
 @cython.locals(size=Py_ssize_t, name=str, value=str)
 cdef Py_ssize_t _ascii_size(dict properties) except -2

@@ -4,7 +4,7 @@ from struct import Struct
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
 from regulus.model import message_properties
-from regulus.model.message import MessageExt, PlainMessage
+from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.message_properties import format as format_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.model.sys_flag import BORN_HOST_V6, STORE_HOST_V6
@@ -27,7 +27,7 @@ _BLANK_LAYOUT = Struct(">ii")
 
 def record_size(message: MessageExt) -> int:
     """Bytes that `encode` makes of `message`. Raises MessageIllegal when topic or properties are too long."""
-    if isinstance(message, PlainMessage):
+    if isinstance(message, StraightMessage):
         return _size(message, body_size(message), len(message.topic_text), message.text_size)
     return _size(message, len(message.body), len(_utf8(message.topic)),
                  len(_utf8(format_properties(message.properties))))
@@ -35,7 +35,7 @@ def record_size(message: MessageExt) -> int:
 
 def body_size(message: MessageExt) -> int:
     """Bytes of its body, wherever that is."""
-    if isinstance(message, PlainMessage):
+    if isinstance(message, StraightMessage):
         return message.body_end - message.body_start
     return len(message.body)
 
@@ -59,8 +59,8 @@ def encode_into(buffer: WritableBuffer, position: int, message: MessageExt, room
 
 def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: MessageExt, room: int) -> int:
     """The same for a caller that keeps a view: `cells` is `buffer` again, for single bytes."""
-    if isinstance(message, PlainMessage):
-        return _encode_plain(buffer, cells, position, message, room)
+    if isinstance(message, StraightMessage):
+        return _encode_straight(buffer, cells, position, message, room)
     topic = _utf8(message.topic)
     properties = b""
     properties_size = _ascii_size(message.properties)
@@ -84,8 +84,8 @@ def encode_view(buffer: WritableBuffer, cells: WritableBuffer, position: int, me
     return size
 
 
-def _encode_plain(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: PlainMessage,
-                  room: int) -> int:
+def _encode_straight(buffer: WritableBuffer, cells: WritableBuffer, position: int, message: StraightMessage,
+                     room: int) -> int:
     """The same for a message that is bytes already: they are copied from where they were read."""
     size = _size(message, message.body_end - message.body_start, len(message.topic_text), message.text_size)
     if room >= 0 and size > room:

@@ -1,6 +1,6 @@
 """Stored records -> Arrow batches of the asked columns.
 
-The bytes are taken apart by record.message_columns, compiled; where that module runs interpreted, by plain_columns.
+The bytes are taken apart by record.message_columns, compiled; where that module runs interpreted, by numpy_columns.
 numpy and pyarrow are here, and not in `record`, because a broker needs neither. Only what a column asks for is made.
 """
 
@@ -21,8 +21,8 @@ from regulus.record.byte_runs import Buffer
 from regulus.record.checksum import crc32
 from regulus.record.layout import FIXED_SIZE_V1, QUEUE_OFFSET
 from regulus.record.message_columns import FIELDS
-from regulus.spark import arrow_arrays, plain_columns
-from regulus.spark.plain_columns import Bytes, Int64s
+from regulus.spark import arrow_arrays, numpy_columns
+from regulus.spark.numpy_columns import Bytes, Int64s
 from regulus.spark.read_plan import GAP, GAP_CAUSE, GAP_END, Gap
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
@@ -74,7 +74,7 @@ class RecordReader(Protocol):
     def write_ids(self, hosts: memoryview, physical_offsets: memoryview, target: memoryview) -> None: ...
 
 
-_READER: RecordReader = plain_columns if str(message_columns.__file__).endswith(".py") else message_columns
+_READER: RecordReader = numpy_columns if str(message_columns.__file__).endswith(".py") else message_columns
 
 
 @lru_cache(maxsize=SCHEMAS_MAX)
@@ -120,7 +120,7 @@ def found_records(data: Buffer, topic: str, queue_id: int, start: int, count_max
         # None is missing, then; that they are these, the decoder checks, as it does for the log's files.
         offsets = np.arange(start, start + count_max, dtype=np.int64)
     else:
-        offsets = plain_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET, 8)
+        offsets = numpy_columns.numbers_at(np.frombuffer(data, dtype=np.uint8), positions + QUEUE_OFFSET, 8)
     return Records(data=data, base=None, positions=positions, sizes=sizes, queue_offsets=offsets, tags_codes=None,
                    queue_numbers=np.zeros(len(positions), dtype=np.int64), topics=[topic], queue_ids=[queue_id])
 

@@ -3,7 +3,7 @@
 `key` is the property KEYS, `value` the body, `timestamp` the time at which the broker stored the message (Kafka's
 timestamp type 1, log append time), `headers` all properties by name. `partition` is the queue id: the same one at two
 brokers is two partitions of Kafka, so a job that keys by (topic, partition, offset) over several brokers needs the
-column broker_name of the plain table.
+column broker_name of the table under its own names.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 LOG_APPEND_TIME = 1
 _SOURCES = {"key": "keys", "value": "body", "topic": "topic", "partition": "queue_id", "offset": "queue_offset",
             "timestamp": "store_time", "headers": "properties"}
-"""The column of the plain table that each is made of; the timestamp's type is a constant."""
+"""The column of our own that each is made of; the timestamp's type is a constant."""
 
-_LEAST_COLUMN = "queue_offset"      # of a read that asks for no column of the plain table
+_LEAST_COLUMN = "queue_offset"      # of a read that asks for no column of our own
 
 
-def plain_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of the plain table that `columns` are made of."""
+def own_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of our own that `columns` are made of."""
     return tuple(_SOURCES[name] for name in columns if name in _SOURCES) or (_LEAST_COLUMN,)
 
 
 def converted(columns: tuple[str, ...], batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """A batch of the plain table as one with `columns` of Kafka's."""
+    """A batch of our own columns as one with `columns` of Kafka's."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays([_column(name, batch) for name in columns], list(columns))
@@ -50,12 +50,12 @@ def _column(name: str, batch: "pa.RecordBatch") -> Any:
 
 
 class KafkaReader(DataSourceReader):
-    """Reads `columns` of Kafka's from what `make_inner` reads of the plain table."""
+    """Reads `columns` of Kafka's from what `make_inner` reads of our own."""
 
     def __init__(self, columns: tuple[str, ...],
                  make_inner: Callable[[tuple[str, ...]], DataSourceReader]) -> None:
         self._columns = columns
-        self._inner = make_inner(plain_columns(columns))
+        self._inner = make_inner(own_columns(columns))
 
     def partitions(self) -> Any:
         return self._inner.partitions()

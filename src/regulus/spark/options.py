@@ -276,7 +276,7 @@ def _check_together(read: ReadOptions, values: Values) -> None:
         raise OptionError(f"option {'kafkaSchema' if read.kafka_schema else 'pushFilters'!r} is of the tables of "
                           f"messages: leave it out for table {read.table!r}")
     if read.kafka_schema and read.push_filters:
-        raise OptionError("option 'pushFilters' knows the columns of the plain table: leave out 'kafkaSchema'")
+        raise OptionError("option 'pushFilters' knows the table's own columns: leave out 'kafkaSchema'")
     if read.origin in (Origin.STORE, Origin.ARCHIVE):
         _check_without_broker(read, values)
 

@@ -95,7 +95,7 @@ def narrowed_range(part: ReadRange, limits: Narrowing) -> ReadRange:
 
 
 class PushDownReader(DataSourceReader):
-    """A reader of the plain table that reads less where the query's filters allow it."""
+    """A reader of the table under its own names that reads less where the query's filters allow it."""
 
     def __init__(self, options: ReadOptions, make_inner: Callable[[ReadOptions], DataSourceReader]) -> None:
         self._options = options

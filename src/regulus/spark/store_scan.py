@@ -12,8 +12,8 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record.java_hash import tags_code
 from regulus.spark.columns import BadRecord, ColumnOptions, Records, gap_batch, record_batch
+from regulus.spark.numpy_columns import Int64s
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.plain_columns import Int64s
 from regulus.spark.read_bounds import data_loss
 from regulus.spark.read_plan import Gap, ReadRange
 from regulus.spark.store_files import StoreFiles

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from regulus.spark.batch_reader import RangePartition, read_part
-from regulus.spark.kafka_reader import converted, plain_columns
+from regulus.spark.kafka_reader import converted, own_columns
 from regulus.spark.options import ReadOptions
 from regulus.spark.places import open_place
 from regulus.spark.read_bounds import Place
@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         if not self._options.kafka_schema:
             return read_part(self._options, self._columns, partition.part)
-        batches = read_part(self._options, plain_columns(self._columns), partition.part)
+        batches = read_part(self._options, own_columns(self._columns), partition.part)
         return (converted(self._columns, batch) for batch in batches)
 
     def commit(self, end: dict[str, Any]) -> None:

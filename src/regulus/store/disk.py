@@ -1,6 +1,6 @@
 """The only door to the operating system.
 
-Two things here are unlike plain file work. Files are written through memory maps, where a full disk would end the
+Two things here are unlike ordinary file work. Files are written through memory maps, where a full disk would end the
 process with a bus error; so blocks are reserved before any byte is written to them, and a full disk shows up at that
 point as StoreNotWritable. (Where a file system copies on write, a reservation holds less: keep a margin free there.)
 And nothing here keeps a descriptor that another thread could close under a running sync: each deed opens the file by

@@ -9,6 +9,6 @@ cdef class CommandHeader:
     cdef public int opaque
     cdef public int flag
     cdef public str remark
-    cdef dict _ext
-    cdef bytes _ext_json
-    cdef bytes _ext_binary
+    cdef public dict ext_map
+    cdef public bytes ext_json
+    cdef public bytes ext_binary

@@ -1,7 +1,8 @@
 """What both header forms carry, before anyone knows which form it was.
 
-`_ext_json` is the extFields object as it came, still JSON, for those who parse straight from it; `_ext` is the parsed
-map; `_ext_binary` is the map in the binary form. At most one of the three is set.
+The custom fields stand in one of three forms, or there are none: `ext_json` is the extFields object as it came, still
+JSON, `ext_binary` the map as it came in the binary form, both for those who parse straight from it; `ext_map` is the
+parsed map.
 
 Source: RemotingCommand.
 """
@@ -15,6 +16,6 @@ class CommandHeader:
         self.opaque: int = 0
         self.flag: int = 0
         self.remark: str | None = None
-        self._ext: dict[str, str] | None = None
-        self._ext_json: bytes | None = None
-        self._ext_binary: bytes | None = None
+        self.ext_map: dict[str, str] | None = None
+        self.ext_json: bytes | None = None
+        self.ext_binary: bytes | None = None

@@ -34,7 +34,7 @@ def compress(body: bytes, type_bits: int = flags.COMPRESSION_ZLIB, level: int = 
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = INFLATED_SIZE_MAX) -> bytes:
-    """The plain body; `body` itself when sys_flag has no COMPRESSED bit.
+    """The body as it was before it was compressed; `body` itself when sys_flag has no COMPRESSED bit.
 
     Raises MessageIllegal when the bytes are no whole stream of that type or grow beyond `size_max`.
     """
@@ -45,26 +45,26 @@ def decompress(body: bytes, sys_flag: int, size_max: int = INFLATED_SIZE_MAX) ->
         raise MessageIllegal(f"compression type {type_bits:#x} is unknown; 0x100 is LZ4, 0x200 zstd, 0x300 zlib")
     name, inflate = _INFLATERS[type_bits]
     try:
-        plain, whole = inflate(body, size_max)
+        inflated, whole = inflate(body, size_max)
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as cause:
         raise MessageIllegal(f"body is no {name} stream: {cause}") from cause
-    if len(plain) > size_max:
+    if len(inflated) > size_max:
         raise MessageIllegal(f"{name} body of {len(body)} bytes grows beyond {size_max}")
     if not whole:
         raise MessageIllegal(f"{name} body is cut short")
-    return plain
+    return inflated
 
 
 def _inflate_zlib(body: bytes, size_max: int) -> tuple[bytes, bool]:
     stream = zlib.decompressobj()
-    plain = stream.decompress(body, size_max + 1)
-    return plain, stream.eof
+    inflated = stream.decompress(body, size_max + 1)
+    return inflated, stream.eof
 
 
 def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
     stream = lz4.frame.LZ4FrameDecompressor()
-    plain = stream.decompress(body, size_max + 1)
-    return plain, stream.eof
+    inflated = stream.decompress(body, size_max + 1)
+    return inflated, stream.eof
 
 
 def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:

@@ -16,7 +16,7 @@ from regulus.errors import HeaderError
 from regulus.wire.remoting_command import RemotingCommand
 
 Long = Annotated[int, 64]
-"""Java's long; a plain `int` is Java's int."""
+"""Java's long; an `int` alone is Java's int."""
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1

@@ -197,8 +197,7 @@ def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) ->
         raise FrameError(f"header of {header_size} bytes in a frame of {end - start}")
     command = RemotingCommand.__new__(RemotingCommand)
     command.serialize_type = word >> 24
-    command._body_parts = None
-    command._ext_binary = None
+    command.ext_binary = None
     if command.serialize_type == _JSON:
         decode_json(command, data, header_start, header_end)
     elif command.serialize_type == _ROCKETMQ:
@@ -206,11 +205,8 @@ def decode_frame(data: bytes | bytearray, start: int, end: int, is_own: bool) ->
     else:
         raise FrameError(f"unknown serialize type {command.serialize_type}; 0 is JSON, 1 is ROCKETMQ")
     if is_own or command.code == _SEND_MESSAGE_V2 or command.code == _SEND_BATCH_MESSAGE:
-        command._body = None
-        command._source = data
-        command._body_start = header_end
-        command._body_end = end
+        command.leave_body(data, header_end, end)
     else:
         # Others may be kept for long, a held pull for instance; they must not keep all that was read with them.
-        command._body = cut(text, header_end, end)
+        command.keep_body(cut(text, header_end, end))
     return command

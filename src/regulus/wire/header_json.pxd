@@ -98,6 +98,6 @@ cpdef bytes encode(CommandHeader header)
 
 cpdef str quote(str text)
 
-cpdef bint is_plain(str text) except -1
+cpdef bint needs_no_escapes(str text) except -1
 
 cpdef str language_name(int code)

@@ -65,8 +65,8 @@ def scan(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -
     header.code = header.flag = header.opaque = header.version = 0
     header.language = _OTHER
     header.remark = None
-    header._ext = None
-    header._ext_json = None
+    header.ext_map = None
+    header.ext_json = None
     while end > start and text[end - 1] <= ord(" "):
         end -= 1
     surprises = _surprises(text, start, end)
@@ -88,7 +88,7 @@ def scan(header: CommandHeader, data: bytes | bytearray, start: int, end: int) -
             value_end = _object_end(text, position, end)
             if value_end < 0:
                 return False
-            header._ext_json = cut(text, position, value_end)
+            header.ext_json = cut(text, position, value_end)
         elif text[position] == ord('"'):
             value_end = _string_end(text, position + 1, end)
             if value_end < 0 or not _take_text(header, text, key, key_end, position + 1, value_end - 1):
@@ -241,7 +241,7 @@ def _surprises(text: bytes | bytearray, start: int, end: int) -> int:
 
 
 def _has_escape(text: bytes | bytearray, start: int, end: int) -> bool:
-    for position in range(start, end):  # noqa: SIM110 - a plain loop becomes C
+    for position in range(start, end):  # noqa: SIM110 - a loop becomes C
         if text[position] == ord("\\"):
             return True
     return False
@@ -250,7 +250,7 @@ def _has_escape(text: bytes | bytearray, start: int, end: int) -> bool:
 def matches(text: bytes | bytearray, start: int, end: int, name: bytes, size: int) -> bool:
     if end - start != size:
         return False
-    for index in range(size):  # noqa: SIM110 - a plain loop becomes C
+    for index in range(size):  # noqa: SIM110 - a loop becomes C
         if text[start + index] != name[index]:
             return False
     return True
@@ -365,8 +365,8 @@ def load(header: CommandHeader, text: bytes) -> None:
     header.language = _language(value.get("language"))
     remark = value.get("remark")
     header.remark = None if remark is None else _text(remark)
-    header._ext = _ext_of(value.get("extFields"))
-    header._ext_json = None
+    header.ext_map = _ext_of(value.get("extFields"))
+    header.ext_json = None
 
 
 def _parsed(text: bytes) -> Any:
@@ -424,16 +424,17 @@ def _ext_of(value: Any) -> dict[str, str] | None:
 
 def encode(header: CommandHeader) -> bytes:
     """The header as Java prints it, UTF-8."""
-    if header.remark is None and header._ext_json is not None:
+    if header.remark is None and header.ext_json is not None:
         # Most answers: one text, and nothing in it that UTF-8 could not carry.
-        return (f'{{"code":{header.code},"extFields":{header._ext_json.decode()},"flag":{header.flag},'
+        return (f'{{"code":{header.code},"extFields":{header.ext_json.decode()},"flag":{header.flag},'
                 f'"language":"{language_name(header.language)}","opaque":{header.opaque},'
                 f'"serializeTypeCurrentRPC":"JSON","version":{header.version}}}').encode()
     ext = ""
-    if header._ext_json is not None:
-        ext = f',"extFields":{header._ext_json.decode()}'
-    elif header._ext is not None:
-        ext = f',"extFields":{{{",".join([f"{quote(name)}:{quote(value)}" for name, value in header._ext.items()])}}}'
+    if header.ext_json is not None:
+        ext = f',"extFields":{header.ext_json.decode()}'
+    elif header.ext_map is not None:
+        fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in header.ext_map.items()])
+        ext = f',"extFields":{{{fields}}}'
     remark = "" if header.remark is None else f',"remark":{quote(header.remark)}'
     return (f'{{"code":{header.code}{ext},"flag":{header.flag},"language":"{language_name(header.language)}",'
             f'"opaque":{header.opaque}{remark},"serializeTypeCurrentRPC":"JSON","version":{header.version}}}'
@@ -442,15 +443,15 @@ def encode(header: CommandHeader) -> bytes:
 
 def quote(text: str) -> str:
     """`text` as a JSON string, escaped as fastjson does."""
-    if is_plain(text):
+    if needs_no_escapes(text):
         return f'"{text}"'
-    if is_plain(text.replace("\x01", "").replace("\x02", "")):
+    if needs_no_escapes(text.replace("\x01", "").replace("\x02", "")):
         # A property string.
         return '"' + text.replace("\x01", "\\u0001").replace("\x02", "\\u0002") + '"'
     return f'"{_UNSAFE.sub(_escape, text)}"'
 
 
-def is_plain(text: str) -> bool:
+def needs_no_escapes(text: str) -> bool:
     """Whether a JSON string holds the text as it is."""
     if not _COMPILED:
         return _UNSAFE.search(text) is None

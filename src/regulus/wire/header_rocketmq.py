@@ -53,12 +53,12 @@ def decode(header: CommandHeader, data: bytes | bytearray, start: int, end: int)
     position += 4
     if ext_size < 0 or ext_size > end - position:
         raise FrameError(f"binary header's ext length {ext_size} does not fit")
-    header._ext = header._ext_json = header._ext_binary = None
+    header.ext_map = header.ext_json = header.ext_binary = None
     if (header.code == _SEND_MESSAGE_V2 or header.code == _PULL_MESSAGE) \
             and is_whole_ascii(text, position, position + ext_size):
-        header._ext_binary = cut(text, position, position + ext_size)
+        header.ext_binary = cut(text, position, position + ext_size)
     elif ext_size:
-        header._ext = _decode_ext(text, position, position + ext_size)
+        header.ext_map = _decode_ext(text, position, position + ext_size)
 
 
 def parse_ext(ext_binary: bytes) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _text(text: bytes | bytearray, start: int, end: int) -> str:
 def encode(header: CommandHeader, ext: dict[str, str] | None) -> bytes:
     """The header; its own binary map goes before `ext`."""
     remark = header.remark.encode("utf-8", "replace") if header.remark else b""
-    entries = header._ext_binary
+    entries = header.ext_binary
     if entries is None:
         entries = _encode_ext(ext) if ext else b""
     # The code has 16 bits here; Java cuts larger ones off in the same way.

@@ -16,11 +16,18 @@ cdef int _WORD_MAX
 @cython.no_gc
 cdef class RemotingCommand(CommandHeader):
     cdef public int serialize_type
+    cdef public object body_source
+    cdef public Py_ssize_t body_start
+    cdef public Py_ssize_t body_end
     cdef bytes _body
-    cdef object _source
-    cdef Py_ssize_t _body_start
-    cdef Py_ssize_t _body_end
     cdef list _body_parts
+
+    cpdef leave_body(self, object source, Py_ssize_t start, Py_ssize_t end)
+
+    cpdef keep_body(self, bytes body)
+
+    @cython.locals(body=bytes)
+    cpdef find_body(self)
 
     @cython.locals(answer=RemotingCommand)
     cpdef RemotingCommand response(self, int code, str remark=*, dict ext=*, object body=*)

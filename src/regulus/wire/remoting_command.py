@@ -41,9 +41,9 @@ Buffer = bytes | memoryview
 class RemotingCommand(CommandHeader):
     """`code` is a request code or, when `is_response`, a response code; `opaque` joins the two.
 
-    While `_body` is None and there are no `_body_parts`, the body is _source[_body_start:_body_end], the bytes as they
-    were read: not each send needs its body as an object. These bytes may be there only until the send is decided; those
-    of a large frame stay.
+    A body need not be an object: not each send needs its own. It may be left where it was read, and is there until the
+    send is decided, or for as long as anybody holds it if the frame is large. After `find_body` it is
+    body_source[body_start:body_end].
     """
 
     def __init__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", flag: int = 0,
@@ -56,13 +56,13 @@ class RemotingCommand(CommandHeader):
         self.flag = flag
         self.remark = remark
         self.serialize_type = serialize_type
-        self._ext = ext
-        self._ext_json = None
-        self._ext_binary = None
+        self.ext_map = ext
+        self.ext_json = None
+        self.ext_binary = None
+        self.body_source: bytes | bytearray = b""
+        self.body_start = 0
+        self.body_end = 0
         self._body: bytes | None = body
-        self._source: bytes | bytearray = b""
-        self._body_start = 0
-        self._body_end = 0
         self._body_parts: list[Buffer] | None = None
 
     @staticmethod
@@ -86,9 +86,9 @@ class RemotingCommand(CommandHeader):
         answer.flag = _RESPONSE
         answer.remark = remark
         answer.serialize_type = self.serialize_type
-        answer._ext = ext
-        answer._ext_json = None
-        answer._ext_binary = None
+        answer.ext_map = ext
+        answer.ext_json = None
+        answer.ext_binary = None
         if isinstance(body, bytes):
             answer._body = body
             answer._body_parts = None
@@ -108,18 +108,18 @@ class RemotingCommand(CommandHeader):
     @property
     def ext(self) -> dict[str, str]:
         """The custom fields; the same dict at each call, to be changed in place or replaced."""
-        if self._ext is None:
-            if self._ext_json is not None:
-                self._ext = header_json.parse_ext(self._ext_json)
+        if self.ext_map is None:
+            if self.ext_json is not None:
+                self.ext_map = header_json.parse_ext(self.ext_json)
             else:
-                self._ext = {} if self._ext_binary is None else header_rocketmq.parse_ext(self._ext_binary)
-            self._ext_json = self._ext_binary = None
-        return self._ext
+                self.ext_map = {} if self.ext_binary is None else header_rocketmq.parse_ext(self.ext_binary)
+            self.ext_json = self.ext_binary = None
+        return self.ext_map
 
     @ext.setter
     def ext(self, ext: dict[str, str]) -> None:
-        self._ext = ext
-        self._ext_json = self._ext_binary = None
+        self.ext_map = ext
+        self.ext_json = self.ext_binary = None
 
     @property
     def body(self) -> bytes:
@@ -127,26 +127,46 @@ class RemotingCommand(CommandHeader):
             self._body = b"".join(self._body_parts)
             self._body_parts = None
         if self._body is None:
-            self._body = bytes(memoryview(self._source)[self._body_start:self._body_end])
-            self._source = b""
+            self._body = bytes(memoryview(self.body_source)[self.body_start:self.body_end])
+            self.body_source = b""
         return self._body
 
     @body.setter
     def body(self, body: bytes) -> None:
+        self.keep_body(body)
+
+    def leave_body(self, source: bytes | bytearray, start: int, end: int) -> None:
+        """Let source[start:end] be the body; it is not copied until somebody asks for `body`."""
+        self._body = None
+        self._body_parts = None
+        self.body_source = source
+        self.body_start = start
+        self.body_end = end
+
+    def keep_body(self, body: bytes) -> None:
+        """The same as to set `body`, and compiled a fast call."""
         self._body = body
         self._body_parts = None
+
+    def find_body(self) -> None:
+        """Let `body_source`, `body_start` and `body_end` say where the body is; one that was left is not copied."""
+        if self._body is not None or self._body_parts is not None:
+            body = self.body
+            self.body_source = body
+            self.body_start = 0
+            self.body_end = len(body)
 
     @property
     def body_view(self) -> Buffer:
         """The body, not copied for that. Keeps the frame in memory that the body lies in."""
         if self._body is None and self._body_parts is None:
-            return memoryview(self._source)[self._body_start:self._body_end]
+            return memoryview(self.body_source)[self.body_start:self.body_end]
         return self.body
 
     @property
     def body_size(self) -> int:
         """Bytes of the body, which need not become an object for that."""
-        return self._body_end - self._body_start if self._body is None else len(self.body)
+        return self.body_end - self.body_start if self._body is None else len(self.body)
 
     def encode(self) -> bytes:
         """The whole frame."""
@@ -171,7 +191,7 @@ class RemotingCommand(CommandHeader):
 
     def _encode_header(self) -> bytes:
         if self.serialize_type == _ROCKETMQ:
-            return header_rocketmq.encode(self, self.ext if self._ext_binary is None else None)
+            return header_rocketmq.encode(self, self.ext if self.ext_binary is None else None)
         return header_json.encode(self)
 
     def _front(self, header: bytes, body_size: int) -> bytes:

@@ -1,9 +1,9 @@
 cimport cython
 
-from regulus.model.message cimport PlainMessage
+from regulus.model.message cimport StraightMessage
 from regulus.wire cimport big_endian
 from regulus.wire.octets cimport put_number
-from regulus.wire.plain_properties cimport PlainProperties
+from regulus.wire.straight_properties cimport StraightProperties
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef Py_ssize_t _RECORD_SIZE_MIN
@@ -12,12 +12,12 @@ cdef Py_ssize_t _NUMBER_SIZE_MAX
 cdef long long _DIGEST_MASK
 
 
-cdef class PlainBatchReader:
-    cdef public PlainMessage message
+cdef class StraightBatchReader:
+    cdef public StraightMessage message
     cdef public Py_ssize_t count
     cdef public long long digest_before
     cdef public long long digest
-    cdef PlainProperties _properties
+    cdef StraightProperties _properties
     cdef bytes _before
     cdef bytes _after
     cdef long long _first_row
@@ -26,11 +26,11 @@ cdef class PlainBatchReader:
     cdef Py_ssize_t _end
     cdef Py_ssize_t _position
 
-    @cython.locals(message=PlainMessage, position=Py_ssize_t)
+    @cython.locals(message=StraightMessage, position=Py_ssize_t)
     cpdef bint read(self, RemotingCommand command, str topic, bytes before, long long first_row,
                     bytes after) except -1
 
-    @cython.locals(message=PlainMessage, data="const unsigned char*", room=Py_ssize_t, size=Py_ssize_t,
+    @cython.locals(message=StraightMessage, data="const unsigned char*", room=Py_ssize_t, size=Py_ssize_t,
                    body_size=Py_ssize_t, text_start=Py_ssize_t, text_size=Py_ssize_t, text_end=Py_ssize_t,
                    added=Py_ssize_t)
     cdef Py_ssize_t _take(self, Py_ssize_t start) except -2

@@ -3,27 +3,27 @@
     if batch.read(request, topic, before, row, after):
         appended = store.append_batch(batch, now_ms)
 
-As with plain sends, what is taken becomes the same record, byte for byte, as by the ordinary way (`message_batch`); of
+As with single sends, what is taken becomes the same record, byte for byte, as by the ordinary way (`message_batch`); of
 everything else `read` says False, and nothing was decided. The whole batch is looked through before its first message
 is handed out.
 """
 
 from collections.abc import Iterator
 
-from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, StraightMessage
 from regulus.wire import big_endian
 from regulus.wire.octets import put_number
-from regulus.wire.plain_properties import PlainProperties
 from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.straight_properties import StraightProperties
 
 # Under private names these may be typed constants in the compiled form.
 _RECORD_SIZE_MIN = 22
-_TEXT_SIZE_MAX = PLAIN_TEXT_SIZE_MAX
+_TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
 _NUMBER_SIZE_MAX = 20
 _DIGEST_MASK = 0x7FFFFFFFFFFFFFFF
 
 
-class PlainBatchReader:
+class StraightBatchReader:
     """`unusual`: names of properties that need a closer look.
 
     `message` is filled anew for each message of the batch; what these have in common, the caller sets there. `count` is
@@ -32,11 +32,11 @@ class PlainBatchReader:
     """
 
     def __init__(self, unusual: frozenset[bytes]) -> None:
-        self.message = PlainMessage()
+        self.message = StraightMessage()
         self.count = 0
         self.digest_before = 0
         self.digest = 0
-        self._properties = PlainProperties(self.message, unusual)
+        self._properties = StraightProperties(self.message, unusual)
         self._before = b""
         self._after = b""
         self._first_row = -1
@@ -46,15 +46,16 @@ class PlainBatchReader:
         self._position = 0
 
     def read(self, command: RemotingCommand, topic: str, before: bytes, first_row: int, after: bytes) -> bool:
-        """Whether the request's body is a batch of plain messages of this topic, one at least.
+        """Whether the request's body is a batch of messages of this topic that go straight, one at least.
 
         Behind the properties of each come those of `before`, the number of its row and those of `after`; a `first_row`
         of -1 means no number.
         """
         message = self.message
-        message.take_data(command._source if command._body is None else command._body)
-        self._start = command._body_start if command._body is None else 0
-        self._end = command._body_end if command._body is None else len(command._body)
+        command.find_body()
+        message.take_data(command.body_source)
+        self._start = command.body_start
+        self._end = command.body_end
         if not topic.isascii():
             return False
         message.topic = topic
@@ -71,14 +72,14 @@ class PlainBatchReader:
             self.count += 1
         return self.count > 0
 
-    def __iter__(self) -> Iterator[PlainMessage]:
+    def __iter__(self) -> Iterator[StraightMessage]:
         """From the first message on, as often as wanted, while the request is being handled."""
         self.digest = self.digest_before
         self._position = self._start
         self._row = self._first_row
         return self
 
-    def __next__(self) -> PlainMessage:
+    def __next__(self) -> StraightMessage:
         message = self.message
         if self._position > self._start:
             self.digest = digest_on(self.digest, message.body_crc)
@@ -93,7 +94,7 @@ class PlainBatchReader:
         return message
 
     def _take(self, start: int) -> int:
-        """Take the message whose record begins at `start`; where the next one begins, -1 when it cannot be plain."""
+        """Take the message whose record begins at `start`; where the next one begins, -1 when it cannot go straight."""
         message = self.message
         data = message.data
         room = self._end - start

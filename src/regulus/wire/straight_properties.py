@@ -1,11 +1,11 @@
 """The properties of a message that has nothing unusual about it, between two property strings without a map.
 
-What is taken goes into a PlainMessage's `text`, and what tags, keys and unique key are good for is noted on the way.
-Only what the ordinary way, which makes a map, would write back in the same bytes is plain: no empty name or value, no
-name twice, none that needs a closer look.
+What is taken goes into a StraightMessage's `text`, and what tags, keys and unique key are good for is noted on the way.
+Only what the ordinary way, which makes a map, would write back in the same bytes goes straight: no empty name or value,
+no name twice, none that needs a closer look.
 """
 
-from regulus.model.message import PlainMessage
+from regulus.model.message import StraightMessage
 from regulus.wire.header_json import cut, matches
 from regulus.wire.octets import put
 
@@ -18,19 +18,19 @@ _FIRST_UNUSUAL_BIT = 16
 _UNIQ_KEY_BIT, _TAGS_BIT, _KEYS_BIT, _WAIT_BIT = 1, 2, 4, 8
 
 
-class PlainProperties:
+class StraightProperties:
     """Those of `message`. `unusual` are the names that need a closer look."""
 
-    def __init__(self, message: PlainMessage, unusual: frozenset[bytes]) -> None:
+    def __init__(self, message: StraightMessage, unusual: frozenset[bytes]) -> None:
         self.message = message
         self._unusual = unusual
         self._names_seen = 0
 
     def take_escaped(self, text: bytes, position: int) -> int:
-        """Take over the property string, whose separators are escapes here; other escapes are not plain.
+        """Take over the property string, whose separators are escapes here; other escapes do not go straight.
 
-        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, is not plain either.
-        The place of the closing quote; 0 when it is not plain.
+        The ordinary way makes a map of it. So an empty name or value, or a name that comes twice, does not go straight
+        either. The place of the closing quote; 0 when it does not go straight.
         """
         out = self.message.text
         self._begin()
@@ -91,8 +91,8 @@ class PlainProperties:
         """Whether there is one that answers can repeat as it is."""
         message = self.message
         size = message.unique_key_end - message.unique_key_start
-        return 0 < size <= _KEY_SIZE_MAX and _is_plain_ascii(message.text, message.unique_key_start,
-                                                             message.unique_key_end)
+        return 0 < size <= _KEY_SIZE_MAX and _stands_as_it_is(message.text, message.unique_key_start,
+                                                              message.unique_key_end)
 
     def _begin(self) -> None:
         message = self.message
@@ -102,7 +102,7 @@ class PlainProperties:
         message.waits = True
 
     def _note(self, name: int, value: int, end: int) -> bool:
-        """Note what the property between these places of the text is good for; False when it is not plain."""
+        """Note what the property between these places of the text is good for; False when it does not go straight."""
         message = self.message
         out = message.text
         size = value - 1 - name
@@ -112,7 +112,7 @@ class PlainProperties:
             message.unique_key_end = end
             bit = _UNIQ_KEY_BIT
         elif size == 4 and matches(out, name, name + 4, b"TAGS", 4):
-            if not _is_plain_ascii(out, value, end):
+            if not _stands_as_it_is(out, value, end):
                 return False
             message.tags_start = value
             message.tags_end = end
@@ -158,7 +158,7 @@ def _is_escaped(text: bytes, position: int, digit: int) -> bool:
         and text[position + 2] == ord("0") and text[position + 3] == ord("0") and text[position + 4] == ord("0")
 
 
-def _is_plain_ascii(text: bytes | bytearray, start: int, end: int) -> bool:
+def _stands_as_it_is(text: bytes | bytearray, start: int, end: int) -> bool:
     """Whether JSON, UTF-8 and Java's hash take these characters as they are."""
     for position in range(start, end):
         if text[position] < ord(" ") or text[position] > ord("~") or text[position] == ord('"') \

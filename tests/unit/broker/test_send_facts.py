@@ -9,7 +9,7 @@ from regulus.model.topics import TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
 
-@pytest.mark.parametrize(("config", "is_plain", "code"), [
+@pytest.mark.parametrize(("config", "is_straight", "code"), [
     (TopicConfig(topic_name="T"), True, 0),
     (TopicConfig(topic_name="T", perm=4), False, 16),
     (TopicConfig(topic_name="SCHEDULE_TOPIC_XXXX"), False, 16),
@@ -17,9 +17,9 @@ from regulus.testing.memory_store import MemoryStore
     (TopicConfig(topic_name="T", attributes={"cleanup.policy": "COMPACTION"}), False, 0),
     (TopicConfig(topic_name="T", attributes={"queue.type": "SimpleCQ"}), True, 0),
     (TopicConfig(topic_name="T", attributes={"queue.type": "BatchCQ"}), False, 16)])
-def test_a_plain_topic_needs_no_further_look(config, is_plain, code):
+def test_a_straight_topic_needs_no_further_look(config, is_straight, code):
     facts = TopicFacts(config)
-    assert (facts.is_plain, facts.refusal_code) == (is_plain, code)
+    assert (facts.is_straight, facts.refusal_code) == (is_straight, code)
 
 
 def test_queues_and_flags_of_a_topic():

@@ -63,9 +63,9 @@ def test_each_send_to_a_topic_that_is_not_saved_waits_and_then_goes_straight(kep
     first = waits_for(send(kept, "New"))
     assert first == kept.broker.settings.count
     assert waits_for(send(kept, "New")) == first
-    assert not kept.broker.topics.facts["New"].is_plain
+    assert not kept.broker.topics.facts["New"].is_straight
     saved(kept)
-    assert kept.broker.topics.facts["New"].is_plain
+    assert kept.broker.topics.facts["New"].is_straight
     assert kept.broker.topics.facts["New"].put_nums == 2
     assert waits_for(send(kept, "New")) == 0
 
@@ -122,7 +122,7 @@ def test_one_way_requests_wait_for_nothing(kept):
 def test_where_nobody_saves_nothing_waits(rig):
     assert waits_for(rig.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, topic("T"))) == 0
     assert waits_for(send(rig, "New")) == 0
-    assert rig.broker.topics.facts["New"].is_plain
+    assert rig.broker.topics.facts["New"].is_straight
 
 
 @pytest.fixture

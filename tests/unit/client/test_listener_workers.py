@@ -41,11 +41,11 @@ async def coroutine_listener(messages, context):
     return SUCCESS
 
 
-def plain_listener(messages, context):
+def blocking_listener(messages, context):
     return SUCCESS
 
 
-@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+@pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
 async def test_every_work_has_one_result(listener):
     results = Results(500)
     workers = ListenerWorkers(listener, 8, results)
@@ -59,11 +59,11 @@ async def failing_coroutine(messages, context):
     raise RuntimeError("no")
 
 
-def failing_plain(messages, context):
+def failing_function(messages, context):
     raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("listener", [failing_coroutine, failing_plain])
+@pytest.mark.parametrize("listener", [failing_coroutine, failing_function])
 async def test_what_a_listener_raises_is_no_status_and_ends_no_worker(listener, caplog):
     results = Results(3)
     workers = ListenerWorkers(listener, 1, results)
@@ -119,7 +119,7 @@ async def test_a_listener_that_never_waits_leaves_the_loop_to_others():
     await workers.close(1000)
 
 
-async def test_plain_functions_run_in_at_most_so_many_threads_at_once():
+async def test_other_functions_run_in_at_most_so_many_threads_at_once():
     gate, names = threading.Semaphore(0), set()
 
     def listener(messages, context):
@@ -139,7 +139,7 @@ async def test_plain_functions_run_in_at_most_so_many_threads_at_once():
     await workers.close(1000)
 
 
-@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+@pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
 async def test_works_of_a_lost_queue_are_not_begun(listener):
     lost = ProcessQueue()
     lost.dropped = True
@@ -182,7 +182,7 @@ async def test_closing_does_not_wait_longer_than_told():
         await workers.close(1)
 
 
-@pytest.mark.parametrize("listener", [coroutine_listener, plain_listener])
+@pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
 async def test_a_direct_call_bypasses_the_workers(listener):
     workers = ListenerWorkers(listener, 1, Results(1))
     assert await workers.call_directly(works_of(1)[0]) == (SUCCESS, None)
@@ -195,4 +195,4 @@ def test_objects_with_an_async_call_are_coroutine_listeners():
             return SUCCESS
     assert is_async_listener(Listener())
     assert is_async_listener(coroutine_listener)
-    assert not is_async_listener(plain_listener)
+    assert not is_async_listener(blocking_listener)

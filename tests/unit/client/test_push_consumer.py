@@ -147,7 +147,7 @@ async def test_leaving_in_the_middle_of_a_rebalance_loses_no_offset(server, admi
     assert [stored.consumer_offset for stored in (await admin.progress("CG")).offsets.values()] == [1]
 
 
-async def test_a_plain_function_runs_in_threads_of_which_there_are_at_most_so_many(server, admin, producer):
+async def test_any_other_function_runs_in_threads_of_which_there_are_at_most_so_many(server, admin, producer):
     await create_topic(admin)
     await send_all(producer, 30)
     names, bodies, done = set(), [], asyncio.Event()

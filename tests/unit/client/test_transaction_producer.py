@@ -99,7 +99,7 @@ async def test_the_local_transaction_decides_what_is_seen(server):
     assert await visible(server) == [b"good", b"ordinary"]
 
 
-async def test_a_plain_function_runs_in_a_thread(server):
+async def test_any_other_function_runs_in_a_thread(server):
     threads = []
 
     def book(message):

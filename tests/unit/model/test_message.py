@@ -1,7 +1,7 @@
 from copy import copy
 
 from regulus.model import message_properties as names
-from regulus.model.message import PLAIN_TEXT_SIZE_MAX, Message, MessageExt, PlainMessage
+from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, Message, MessageExt, StraightMessage
 
 
 def test_tags_and_keys_are_properties():
@@ -34,7 +34,7 @@ def test_the_text_of_a_message_has_no_body():
     assert repr(Message("orders", b"secret")) == "Message(topic='orders', body=6 bytes, properties={})"
 
 
-def test_a_plain_message_begins_empty_with_room_for_the_longest_properties():
-    message = PlainMessage()
+def test_a_straight_message_begins_empty_with_room_for_the_longest_properties():
+    message = StraightMessage()
     assert (message.topic, message.body, message.properties, message.text_size) == ("", b"", {}, 0)
-    assert len(message.text) == PLAIN_TEXT_SIZE_MAX
+    assert len(message.text) == STRAIGHT_TEXT_SIZE_MAX

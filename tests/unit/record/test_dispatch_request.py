@@ -4,7 +4,7 @@ from regulus.errors import CorruptRecord, TruncatedRecord
 from regulus.record import message_record
 from regulus.record.dispatch_request import request_at, request_of
 from regulus.record.index_entry import index_key, key_hash
-from tests.unit.record.test_message_record import KNOWN_RECORD, known_message, known_plain_message
+from tests.unit.record.test_message_record import KNOWN_RECORD, known_message, known_straight_message
 
 
 def test_known_bytes():
@@ -69,8 +69,8 @@ def test_properties_that_end_in_zeros_were_cut_off():
         request_at(record, 0, 120, True)
 
 
-def test_a_request_made_of_a_plain_message_is_that_read_from_its_record():
-    message = known_plain_message()
+def test_a_request_made_of_a_straight_message_is_that_read_from_its_record():
+    message = known_straight_message()
     record = message_record.encode(message)
     made, read = request_of(message), request_at(record, 0, len(record), True)
     for name in ("size", "is_blank", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp",
@@ -84,7 +84,7 @@ def test_a_request_made_of_a_plain_message_is_that_read_from_its_record():
 
 @pytest.mark.parametrize("keys", ["k1 k2", "\u4e2d", "a\tb", ""])
 def test_keys_that_are_no_word_of_ascii_stay_text(keys):
-    message = known_plain_message()
+    message = known_straight_message()
     size = len(keys.encode())
     message.text[message.text_size:message.text_size + size] = keys.encode()
     message.keys_start, message.keys_end = message.text_size, message.text_size + size

@@ -1,7 +1,7 @@
 import pytest
 
 from regulus.errors import CorruptRecord, MessageIllegal, TruncatedRecord
-from regulus.model.message import MessageExt, PlainMessage
+from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.message_id import host_bytes
 from regulus.model.sys_flag import BORN_HOST_V6
 from regulus.record import big_endian, layout, message_record
@@ -24,9 +24,9 @@ def known_message(**changes) -> MessageExt:
     return MessageExt(**{**fields, **changes})
 
 
-def known_plain_message() -> PlainMessage:
+def known_straight_message() -> StraightMessage:
     """The same as bytes that were read, among others, with a unique key beside."""
-    message = PlainMessage()
+    message = StraightMessage()
     for name in ("topic", "queue_id", "queue_offset", "physical_offset", "born_timestamp", "born_host",
                  "store_timestamp", "store_host"):
         setattr(message, name, getattr(known_message(), name))
@@ -171,19 +171,19 @@ def test_what_is_no_record_is_corrupt(record):
         message_record.decode(record)
 
 
-def test_a_plain_message_becomes_the_same_record():
+def test_a_straight_message_becomes_the_same_record():
     same = known_message(properties={"TAGS": "TagA", "KEYS": "k1", "UNIQ_KEY": "C0"})
-    message = known_plain_message()
+    message = known_straight_message()
     assert message_record.encode(message) == message_record.encode(same)
     assert (message.store_size, message.body_crc) == (same.store_size, same.body_crc)
     assert message_record.record_size(message) == same.store_size
     assert message_record.body_size(message) == message_record.body_size(same) == 5
 
 
-def test_a_plain_message_without_room_is_not_written():
+def test_a_straight_message_without_room_is_not_written():
     buffer = bytearray(b"." * 200)
-    size = message_record.record_size(known_plain_message())
-    assert message_record.encode_into(buffer, 0, known_plain_message(), size - 1) == size
+    size = message_record.record_size(known_straight_message())
+    assert message_record.encode_into(buffer, 0, known_straight_message(), size - 1) == size
     assert bytes(buffer) == b"." * 200
 
 

@@ -4,7 +4,7 @@ import pytest
 from regulus.errors import CorruptRecord
 from regulus.record import message_columns, message_record
 from regulus.record.message_columns import FIELDS
-from regulus.spark import plain_columns
+from regulus.spark import numpy_columns
 from tests.unit.spark.conftest import order
 
 GOOD = message_record.encode(order(0))
@@ -22,13 +22,13 @@ def with_byte(position: int, value: int) -> bytes:
 def test_what_is_no_record_is_refused_with_its_place(bad):
     table = np.empty(2 * len(FIELDS), dtype=np.int64)
     with pytest.raises(CorruptRecord) as caught:
-        plain_columns.read_fields(GOOD + bad, np.array([0, len(GOOD)], dtype=np.int64).data, table.data)
+        numpy_columns.read_fields(GOOD + bad, np.array([0, len(GOOD)], dtype=np.int64).data, table.data)
     assert caught.value.position == len(GOOD)
 
 
 def test_records_are_found_as_the_record_room_finds_them():
     found = []
-    for reader in (plain_columns, message_columns):
+    for reader in (numpy_columns, message_columns):
         positions = np.zeros(4, dtype=np.int64)
         found.append((reader.find_records(3 * GOOD, positions.data), positions.tolist()))
     assert found[0] == found[1] == (3, [0, len(GOOD), 2 * len(GOOD), 0])
@@ -43,7 +43,7 @@ def test_gather_puts_pieces_together(pieces):
     offsets = np.zeros(len(pieces) + 1, dtype=np.int32)
     np.cumsum(ends - starts, out=offsets[1:])
     target = np.empty(int(offsets[-1]), dtype=np.uint8)
-    plain_columns.gather(data, starts.data, ends.data, offsets.data, target.data)
+    numpy_columns.gather(data, starts.data, ends.data, offsets.data, target.data)
     assert target.tobytes() == b"".join(data[start:end] for start, end in pieces if start >= 0)
 
 
@@ -58,7 +58,7 @@ def test_properties_are_found_as_the_record_room_finds_them(texts, names, lists)
     ends = 2 + np.cumsum([len(text) for text in texts], dtype=np.int64)
     starts = ends - np.array([len(text) for text in texts], dtype=np.int64)
     results = []
-    for reader in (plain_columns, message_columns):
+    for reader in (numpy_columns, message_columns):
         room = reader.properties_max(starts.data, ends.data) if lists else 0
         counts, places = np.full(len(names), 9, dtype=np.int64), np.zeros((len(names), 2, rows), dtype=np.int64)
         offsets, entries = np.zeros(rows + 1, dtype=np.int32), np.zeros((4, room), dtype=np.int64)
@@ -71,7 +71,7 @@ def test_properties_are_found_as_the_record_room_finds_them(texts, names, lists)
 
 def test_pieces_are_laid_out_as_the_record_room_does():
     starts, ends = np.array([8, -1, 0, 3], dtype=np.int64), np.array([10, -1, 0, 6], dtype=np.int64)
-    for reader in (plain_columns, message_columns):
+    for reader in (numpy_columns, message_columns):
         offsets = np.empty(5, dtype=np.int32)
         assert reader.lay_out(starts.data, ends.data, offsets.data) == 5
         assert offsets.tolist() == [0, 2, 2, 2, 5]
@@ -81,7 +81,7 @@ def test_words_and_ids_are_those_of_the_record_room():
     data = bytes(range(256))
     starts, offsets = np.array([0, 3, 248], dtype=np.int64), np.array([0, 2**40 + 7, 2**63 - 1], dtype=np.int64)
     results = []
-    for reader in (plain_columns, message_columns):
+    for reader in (numpy_columns, message_columns):
         words, target = np.zeros(3, dtype=np.int64), np.zeros(96, dtype=np.uint8)
         reader.read_words(data, starts.data, words.data)
         reader.write_ids(words.data, offsets.data, target.data)

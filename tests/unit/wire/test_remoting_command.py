@@ -79,3 +79,27 @@ def test_the_body_of_a_request_may_be_views_that_are_not_copied():
     view = memoryview(b"in a larger buffer")[5:11]
     assert RemotingCommand.request(10, body=[view]).encode_parts()[1] is view
     assert RemotingCommand.request(10, body=[view]).encode() == RemotingCommand.request(10, body=b"larger").encode()
+
+
+def test_a_body_is_found_where_it_was_left_and_is_no_object_before_it_is_asked_for() -> None:
+    source = bytearray(b"front of it: the body, and what follows")
+    command = RemotingCommand(310)
+    command.leave_body(source, 13, 21)
+    command.find_body()
+    assert command.body_source is source
+    assert bytes(source[command.body_start:command.body_end]) == b"the body"
+    assert command.body_size == 8
+    assert command.body == b"the body"
+
+
+def test_a_body_that_is_an_object_or_in_parts_is_found_as_a_whole() -> None:
+    kept = RemotingCommand(310, body=b"once")
+    kept.leave_body(b"left here", 0, 4)
+    kept.keep_body(b"kept")
+    parts = RemotingCommand.request(310, body=[memoryview(b"in "), memoryview(b"parts")])
+    asked = RemotingCommand(310)
+    asked.leave_body(b"asked for", 2, 5)
+    assert asked.body == b"ked"
+    for command, body in ((kept, b"kept"), (parts, b"in parts"), (asked, b"ked"), (RemotingCommand(310), b"")):
+        command.find_body()
+        assert command.body_source[command.body_start:command.body_end] == body == command.body

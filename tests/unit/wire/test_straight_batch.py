@@ -4,8 +4,8 @@ import pytest
 
 from regulus.model.message import Message
 from regulus.wire import message_batch
-from regulus.wire.plain_batch import PlainBatchReader
 from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.straight_batch import StraightBatchReader
 
 STAMP = b"MSG_REGION\x01R\x02"
 
@@ -14,8 +14,8 @@ def a_message(body: bytes = b"hi", flag: int = 0, **properties: str) -> Message:
     return Message("T", body, flag=flag, properties={"UNIQ_KEY": "K", **properties})
 
 
-def read(*messages: Message, cut: int | None = None, topic: str = "T", row: int = -1) -> PlainBatchReader | None:
-    reader = PlainBatchReader(frozenset((b"DELAY", b"MSG_REGION")))
+def read(*messages: Message, cut: int | None = None, topic: str = "T", row: int = -1) -> StraightBatchReader | None:
+    reader = StraightBatchReader(frozenset((b"DELAY", b"MSG_REGION")))
     command = RemotingCommand(320, body=message_batch.encode(messages)[:cut])
     return reader if reader.read(command, topic, b"", row, STAMP) else None
 

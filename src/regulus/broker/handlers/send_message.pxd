@@ -4,10 +4,10 @@ from regulus.broker.outcome cimport NoReply, Reply, reply_frame
 from regulus.broker.placement cimport delay_level, place_dead_letter
 from regulus.broker.send_facts cimport SendFacts, TopicFacts
 from regulus.broker.storing cimport Storing
-from regulus.model.message cimport MessageExt, PlainMessage
+from regulus.model.message cimport MessageExt, StraightMessage
 from regulus.model.peer cimport Peer
 from regulus.model.store_result cimport Appended
-from regulus.wire.headers.plain_send cimport BinaryPlainAnswers, PlainAnswers
+from regulus.wire.headers.straight_send cimport BinaryStraightAnswers, StraightAnswers
 from regulus.wire.headers.send_message cimport (
     SendMessageRequest, decode_send_message_request, send_message_response,
 )
@@ -30,9 +30,9 @@ cpdef handle_send_message(RemotingCommand request, Peer peer, object broker, obj
 cdef _send_to(RemotingCommand request, SendMessageRequest header, TopicFacts topic, SendFacts facts, Peer peer,
               object broker, object now_ms)
 
-@cython.locals(topic=TopicFacts, appended=Appended, answers=PlainAnswers, binary=BinaryPlainAnswers, frame=bytes)
-cdef _send_plain(RemotingCommand request, PlainMessage message, SendFacts facts, Peer peer, object broker,
-                 object now_ms)
+@cython.locals(topic=TopicFacts, appended=Appended, answers=StraightAnswers, binary=BinaryStraightAnswers, frame=bytes)
+cdef _send_straight(RemotingCommand request, StraightMessage message, SendFacts facts, Peer peer, object broker,
+                    object now_ms)
 
 @cython.locals(body=bytes, properties=dict, is_unusual=cython.bint, unique_key=str, store_host=bytes,
                message=MessageExt, is_dead_letter=cython.bint, waits=cython.bint, storing=Storing, appended=Appended)

@@ -1,16 +1,16 @@
 """A producer stores messages: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE.
 
 The hot path of the broker. What can be known of a topic beforehand stands in its `TopicFacts`. A send with nothing
-unusual about it goes a straight way, `_send_plain` or `send_plain_batch`, from the bytes that were read to those that
-rest. Everything else (a new topic, a retry topic, properties that change where a message goes) leaves that way before
-anything was done.
+unusual about it goes a straight way, `_send_straight` or `send_straight_batch`, from the bytes that were read to those
+that rest. Everything else (a new topic, a retry topic, properties that change where a message goes) leaves that way
+before anything was done.
 
 Source: SendMessageProcessor, AbstractSendMessageProcessor.
 """
 
-from regulus.broker.handlers.plain_batches import answer_batch, send_plain_batch
 from regulus.broker.handlers.send_refusals import refuse_put, refuse_send, refuse_size
 from regulus.broker.handlers.sink_sends import send_marked, send_run
+from regulus.broker.handlers.straight_batches import answer_batch, send_straight_batch
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, reply_frame, when_saved
 from regulus.broker.placement import delay_level, place_dead_letter, place_half
 from regulus.broker.send_facts import NEVER_IN_BATCH, TIMER_PROPERTIES, UNUSUAL_PROPERTIES, SendFacts, TopicFacts
@@ -18,7 +18,7 @@ from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_FLAG
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
-from regulus.model.message import MessageExt, PlainMessage
+from regulus.model.message import MessageExt, StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import PutStatus
 from regulus.wire import message_batch
@@ -53,13 +53,13 @@ _PUT_OK = PutStatus.PUT_OK
 
 def handle_send_message(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     facts = broker.send_facts
-    if facts.plain_sends.read(request):
-        outcome = _send_plain(request, facts.plain_sends.message, facts, peer, broker, now_ms)
+    if facts.straight_sends.read(request):
+        outcome = _send_straight(request, facts.straight_sends.message, facts, peer, broker, now_ms)
         if outcome is not None:
             return outcome
     header = decode_send_message_request(request)
     topic = facts.topics.get(header.topic)
-    if topic is None or not topic.is_plain or facts.is_restricted:
+    if topic is None or not topic.is_straight or facts.is_restricted:
         return _send_with_care(request, header, facts, peer, broker, now_ms)
     return _send_to(request, header, topic, facts, peer, broker, now_ms)
 
@@ -89,11 +89,11 @@ def _send_to(request: RemotingCommand, header: SendMessageRequest, topic: TopicF
     return _send(request, header, queue_id, topic, facts, peer, broker, now_ms)
 
 
-def _send_plain(request: RemotingCommand, message: PlainMessage, facts: SendFacts, peer: Peer, broker: BrokerState,
-                now_ms: int) -> Outcome | None:
+def _send_straight(request: RemotingCommand, message: StraightMessage, facts: SendFacts, peer: Peer,
+                   broker: BrokerState, now_ms: int) -> Outcome | None:
     """None when there is something unusual, or a reason to refuse: nothing was done then."""
     topic = facts.topics.get(message.topic)
-    if topic is None or not topic.is_plain or facts.is_restricted or message.sys_flag & _TRANSACTION_MASK \
+    if topic is None or not topic.is_straight or facts.is_restricted or message.sys_flag & _TRANSACTION_MASK \
             or not 0 <= message.queue_id < topic.queue_nums_max \
             or message.body_end - message.body_start > facts.max_message_size:
         return None
@@ -156,7 +156,7 @@ def _send_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: 
         return refuse_send(request, facts, ResponseCode.MESSAGE_ILLEGAL, fault)
     if request.body_size > facts.max_message_size:
         return refuse_size(request, facts, request.body_size)
-    outcome = send_plain_batch(request, header, queue_id, topic, peer, broker, now_ms)
+    outcome = send_straight_batch(request, header, queue_id, topic, peer, broker, now_ms)
     if outcome is not None:
         return outcome
     store_host = facts.store_host or peer.local

@@ -10,7 +10,7 @@ from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of
 from regulus.broker.state import BrokerState
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
-from regulus.model.message import PlainMessage
+from regulus.model.message import StraightMessage
 from regulus.model.peer import Peer
 from regulus.model.store_result import Appended, PutStatus
 from regulus.wire.codes import ResponseCode
@@ -20,11 +20,11 @@ from regulus.wire.remoting_command import RemotingCommand
 _OF_RUN = [names.SINK, names.SEQUENCE]
 
 
-def send_plain_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
-                     peer: Peer, broker: BrokerState, now_ms: int) -> Outcome | None:
+def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
+                        peer: Peer, broker: BrokerState, now_ms: int) -> Outcome | None:
     """None when there is something unusual, or a reason to refuse: nothing was done then."""
     facts = broker.send_facts
-    batch = facts.plain_batches
+    batch = facts.straight_batches
     run = _next_run(header.properties, broker) if header.properties else None
     if run is None:
         if header.properties or not batch.read(request, header.topic, b"", -1, facts.stamp_text):
@@ -57,7 +57,7 @@ def answer_batch(request: RemotingCommand, appended: Appended, queue_id: int, st
     return Reply(response, facts.durable_at(appended.end, waits))
 
 
-def _answer_run(request: RemotingCommand, first: PlainMessage, appended: Appended, facts: SendFacts) -> Outcome:
+def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appended, facts: SendFacts) -> Outcome:
     """The place of the first row."""
     if request.is_oneway:
         return NO_REPLY
@@ -96,7 +96,7 @@ def _front_of(properties: dict[str, str], first: Sequence) -> bytes:
     return (sink + sequence).encode("utf-8", "replace")
 
 
-def _fill(message: PlainMessage, header: SendMessageRequest, queue_id: int, topic: TopicFacts, store_host: bytes,
+def _fill(message: StraightMessage, header: SendMessageRequest, queue_id: int, topic: TopicFacts, store_host: bytes,
           peer: Peer) -> None:
     """Set what the messages of a batch have in common."""
     message.queue_id = queue_id

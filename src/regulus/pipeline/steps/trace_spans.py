@@ -84,11 +84,11 @@ def trace_spans(records: DataFrame) -> DataFrame:
     id, null where that was not traced.
     """
     ended = F.when(F.col("record_type") == PUB, SEND).when(F.col("record_type") == RECALL, RECALLED).otherwise(END)
-    plain = records.where(F.col("record_type").isin(PUB, END_TRANSACTION, RECALL)).select(
+    whole = records.where(F.col("record_type").isin(PUB, END_TRANSACTION, RECALL)).select(
         ended.alias("kind"), "group_name", "topic", "message_id", "keys", "tags", "request_id",
         F.col("time").alias("start_time"), F.col("cost_ms").alias("duration_ms"), "success", "retry_count",
         F.col("transaction_state").alias("outcome"), "client_host", "store_host", "region")
-    return plain.unionByName(_consume_spans(records))
+    return whole.unionByName(_consume_spans(records))
 
 
 def _consume_spans(records: DataFrame) -> DataFrame:

@@ -84,7 +84,7 @@ def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> R
         _integers(columns.get("flag"), count, 0, refuse, "flag", -(1 << 31), (1 << 31) - 1),
         _optional_integers(columns, "queue_id", -1, 0, (1 << 31) - 1, refuse),
         _optional_integers(columns, "delay_level", 0, 0, (1 << 31) - 1, refuse),
-        _plain_text(columns.get("sharding_key")), _plain_text(topics))
+        _as_string(columns.get("sharding_key")), _as_string(topics))
 
 
 class Records:
@@ -218,7 +218,7 @@ def _binary(array: Any) -> Any:
     return array.cast(pa.string() if pa.types.is_large_string(array.type) else pa.binary()).cast(pa.binary())
 
 
-def _plain_text(array: Any | None) -> Any | None:
+def _as_string(array: Any | None) -> Any | None:
     return None if array is None else array.cast(pa.string())
 
 

@@ -72,24 +72,24 @@ def _topic_line(config: TopicConfig) -> str:
 def _inflate(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        plain = stream.decompress(data, INFLATED_SIZE_MAX)
+        inflated = stream.decompress(data, INFLATED_SIZE_MAX)
     except zlib.error as cause:
         raise HeaderError(f"compressed registration is no zlib stream: {cause}") from cause
     if not stream.eof:
         raise HeaderError(f"compressed registration is cut short or larger than {INFLATED_SIZE_MAX} bytes")
-    return plain
+    return inflated
 
 
-def _unpack(plain: bytes) -> tuple[TopicConfigSerializeWrapper, list[str]]:
-    version, position = _text(plain, 0)
-    (count,) = _INT.unpack_from(plain, position)
+def _unpack(inflated: bytes) -> tuple[TopicConfigSerializeWrapper, list[str]]:
+    version, position = _text(inflated, 0)
+    (count,) = _INT.unpack_from(inflated, position)
     position += 4
     topics = {}
     for _ in range(count):
-        line, position = _text(plain, position)
+        line, position = _text(inflated, position)
         config = _topic_config(line)
         topics[config.topic_name] = config
-    servers, position = _text(plain, position)
+    servers, position = _text(inflated, position)
     data_version = json_fields.from_value(DataVersion, fastjson.loads(version))
     filter_servers = fastjson.loads(servers) if servers else []
     if not isinstance(filter_servers, list):
@@ -98,13 +98,13 @@ def _unpack(plain: bytes) -> tuple[TopicConfigSerializeWrapper, list[str]]:
     return wrapper, [str(each) for each in filter_servers]
 
 
-def _text(plain: bytes, position: int) -> tuple[str, int]:
-    (size,) = _INT.unpack_from(plain, position)
+def _text(inflated: bytes, position: int) -> tuple[str, int]:
+    (size,) = _INT.unpack_from(inflated, position)
     end = position + 4 + size
-    if size < 0 or end > len(plain):
+    if size < 0 or end > len(inflated):
         raise HeaderError(f"compressed registration has a text of {size} bytes at {position}")
     try:
-        return plain[position + 4:end].decode(), end
+        return inflated[position + 4:end].decode(), end
     except UnicodeDecodeError as cause:
         raise HeaderError(f"compressed registration has text that is no UTF-8 at {position}") from cause
 

@@ -1,4 +1,4 @@
-"""Lists and plain tables: 28, 38, 206, 219, 224, 300, 304, 305, 311 to 313, 343.
+"""Lists and tables: 28, 38, 206, 219, 224, 300, 304, 305, 311 to 313, 343.
 
 Source: TopicList, KVTable, GroupList, GetConsumerListByGroupResponseBody.
 """

@@ -77,10 +77,10 @@ class PullMessageRequest:
 def decode_pull_message_request(command: RemotingCommand) -> PullMessageRequest:
     """The same as PullMessageRequest.decode; compiled callers reach a function faster than a class method."""
     request = None
-    if command._ext_json is not None:
-        request = _from_json(command._ext_json)
-    elif command._ext_binary is not None:
-        request = _from_binary(command._ext_binary)
+    if command.ext_json is not None:
+        request = _from_json(command.ext_json)
+    elif command.ext_binary is not None:
+        request = _from_binary(command.ext_binary)
     return request if request is not None else _from_ext(command.ext)
 
 
@@ -283,9 +283,9 @@ def pull_message_response(request: RemotingCommand, code: int, remark: str | Non
     """The answer to a pull; its extFields are written once, as text."""
     response = request.response(code, remark, None, body)
     if request.serialize_type == _ROCKETMQ:
-        response._ext_binary = _binary_ext(next_begin_offset, min_offset, max_offset, suggest_which_broker_id)
+        response.ext_binary = _binary_ext(next_begin_offset, min_offset, max_offset, suggest_which_broker_id)
         return response
-    response._ext_json = (
+    response.ext_json = (
         f'{{"suggestWhichBrokerId":"{suggest_which_broker_id}","nextBeginOffset":"{next_begin_offset}",'
         f'"maxOffset":"{max_offset}","minOffset":"{min_offset}"}}').encode()
     return response

@@ -2,7 +2,7 @@ cimport cython
 
 from regulus.model.message_properties cimport parse as parse_properties
 from regulus.wire.ext_fields cimport whole_number
-from regulus.wire.header_json cimport ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
+from regulus.wire.header_json cimport ExtScanner, integer, integer_end, needs_no_escapes, matches, scanner_of, utf8
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef long long _INT_MAX

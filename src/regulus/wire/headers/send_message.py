@@ -24,11 +24,11 @@ from regulus.model import message_properties
 from regulus.model.message_properties import parse as parse_properties
 from regulus.wire.codes import RequestCode
 from regulus.wire.ext_fields import INT_MAX, LONG_MAX, whole_number
-from regulus.wire.header_json import ExtScanner, integer, integer_end, is_plain, matches, scanner_of, utf8
+from regulus.wire.header_json import ExtScanner, integer, integer_end, matches, needs_no_escapes, scanner_of, utf8
 from regulus.wire.remoting_command import RemotingCommand
 
 MAX_RECONSUME_TIMES_ABSENT = -2_147_483_648
-"""Not None, so that the field is a plain C integer when compiled; no client sends this number."""
+"""Not None, so that the field is a C integer when compiled; no client sends this number."""
 
 _V1_NAMES = ("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
              "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname")
@@ -108,8 +108,8 @@ class SendMessageRequest:
 
 def decode_send_message_request(command: RemotingCommand) -> SendMessageRequest:
     """The same as SendMessageRequest.decode; compiled callers reach a function faster than a class method."""
-    if command._ext_json is not None:
-        request = _from_json(command._ext_json)
+    if command.ext_json is not None:
+        request = _from_json(command.ext_json)
         if request is not None:
             return request
     return _from_ext(command.ext)
@@ -358,8 +358,8 @@ class SendMessageResponse:
 
 def decode_send_message_response(command: RemotingCommand) -> SendMessageResponse:
     """The same as SendMessageResponse.decode, for callers that are compiled."""
-    if command._ext_json is not None:
-        response = _response_from_json(command._ext_json)
+    if command.ext_json is not None:
+        response = _response_from_json(command.ext_json)
         if response is not None:
             return response
     ext = command.ext
@@ -418,10 +418,10 @@ def send_message_response(request: RemotingCommand, code: int, msg_id: str, queu
     """The answer to a send that was stored; its extFields are written once, as text."""
     response = request.response(code)
     trace = "true" if trace_on else "false"
-    if transaction_id is None or not is_plain(transaction_id) or not is_plain(region):
+    if transaction_id is None or not needs_no_escapes(transaction_id) or not needs_no_escapes(region):
         response.ext = SendMessageResponse(msg_id, queue_id, queue_offset, transaction_id, region, trace_on).ext()
     else:
-        response._ext_json = (
+        response.ext_json = (
             f'{{"MSG_REGION":"{region}","TRACE_ON":"{trace}","msgId":"{msg_id}","queueId":"{queue_id}",'
             f'"queueOffset":"{queue_offset}","transactionId":"{transaction_id}"}}').encode("utf-8", "replace")
     return response

@@ -1,11 +1,11 @@
 cimport cython
 
-from regulus.model.message cimport PlainMessage
+from regulus.model.message cimport StraightMessage
 from regulus.wire cimport big_endian
 from regulus.wire.header_json cimport cut, matches
 from regulus.wire.headers.send_message cimport send_message_response
 from regulus.wire.octets cimport put, put_number
-from regulus.wire.plain_properties cimport PlainProperties, run_end
+from regulus.wire.straight_properties cimport StraightProperties, run_end
 from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef int _ROCKETMQ
@@ -22,13 +22,13 @@ cdef int _NUMBER_SIZE_MAX
 cdef bytes _HEX
 
 
-cdef class PlainSendReader:
-    cdef public PlainMessage message
-    cdef PlainProperties _properties
+cdef class StraightSendReader:
+    cdef public StraightMessage message
+    cdef StraightProperties _properties
     cdef bytes _stamp
     cdef bytes _text
 
-    @cython.locals(text=bytes, message=PlainMessage)
+    @cython.locals(text=bytes, message=StraightMessage)
     cpdef bint read(self, RemotingCommand command) except -1
 
     @cython.locals(text="const unsigned char*", key=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, found=cython.int,
@@ -41,18 +41,18 @@ cdef class PlainSendReader:
 
     cdef int _take(self, int key, Py_ssize_t start, Py_ssize_t end) except -2
 
-    @cython.locals(message=PlainMessage, known=bytes, topic=bytes)
+    @cython.locals(message=StraightMessage, known=bytes, topic=bytes)
     cdef int _take_topic(self, Py_ssize_t start, Py_ssize_t end) except -2
 
     @cython.locals(text="const unsigned char*", first=Py_ssize_t, position=Py_ssize_t, value=cython.longlong)
     cdef int _take_number(self, int key, Py_ssize_t start, Py_ssize_t end) except -2
 
-    @cython.locals(message=PlainMessage)
+    @cython.locals(message=StraightMessage)
     cdef void _set_number(self, int key, long long value) noexcept
 
 
 
-cdef class PlainAnswers:
+cdef class StraightAnswers:
     cdef bytes _begin
     cdef bytes _before_queue
     cdef bytes _after_queue
@@ -62,10 +62,10 @@ cdef class PlainAnswers:
     cdef bytearray _out
 
     @cython.locals(out="unsigned char*", end=Py_ssize_t)
-    cpdef bytes frame(self, PlainMessage message, long long opaque, long long physical_offset, long long queue_offset)
+    cpdef bytes frame(self, StraightMessage message, long long opaque, long long physical_offset, long long queue_offset)
 
 
-cdef class BinaryPlainAnswers:
+cdef class BinaryStraightAnswers:
     cdef bytes _begin
     cdef bytes _before_queue
     cdef bytes _before_offset
@@ -73,7 +73,7 @@ cdef class BinaryPlainAnswers:
     cdef bytearray _out
 
     @cython.locals(out="unsigned char*", end=Py_ssize_t)
-    cpdef bytes frame(self, PlainMessage message, long long opaque, long long physical_offset, long long queue_offset)
+    cpdef bytes frame(self, StraightMessage message, long long opaque, long long physical_offset, long long queue_offset)
 
 
 @cython.locals(end=Py_ssize_t)

@@ -1,29 +1,29 @@
 """Sends with nothing unusual about them, between frame and record without an object for any field.
 
-`PlainSendReader` reads the short spelling of a send (see send_message) straight into a PlainMessage. It takes only what
-it can take without a doubt, in the form that clients print, and says False to everything else: then nothing was
+`StraightSendReader` reads the short spelling of a send (see send_message) into a StraightMessage. It takes only what it
+can take without a doubt, in the form that clients print, and says False to everything else: then nothing was
 decided, and the ordinary way reads the request anew. So it may be strict where that way is lenient, never the reverse.
 What it takes becomes the same record, byte for byte.
 
-`PlainAnswers` and `BinaryPlainAnswers` make the frames of the answers. They differ in five places only, so they are cut
-once from a frame that the ordinary way encoded.
+`StraightAnswers` and `BinaryStraightAnswers` make the frames of the answers. They differ in five places only, so
+they are cut once from a frame that the ordinary way encoded.
 """
 
-from regulus.model.message import PLAIN_TEXT_SIZE_MAX, PlainMessage
+from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, StraightMessage
 from regulus.wire import big_endian
 from regulus.wire.header_json import cut, matches
 from regulus.wire.headers.send_message import send_message_response
 from regulus.wire.octets import put, put_number
-from regulus.wire.plain_properties import UNIQUE_KEY_SIZE_MAX, PlainProperties, run_end
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
+from regulus.wire.straight_properties import UNIQUE_KEY_SIZE_MAX, StraightProperties, run_end
 
 # Under private names these may be typed constants in the compiled form.
 _ROCKETMQ = ROCKETMQ
 _KEY_SIZE_MAX = UNIQUE_KEY_SIZE_MAX
 _INT_MAX = 0x7FFFFFFF
 _DIGITS_MAX = 18
-_TEXT_SIZE_MAX = PLAIN_TEXT_SIZE_MAX
-_WHOLE = 0x1FF                  # bits of the fields a to i, which a plain send has all
+_TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
+_WHOLE = 0x1FF                  # bits of the fields a to i, which a straight send has all
 _PROPERTIES_BIT = 0x100
 _UNUSUAL = -1
 _NUMBER_SIZE_MAX = 20
@@ -32,21 +32,21 @@ _EXT_SIZE_AT = 8 + 17
 _HEX = b"0123456789ABCDEF"
 
 
-class PlainSendReader:
+class StraightSendReader:
     """`unusual`: names of properties that need a closer look. `stamp`: the property string put behind each message's.
 
     `message` is what the last `read` that said True took from its request; hosts, offsets and times are not set.
     """
 
     def __init__(self, unusual: frozenset[bytes], stamp: bytes) -> None:
-        self.message = PlainMessage()
-        self._properties = PlainProperties(self.message, unusual)
+        self.message = StraightMessage()
+        self._properties = StraightProperties(self.message, unusual)
         self._stamp = stamp
         self._text = b""
 
     def read(self, command: RemotingCommand) -> bool:
-        """Whether the request is a plain send, which `message` holds then."""
-        text = command._ext_binary if command.serialize_type == _ROCKETMQ else command._ext_json
+        """Whether the request is a straight send, which `message` holds then."""
+        text = command.ext_binary if command.serialize_type == _ROCKETMQ else command.ext_json
         if text is None or command.opaque < 0 or len(text) > _TEXT_SIZE_MAX - len(self._stamp):
             return False
         self._text = text
@@ -54,9 +54,10 @@ class PlainSendReader:
             return False
         self._properties.append(self._stamp)
         message = self.message
-        message.take_data(command._source if command._body is None else command._body)
-        message.body_start = command._body_start if command._body is None else 0
-        message.body_end = command._body_end if command._body is None else len(command._body)
+        command.find_body()
+        message.take_data(command.body_source)
+        message.body_start = command.body_start
+        message.body_end = command.body_end
         return True
 
     def _read_members(self) -> bool:
@@ -118,7 +119,7 @@ class PlainSendReader:
             return self._take_topic(start, end)
         if ord("d") <= key <= ord("h") or key == ord("j") or key == ord("l"):
             return self._take_number(key, start, end)
-        # Unit mode matters only to topics that are made for it; a batch is not plain.
+        # Unit mode matters only to topics that are made for it; a batch has its own reader.
         if key == ord("k") or key == ord("m"):
             if matches(self._text, start, end, b"false", 5):
                 return 0
@@ -157,7 +158,7 @@ class PlainSendReader:
         return 1 << (key - ord("a")) if key <= ord("h") else 0
 
     def _set_number(self, key: int, value: int) -> None:
-        """Queue number and tries matter only to topics that are new or for retries, which are not plain."""
+        """Queue number and tries matter only to topics that are new or for retries, which are not straight."""
         message = self.message
         if key == ord("e"):
             message.queue_id = value
@@ -169,7 +170,7 @@ class PlainSendReader:
             message.reconsume_times = value
 
 
-class PlainAnswers:
+class StraightAnswers:
     """Answers of a broker in one region to sends that were stored under one address."""
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
@@ -186,7 +187,7 @@ class PlainAnswers:
         self._out = bytearray(room)
         self._out[:len(self._begin)] = self._begin
 
-    def frame(self, message: PlainMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
+    def frame(self, message: StraightMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
         """The whole answer to the send of `message`, which was stored there."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)
@@ -204,7 +205,7 @@ class PlainAnswers:
         return cut(out, 0, end)
 
 
-class BinaryPlainAnswers:
+class BinaryStraightAnswers:
     """The same in the binary form, where each value stands behind its length, and the opaque in front."""
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
@@ -218,7 +219,7 @@ class BinaryPlainAnswers:
         self._out = bytearray(len(sample) + 16 + 2 * _NUMBER_SIZE_MAX + _KEY_SIZE_MAX)
         self._out[:len(self._begin)] = self._begin
 
-    def frame(self, message: PlainMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
+    def frame(self, message: StraightMessage, opaque: int, physical_offset: int, queue_offset: int) -> bytes:
         """The whole answer to the send of `message`, which was stored there."""
         out = self._out
         end = _put_hex(out, len(self._begin), physical_offset)

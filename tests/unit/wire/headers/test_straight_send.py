@@ -6,8 +6,8 @@ import pytest
 
 from regulus.wire import header_json
 from regulus.wire.frame_reader import FrameReader
-from regulus.wire.headers.plain_send import PlainAnswers, PlainSendReader
 from regulus.wire.headers.send_message import SendMessageResponse, send_message_response
+from regulus.wire.headers.straight_send import StraightAnswers, StraightSendReader
 from regulus.wire.remoting_command import ROCKETMQ, RemotingCommand
 
 FIELDS = {"a": "PG", "b": "TopicA", "c": "TBW102", "d": "4", "e": "3", "f": "1", "g": "1700000000001", "h": "-7",
@@ -16,8 +16,8 @@ FIELDS = {"a": "PG", "b": "TopicA", "c": "TBW102", "d": "4", "e": "3", "f": "1",
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
 
-def make_reader() -> PlainSendReader:
-    return PlainSendReader(frozenset((b"DELAY", b"CLUSTER")), b"CLUSTER\x01C\x02")
+def make_reader() -> StraightSendReader:
+    return StraightSendReader(frozenset((b"DELAY", b"CLUSTER")), b"CLUSTER\x01C\x02")
 
 
 def command(fields: dict[str, str], *, opaque: int = 7) -> RemotingCommand:
@@ -27,7 +27,7 @@ def command(fields: dict[str, str], *, opaque: int = 7) -> RemotingCommand:
     return made
 
 
-def test_a_plain_send_is_taken_as_bytes():
+def test_a_straight_send_is_taken_as_bytes():
     reader = make_reader()
     assert reader.read(command(FIELDS))
     message = reader.message
@@ -100,7 +100,7 @@ def test_an_answer_is_what_the_ordinary_way_encodes(opaque, physical_offset, que
     reader = make_reader()
     request = command(FIELDS, opaque=opaque)
     assert reader.read(request)
-    frame = PlainAnswers(HOST, region, True).frame(reader.message, opaque, physical_offset, queue_offset)
+    frame = StraightAnswers(HOST, region, True).frame(reader.message, opaque, physical_offset, queue_offset)
     message_id = f"{HOST.hex().upper()}{physical_offset:016X}"
     assert frame == send_message_response(request, 0, message_id, 3, queue_offset, "KEY1", region, True).encode()
     header = json.loads(frame[8:])
@@ -109,7 +109,7 @@ def test_an_answer_is_what_the_ordinary_way_encodes(opaque, physical_offset, que
 
 
 def test_answers_do_not_remember_the_ones_before():
-    reader, answers = make_reader(), PlainAnswers(HOST, "R", False)
+    reader, answers = make_reader(), StraightAnswers(HOST, "R", False)
     assert reader.read(command(FIELDS))
     answers.frame(reader.message, 1_000_000, 1 << 60, 1_000_000)
     assert reader.read(command(FIELDS | {"i": "UNIQ_KEY\x01K\x02", "e": "0"}))
