@@ -44,5 +44,5 @@ cdef Py_ssize_t _field_end(const unsigned char* text, Py_ssize_t position, Py_ss
 
 cdef bint _is_escaped(const unsigned char* text, Py_ssize_t position, int digit) noexcept
 
-@cython.locals(position=Py_ssize_t)
+@cython.locals(others=cython.uchar, character=cython.uchar, position=Py_ssize_t)
 cdef bint _stands_as_it_is(const unsigned char* text, Py_ssize_t start, Py_ssize_t end) noexcept

@@ -1,0 +1,172 @@
+"""Sends without sockets, in two or more builds side by side: CPU microseconds per message of the broker.
+
+    git worktree add build/before <commit> && (cd build/before && python build_ext.py build/compiled)
+    python build_ext.py build/compiled
+    python bench/send_turns.py before=build/before/build/compiled after=build/compiled [--kinds json,binary,delayed]
+
+Each build runs in a process of its own, all on one processor, and they take turns of 2,048 sends, so that they meet the
+same moods of the machine. A turn is frames in, decided, answers encoded: `FrameReader`, then `decide` of
+`server.request_server`; what follows the answers is done between the turns. `ratio` is the median over the turns of
+each build's time by that of the first one's same turn.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+KINDS = ("json", "binary", "delayed")
+SENDS_PER_TURN = 2048
+SENDS_PER_READ = 64
+RING = 512                      # different sends
+WARM_UP_TURNS = 10
+NOW_MS = 1_700_000_000_000
+LOG_FILE_SIZE = 64 << 20
+
+
+# --- one build -------------------------------------------------------------------------------------------------------
+
+
+def chunks(kind: str, body_size: int) -> list[bytes]:
+    """What the reads of one turn bring."""
+    from load_generator import Load, send_frames
+
+    from regulus.wire.frame_reader import FrameReader
+    from regulus.wire.remoting_command import JSON, ROCKETMQ, RemotingCommand
+
+    load = Load(host="", port=0, topic="BenchLoad", queues=4, body_size=body_size, connections=1, in_flight=RING,
+                count_max=0, seconds_max=0.0, warm_up_seconds=0.0, server_pid=0)
+    reader = FrameReader()
+    reader.feed(b"".join(send_frames(load, 0)))
+    frames = []
+    for sent in reader.frames():
+        if kind == "delayed":
+            sent.ext["i"] += "\x02DELAY\x013\x02"
+        frames.append(RemotingCommand.request(sent.code, sent.ext, sent.body, opaque=sent.opaque,
+                                              serialize_type=ROCKETMQ if kind == "binary" else JSON).encode())
+    ring = [b"".join(frames[start:start + SENDS_PER_READ]) for start in range(0, len(frames), SENDS_PER_READ)]
+    return ring * (SENDS_PER_TURN // len(frames))
+
+
+def take_turns(kind: str, body_size: int) -> None:
+    """Read a line, take a turn, write its microseconds per send; until there are no more lines."""
+    from regulus.broker.config import BrokerConfig
+    from regulus.broker.state import BrokerState
+    from regulus.model.topics import TopicConfig
+    from regulus.store.config import MessageStoreConfig
+    from regulus.store.file_message_store import FileMessageStore
+    from regulus.wire.frame_reader import FrameReader
+
+    reads = chunks(kind, body_size)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
+        store = FileMessageStore(MessageStoreConfig(store_path_root_dir=path,
+                                                    mapped_file_size_commit_log=LOG_FILE_SIZE))
+        store.open()
+        broker = BrokerState(BrokerConfig(listen_port=10911), store, now_ms=NOW_MS, seed=1)
+        broker.topics.put(TopicConfig(topic_name="BenchLoad", read_queue_nums=4, write_queue_nums=4), NOW_MS)
+        reader = FrameReader()
+        print("ready", flush=True)
+        while sys.stdin.readline():
+            print(f"{turn(reader, reads, broker) / SENDS_PER_TURN * 1e6:.4f}", flush=True)
+            while store.dispatch_behind_bytes():
+                store.dispatch(SENDS_PER_TURN, ())
+            if store.wants_allocation:
+                store.allocate_ahead()
+        store.close()
+
+
+def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
+    """Processor time, in seconds."""
+    from regulus.broker import request_table
+    from regulus.model.message_id import host_bytes
+    from regulus.model.peer import Peer
+    from regulus.server.request_server import decide
+
+    peer = Peer(1, host_bytes("127.0.0.1", 50_000), host_bytes("127.0.0.1", 10911), "127.0.0.1:50000", "127.0.0.1")
+    parts: list[bytes | memoryview] = []
+    others: list[Any] = []
+    begin = time.process_time()
+    for data in reads:
+        reader.feed(data)
+        parts.clear()
+        decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others)
+    spent = time.process_time() - begin
+    reader.feed(b"".join(parts))
+    answers = reader.frames()
+    assert not others
+    assert [answer.code for answer in answers] == [0] * SENDS_PER_READ
+    return spent
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def measure(kind: str, builds: dict[str, Path], turns: int, body_size: int, processor: int) -> dict[str, list[float]]:
+    command = [sys.executable, __file__, "--one", kind, "--body-size", str(body_size)]
+    running = {name: subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, "PYTHONPATH": str(path.resolve()), "PYTHONHASHSEED": "0"})
+               for name, path in builds.items()}
+    for process in running.values():
+        os.sched_setaffinity(process.pid, {processor})
+    spent: dict[str, list[float]] = {name: [] for name in running}
+    for each in running.values():
+        _line_of(each)
+    for number in range(WARM_UP_TURNS + turns):
+        for name in in_turn(list(running), number):
+            process = running[name]
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            figure = float(_line_of(process))
+            if number >= WARM_UP_TURNS:
+                spent[name].append(figure)
+    for process in running.values():
+        process.communicate()
+    return spent
+
+
+def in_turn(names: list[str], number: int) -> Iterator[str]:
+    """Each begins as often as the others."""
+    first = number % len(names)
+    yield from names[first:] + names[:first]
+
+
+def _line_of(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"a build ended before its turn, with status {process.wait()}")
+    return line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("builds", nargs="*", help="NAME=PATH of a copy of the package; the first is compared with")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--turns", type=int, default=400)
+    parser.add_argument("--body-size", type=int, default=1024)
+    parser.add_argument("--processor", type=int, default=0, help="on which they all run")
+    parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        take_turns(options.one, options.body_size)
+        return
+    builds = {name: Path(path) for name, _, path in (build.partition("=") for build in options.builds)}
+    for kind in options.kinds.split(","):
+        spent = measure(kind, builds, options.turns, options.body_size, options.processor)
+        first = next(iter(spent.values()))
+        for name, each in spent.items():
+            ratio = statistics.median(mine / base for base, mine in zip(first, each, strict=True))
+            tenth = sorted(each)[len(each) // 10]
+            print(f"{kind:8} {name:10} tenth percentile {tenth:.3f} us  median {statistics.median(each):.3f} us  "
+                  f"ratio {ratio:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
