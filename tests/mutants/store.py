@@ -274,9 +274,6 @@ MUTANTS = [
     Mutant(name="a start forgets how far a lost queue counted", path=_RECOVERY,
            old="queue.go_on_at(queue.tabled_max_offset)", new="pass",
            tests=_RECOVERY_TESTS),
-    Mutant(name="units that found no room are lost behind the count of a lost queue", path=_RECOVERY,
-           old="                if not self._dispatcher.fault:\n                    with",
-           new="                if True:\n                    with", tests=_RECOVERY_TESTS),
     Mutant(name="records for a faulty queue stop the dispatcher", path=_DISPATCH,
            old="if (request.topic, request.queue_id) not in self.queues.faulty:", new="if True:", tests=_REBUILD_TESTS),
     # --- retention ---------------------------------------------------------------------------------------------------

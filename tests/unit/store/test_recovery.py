@@ -629,6 +629,9 @@ def test_a_queue_that_is_lost_with_its_part_of_the_log_goes_on_counting(tmp_path
     store = FileMessageStore(small_config(tmp_path))
     assert "queue 0 of TopicB ends at 0, and something was there up to 25" in str(store.open())
     assert bodies(store, "TopicB") == []
+    store.close()
+    store = open_store(tmp_path)
+    assert store.max_offset("TopicB", 0) == 25
     assert fill(store, 1, topic="TopicB")[0].queue_offset == 25
     store.close()
     store = open_store(tmp_path)
@@ -997,11 +1000,12 @@ def test_a_start_tells_how_far_the_check_of_the_log_is(tmp_path: Path, monkeypat
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """As long as something is in it, the disk has no room for queues."""
+    """As long as something is in it, the disk has no room for queues; `once` is taken out when it had none."""
     reserve, full = disk.reserve, ["full"]
 
     def refuse_queues(path: str, offset: int, length: int) -> None:
         if full and "consumequeue" in path:
+            full[:] = [text for text in full if text != "once"]
             raise StoreNotWritable("the disk is full")
         reserve(path, offset, length)
 
@@ -1029,8 +1033,10 @@ def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_pat
     assert bodies(store) == expected
 
 
+@pytest.mark.parametrize("room", ["full", "once"])
 @pytest.mark.parametrize("stop", ["clean", "kill"])
-def test_a_queue_that_is_lost_is_built_when_there_is_room(tmp_path: Path, full: list[str], stop: str) -> None:
+def test_a_queue_that_is_lost_is_built_when_there_is_room(tmp_path: Path, full: list[str], stop: str,
+                                                          room: str) -> None:
     full.clear()
     store = open_store(tmp_path / "store")
     expected = [message.body for message in fill(store, 33, size=300)]
@@ -1040,7 +1046,7 @@ def test_a_queue_that_is_lost_is_built_when_there_is_room(tmp_path: Path, full: 
         store.close()
     copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
     shutil.rmtree(copy / "consumequeue")
-    full.append("full")
+    full.append(room)
     store = FileMessageStore(small_config(copy))
     assert store.open().unfinished
     full.clear()
