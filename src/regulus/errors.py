@@ -100,6 +100,10 @@ class ConnectFailed(ClientError):
     code = 10001
 
 
+class ConnectRefused(ConnectFailed):
+    """The address was reached and takes no connection, or cannot be reached: known at once, and nothing was sent."""
+
+
 class ConnectionLost(ClientError):
     """The connection closed before the answer came; whether the request was done is unknown."""
 

@@ -51,22 +51,27 @@ class ClientConfig:
     persist_consumer_offset_interval: int = 5_000
     mq_client_api_timeout: int = 3_000      # of route and admin calls
     connect_timeout: int = 3_000
+    back_pressure_for_async_send_num: int = 256    # sends under way on a connection; more wait in turn. 0: no limit
     access_key: str = ""                    # with secret_key: every request is signed
     secret_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",
                   "mq_client_api_timeout", "connect_timeout")
+        _at_least(self, 0, "back_pressure_for_async_send_num")
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("access_key and secret_key belong together: set both or none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    send_msg_timeout: int = 3_000           # of a whole send, shared by all its attempts
+    send_msg_timeout: int = 3_000           # of a send from its turn on, shared by all its attempts
     send_msg_max_timeout_per_request: int = -1  # of one attempt but the last; -1: what is left / attempts left
-    java_budget: bool = False               # as RocketMQ: each attempt may take all that is left
+    java_budget: bool = False               # as RocketMQ: from the call on; each attempt may take all that is left
     retry_times_when_send_failed: int = 2
+    retry_as_async_send: bool = False       # RocketMQ's rule for asynchronous sends: the same broker, no refusal again
+    retry_times_when_send_async_failed: int = 2     # then
+    retry_refused_connection: bool = True   # by the last broker, after 50, 100 ... ms; False: as any failure
     retry_another_broker_when_not_store_ok: bool = False
     retry_response_codes: frozenset[int] | None = None      # None: those of RocketMQ 5.3
     throttle_back_off: bool = True          # wait after SYSTEM_BUSY; False: retry at once, as RocketMQ does
@@ -82,14 +87,14 @@ class ProducerConfig(ClientConfig):
     batch_max_delay_ms: int = 10            # how long a send may wait for others; 0: only for those of this moment
     batch_max_bytes: int = 32 << 10
     total_batch_max_bytes: int = 32 << 20   # of all sends that wait; above it they go directly
-    back_pressure_for_async_send_num: int = 0   # sends under way at most; 0: no limit
+    back_pressure_for_async_send_size: int = 32 << 20   # of bodies under way; more wait in turn. 0: no limit
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _at_least(self, 1, "send_msg_timeout", "max_message_size", "default_topic_queue_nums", "batch_max_bytes",
                   "total_batch_max_bytes")
-        _at_least(self, 0, "retry_times_when_send_failed", "compress_msg_body_over_howmuch", "batch_max_delay_ms",
-                  "back_pressure_for_async_send_num")
+        _at_least(self, 0, "retry_times_when_send_failed", "retry_times_when_send_async_failed",
+                  "compress_msg_body_over_howmuch", "batch_max_delay_ms", "back_pressure_for_async_send_size")
         _at_least(self, -1, "send_msg_max_timeout_per_request")
         _at_most(self, 9, "compress_level")
 

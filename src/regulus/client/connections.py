@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from regulus.client.config import ClientConfig
 from regulus.client.tasks import SharedTasks
+from regulus.client.turns import Room
 from regulus.errors import ClientClosed, ConnectFailed
 from regulus.transport.connection import Connection, OnRequests
 from regulus.transport.connector import connect, split_address
@@ -28,7 +29,21 @@ class Connections:
         self._sign = sign
         self._open: dict[str, Connection] = {}
         self._opening: SharedTasks[Connection] = SharedTasks()
+        self._places: dict[str, Room] = {}
+        self._places_max = config.back_pressure_for_async_send_num
         self._is_closed = False
+
+    def places(self, address: str) -> Room:
+        """Of the sends that are under way to `address`, in requests."""
+        places = self._places.get(address)
+        if places is None:
+            places = self._places[address] = Room(self._places_max)
+        return places
+
+    def turn_away(self, owner: object, error: Exception) -> None:
+        """All sends of this owner that wait for a place get the error."""
+        for places in self._places.values():
+            places.turn_away(owner, error)
 
     async def get(self, address: str) -> Connection:
         """An open connection. Raises ConnectFailed, ClientClosed."""
@@ -82,6 +97,8 @@ class Connections:
                                timeout=CLOSE_WAIT_MAX_S)
 
     async def _get_within(self, address: str, timeout_ms: int) -> Connection:
+        # Thousands of callers may begin in one moment. The time of the first counts from when the last has begun.
+        await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await self.get(address)

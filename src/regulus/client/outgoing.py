@@ -70,11 +70,6 @@ class Outgoing:
         return Outgoing(_SEND_BATCH_MESSAGE, header, message_batch.encode(messages),
                         ",".join(message_ids))
 
-    @property
-    def is_half(self) -> bool:
-        """Whether its transaction is open."""
-        return self._header.sys_flag & flags.TRANSACTION_MASK == flags.TRANSACTION_PREPARED
-
     def command(self, queue: MessageQueue, oneway: bool = False) -> RemotingCommand:
         header = self._header
         header.queue_id = queue.queue_id

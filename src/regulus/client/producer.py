@@ -1,12 +1,15 @@
 """Sends messages.
 
-A send chooses a queue, waits for the broker's answer and, when an attempt fails, tries again elsewhere while its time
-budget lasts. A returned result means that the message is stored; an error means that it may or may not be (a lost
-answer cannot be told from a lost request), and that the application owns it again.
+A send chooses a queue, waits until it is its turn there, waits for the broker's answer and, when an attempt fails,
+tries again elsewhere while its time budget lasts. A returned result means that the message is stored; an error means
+that it may or may not be (a lost answer cannot be told from a lost request), and that the application owns it again.
+
+Its turn is a place among the requests to the broker, and room for its body among all that are under way. Both are given
+back before a place at another broker is waited for: whoever waits for a place holds nothing that others wait for. While
+a broker is away its sends keep their places, so that those which wait there have all their time when it is back.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -16,23 +19,25 @@ from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.core import batching, fault_isolation
-from regulus.client.core.batching import BatchKey, Gatherer
 from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
 from regulus.client.core.message_check import check_group, check_message, check_topic
 from regulus.client.core.queue_selector import QueueSelector, RoundRobin, check_selected
 from regulus.client.core.resend import RETRY_CODES, BackOff, SendBudget
 from regulus.client.core.routes import Route
+from regulus.client.core.send_course import SendCourse
+from regulus.client.gathered_sends import GatheredSends, split_result
 from regulus.client.outgoing import Outgoing
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.tasks import TaskGroup
+from regulus.client.turns import Room
 from regulus.errors import (
     BrokerRefused,
     ClientClosed,
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    ConnectRefused,
     RequestTimeout,
-    SendFailed,
     Throttled,
     TooManyRequests,
 )
@@ -40,8 +45,6 @@ from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import ConsumerData
 from regulus.wire.codes import ResponseCode
-
-_log = logging.getLogger(__name__)
 
 _ONE_ATTEMPT = SendBudget(attempts=1)
 
@@ -55,7 +58,8 @@ class Producer:
         async with Producer("127.0.0.1:9876", "my-group") as producer:
             result = await producer.send(Message("my-topic", b"hello"))
 
-    Any number of sends may be under way at the same time; they share one connection to each broker.
+    Any number of sends may be called at the same time. They share one connection to each broker, where
+    `back_pressure_for_async_send_num` are under way at most; the others wait for their turn, in the order of the calls.
     """
 
     def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None) -> None:
@@ -71,18 +75,18 @@ class Producer:
         if strategy is IsolationStrategy.NONE and self.config.send_latency_fault_enable:
             strategy = IsolationStrategy.LATENCY
         self._isolation = fault_isolation.STRATEGIES[strategy]()
-        self._retries = SendBudget(attempts=1 + self.config.retry_times_when_send_failed,
+        same_broker = self.config.retry_as_async_send
+        self._retries = SendBudget(attempts=1 + (self.config.retry_times_when_send_async_failed if same_broker
+                                                 else self.config.retry_times_when_send_failed),
                                    attempt_timeout_max_ms=self.config.send_msg_max_timeout_per_request,
                                    java_budget=self.config.java_budget)
         codes = self.config.retry_response_codes
-        self._retry_codes = RETRY_CODES if codes is None else codes
-        self._gatherer = Gatherer(batch_size_max=self.config.batch_max_bytes,
-                                  held_size_max=self.config.total_batch_max_bytes)
-        self._gathered: dict[BatchKey, _Waiters] = {}
+        self._retry_codes = frozenset[int]() if same_broker else RETRY_CODES if codes is None else codes
         self._tasks = TaskGroup()
+        self._gathered = GatheredSends(self.config, self._send_together, self._tasks)
         self._thread_size = max(_COMPRESS_IN_THREAD_FROM, self.config.compress_msg_body_over_howmuch)
-        permits = self.config.back_pressure_for_async_send_num
-        self._permits = asyncio.Semaphore(permits) if permits else None
+        self._under_way = Room(self.config.back_pressure_for_async_send_size)
+        self._route_seekers = Room(self.config.back_pressure_for_async_send_num)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -92,12 +96,17 @@ class Producer:
             self._instance = client_instance.acquire(self._name_server, self.config, self)
 
     async def shutdown(self) -> None:
-        """Send what waits in batches, unregister, and close connections that nobody else uses."""
+        """Send what gathers in batches, unregister, and close connections that nobody else uses.
+
+        Sends that wait for their turn get ClientClosed.
+        """
         instance = self._instance
         if instance is None:
             return
-        for key in list(self._gathered):
-            self._send_gathered(key)
+        closed = ClientClosed(f"producer {self.group} was shut down before it was the turn of this send")
+        for room in (self._route_seekers, self._under_way, instance.connections):
+            room.turn_away(self, closed)
+        self._gathered.send_all()
         pending = self._tasks.all()
         if pending:
             await asyncio.wait(pending)
@@ -123,8 +132,8 @@ class Producer:
         """Store one message; the message gets its unique key, and its body is left as it is.
 
         Without `queue` and `selector` the queue is chosen in turn and failures are retried on another broker. With one
-        of them (ordered sends) there is one attempt. `argument` is handed to the selector. `timeout_ms` replaces
-        `send_msg_timeout` for the whole call.
+        of them (ordered sends) there is one attempt. `argument` is handed to the selector. `timeout_ms` is an overall
+        deadline: unlike `send_msg_timeout` it covers the wait for the send's turn.
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
         retried; SendFailed when all attempts failed; Throttled and TooManyRequests when the budget leaves no room.
@@ -134,10 +143,11 @@ class Producer:
             queues = (await self._route(message.topic)).publish_queues
             queue = check_selected(queues, selector(queues, message, argument))
         if self.config.auto_batch and timeout_ms is None:
-            future = self._gather(message, queue)
+            self._running()
+            future = self._gathered.add(message, queue)
             if future is not None:
                 return await future
-        return await self._send(await self._outgoing(message), queue, timeout_ms or self.config.send_msg_timeout)
+        return await self._send(message, queue, timeout_ms)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
@@ -149,7 +159,7 @@ class Producer:
         batching.check_batch(messages)
         for message in messages:
             check_message(message, self.config.max_message_size)
-        return await self._send(self._outgoing_batch(messages), queue, timeout_ms or self.config.send_msg_timeout)
+        return await self._send(messages, queue, timeout_ms)
 
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
@@ -196,66 +206,146 @@ class Producer:
 
     # --- one send ----------------------------------------------------------------------------------------------------
 
-    async def _send(self, outgoing: Outgoing, queue: MessageQueue | None, timeout_ms: int) -> SendResult:
-        if self._permits is None:
-            return await self._attempts(outgoing, queue, timeout_ms)
-        started = steady_ms()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._permits.acquire()
-        except TimeoutError:
-            raise TooManyRequests(f"{self.config.back_pressure_for_async_send_num} sends are under way, and none ended "
-                                  f"within {timeout_ms} ms") from None
-        try:
-            return await self._attempts(outgoing, queue, max(1, timeout_ms - (steady_ms() - started)))
-        finally:
-            self._permits.release()
-
-    async def _attempts(self, outgoing: Outgoing, wanted: MessageQueue | None, timeout_ms: int) -> SendResult:
+    async def _send(self, message: Message | Sequence[Message], wanted: MessageQueue | None,
+                    timeout_ms: int | None) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
-        started = steady_ms()
-        budget = self._budget(outgoing) if wanted is None else _ONE_ATTEMPT
-        tried: list[str] = []
-        failure: ClientError | None = None
-        stored: SendResult | None = None
-        for attempt in range(1, budget.attempts + 1):
-            route = await self._route_within(outgoing.topic, timeout_ms - (steady_ms() - started))
-            queue = wanted or self._choose(route, tried[-1] if tried else None)
-            if not self._back_off.is_idle:
-                await self._rest(queue.broker_name, timeout_ms - (steady_ms() - started), failure)
-            begun = steady_ms()
-            attempt_timeout = budget.attempt_timeout_ms(attempt, timeout_ms - (begun - started))
-            if attempt_timeout <= 0:
-                break
-            tried.append(queue.broker_name)
-            try:
-                result = await self._attempt(outgoing, route, queue, attempt_timeout, begun)
-            except BrokerRefused as error:
-                if error.code not in self._retry_codes:
-                    if stored is not None:
-                        return stored
-                    raise
-                failure = error
-            except (ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster) as error:
-                failure = error
-                if not budget.resends_without_answer and isinstance(error, ConnectionLost | RequestTimeout):
-                    raise SendFailed(topic=outgoing.topic, attempts=attempt, elapsed_ms=steady_ms() - started,
-                                     brokers=tuple(tried), cause=error) from error
-            else:
-                if result.send_status is SendStatus.SEND_OK or not self.config.retry_another_broker_when_not_store_ok:
-                    return result
-                stored = result
-        if stored is not None:
-            return stored
-        raise _terminal(outgoing.topic, tried, budget.attempts, steady_ms() - started, failure)
+        topic, size = _topic_and_size(message)
+        course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
+                            timeout_ms or self.config.send_msg_timeout,
+                            timeout_ms is not None or self.config.java_budget, steady_ms())
+        outgoing: Outgoing | None = None
+        held: Room | None = None
+        try:
+            while not course.is_out_of_attempts:
+                route = self._running().known_route(topic)
+                if route is None or not route.publish_queues:
+                    route = await self._find_route(course)
+                queue = wanted or self._choose(route, course.last_broker)
+                places = self._running().connections.places(route.master(queue.broker_name) or queue.broker_name)
+                if places is not held:
+                    if held is not None:
+                        self._end_turn(held, size)
+                        held = None
+                    if not self._begin_turn(places, size):
+                        await self._wait_turn(places, size, course)
+                        if wanted is None and self._is_better_elsewhere(route, queue.broker_name):
+                            self._end_turn(places, size)
+                            continue
+                    held = places
+                if not self._back_off.is_idle and not await self._rest(queue.broker_name, course):
+                    break
+                if outgoing is None:
+                    outgoing = await self._outgoing(message)
+                begun = steady_ms()
+                attempt_timeout = course.begin_attempt(queue.broker_name, begun)
+                if attempt_timeout <= 0:
+                    break
+                try:
+                    result = await self._attempt(outgoing, route, queue, attempt_timeout, begun)
+                except ClientError as error:
+                    if not self._tries_again(course, error, queue.broker_name, begun):
+                        if course.stored is not None:
+                            return course.stored
+                        raise
+                else:
+                    if (result.send_status is SendStatus.SEND_OK
+                            or not self.config.retry_another_broker_when_not_store_ok):
+                        return result
+                    course.stored = result
+            return course.end(steady_ms())
+        finally:
+            if held is not None:
+                self._end_turn(held, size)
 
-    def _budget(self, outgoing: Outgoing) -> SendBudget:
+    def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
         """How the attempts of this send share its time."""
         return self._retries
+
+    def _tries_again(self, course: SendCourse, error: ClientError, broker_name: str, begun_ms: int) -> bool:
+        """Whether an attempt that failed so is followed by another. Raises SendFailed."""
+        course.failure = error
+        now = steady_ms()
+        if isinstance(error, BrokerRefused):
+            return error.code in self._retry_codes
+        if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:
+            raise course.failed_for_good(now) from error
+        if isinstance(error, ConnectRefused) and self.config.retry_refused_connection:
+            course.was_refused()
+            self._back_off.refused(broker_name, begun_ms, now)
+        return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout | _NoMaster)
+
+    # --- its turn ----------------------------------------------------------------------------------------------------
+
+    def _begin_turn(self, places: Room, size: int) -> bool:
+        """False when it is not our turn yet; then nothing was taken."""
+        if places.take(1):
+            if self._under_way.take(size):
+                return True
+            places.give_back(1)
+        return False
+
+    async def _wait_turn(self, places: Room, size: int, course: SendCourse) -> None:
+        """Raises TooManyRequests when the wait counts and takes all the time; ClientClosed."""
+        await self._wait(places, 1, course)
+        try:
+            await self._wait(self._under_way, size, course)
+        except BaseException:
+            places.give_back(1)
+            raise
+
+    def _end_turn(self, places: Room, size: int) -> None:
+        self._under_way.give_back(size)
+        places.give_back(1)
+
+    async def _wait(self, room: Room, size: int, course: SendCourse) -> None:
+        if room.take(size):
+            return
+        began = steady_ms()
+        if not course.counts_waits:
+            await room.wait(size, self)
+            course.stand_still(steady_ms() - began)
+            return
+        try:
+            async with asyncio.timeout(course.left_ms(began) / 1000):
+                await room.wait(size, self)
+        except TimeoutError:
+            raise TooManyRequests(f"within {course.timeout_ms} ms it was not the turn of this send to {course.topic}: "
+                                  f"as much is under way as back_pressure_for_async_send_num and "
+                                  f"back_pressure_for_async_send_size allow") from course.failure
+
+    def _is_better_elsewhere(self, route: Route, broker_name: str) -> bool:
+        """Whether the broker rests while another one does not."""
+        if self._back_off.is_idle:
+            return False
+        resting = self._back_off.resting(steady_ms())
+        return broker_name in resting and any(queue.broker_name not in resting for queue in route.publish_queues)
+
+    async def _rest(self, broker_name: str, course: SendCourse) -> bool:
+        """Wait while the broker rests. False when that is longer than the time left; Throttled where it throttles.
+
+        A send that has tried nothing yet does not wait for a refused connection longer than it may: it tries now.
+        """
+        now = steady_ms()
+        wait, left = self._back_off.wait_ms(broker_name, now), course.left_ms(now)
+        if wait == 0:
+            return True
+        if wait < left:
+            await asyncio.sleep(wait / 1000)
+            return True
+        if not self._back_off.throttles(broker_name):
+            return not course.tried
+        if course.stored is not None:
+            return False
+        raise Throttled(f"{broker_name} is busy and rests for {wait} ms, longer than the {left} ms left of the "
+                        f"send's time", ResponseCode.SYSTEM_BUSY) from course.failure
+
+    # --- one attempt -------------------------------------------------------------------------------------------------
 
     def _choose(self, route: Route, last_broker: str | None) -> MessageQueue:
         queues = route.publish_queues
         turn = self._turn(route.topic)
+        if last_broker is not None and self.config.retry_as_async_send:
+            return turn.select([queue for queue in queues if queue.broker_name == last_broker] or queues)
         if last_broker is None and self._isolation is NO_ISOLATION and self._back_off.is_idle:
             return turn.select(queues)
         now = steady_ms()
@@ -264,16 +354,6 @@ class Producer:
         if resting:
             tiers = [*(tier | resting for tier in tiers), resting, *tiers]
         return turn.select(queues, brokers_to_avoid(queues, tiers))
-
-    async def _rest(self, broker_name: str, left_ms: int, failure: ClientError | None) -> None:
-        """Wait while the broker rests after throttling. Raises Throttled when that is longer than the budget."""
-        wait = self._back_off.wait_ms(broker_name, steady_ms())
-        if wait == 0:
-            return
-        if wait >= left_ms:
-            raise Throttled(f"{broker_name} is busy and rests for {wait} ms, longer than the {left_ms} ms left of the "
-                            f"send's time", ResponseCode.SYSTEM_BUSY) from failure
-        await asyncio.sleep(wait / 1000)
 
     async def _attempt(self, outgoing: Outgoing, route: Route, queue: MessageQueue, timeout_ms: int,
                        begun_ms: int) -> SendResult:
@@ -306,49 +386,34 @@ class Producer:
 
     # --- batches of concurrent sends ---------------------------------------------------------------------------------
 
-    def _gather(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult] | None":
-        """Let the message wait for others; None when it has to go alone."""
-        self._running()
-        key = self._gatherer.add(message, queue)
-        if key is None:
-            return None
-        loop = asyncio.get_running_loop()
-        waiters = self._gathered.get(key)
-        if waiters is None:
-            linger = self.config.batch_max_delay_ms
-            timer = (loop.call_later(linger / 1000, self._send_gathered, key) if linger
-                     else loop.call_soon(self._send_gathered, key))
-            waiters = self._gathered[key] = _Waiters(timer)
-        future: asyncio.Future[SendResult] = loop.create_future()
-        waiters.futures.append(future)
-        if self._gatherer.is_full(key):
-            self._send_gathered(key)
-        return future
+    async def _send_together(self, messages: Sequence[Message],
+                             queue: MessageQueue | None) -> Sequence[SendResult | Exception]:
+        if len(messages) == 1:
+            return [await self._send(messages[0], queue, None)]
+        try:
+            return split_result(await self._send(messages, queue, None), messages)
+        except BrokerRefused as error:
+            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+        # One of them breaks a rule, and none was stored. The others must not suffer for it.
+        return [await self._alone(message, queue) for message in messages]
 
-    def _send_gathered(self, key: BatchKey) -> None:
-        waiters = self._gathered.pop(key, None)
-        if waiters is None:
-            return
-        waiters.timer.cancel()
-        messages = self._gatherer.take(key)
-        self._tasks.spawn_with(self._send_together(messages, key.queue), f"batch to {key.topic}",
-                               lambda task: waiters.done(task, messages))
-
-    async def _send_together(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
-        outgoing = await self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
-        return await self._send(outgoing, queue, self.config.send_msg_timeout)
+    async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | Exception:
+        try:
+            return await self._send(message, queue, None)
+        except ClientError as error:
+            return error
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    async def _outgoing(self, message: Message) -> Outgoing:
+    async def _outgoing(self, message: Message | Sequence[Message]) -> Outgoing:
         unique_keys, now = self._running().unique_keys, client_instance.now_ms()
+        if not isinstance(message, Message):
+            return Outgoing.batch(message, self.group, self.config, unique_keys, now)
         if len(message.body) < self._thread_size:
             return Outgoing.single(message, self.group, self.config, unique_keys, now)
         unique_keys.give(message, now)      # here, because the counter is this thread's
         return await asyncio.to_thread(Outgoing.single, message, self.group, self.config, unique_keys, now)
-
-    def _outgoing_batch(self, messages: Sequence[Message]) -> Outgoing:
-        return Outgoing.batch(messages, self.group, self.config, self._running().unique_keys, client_instance.now_ms())
 
     async def _route(self, topic: str) -> Route:
         instance = self._running()
@@ -357,17 +422,24 @@ class Producer:
             return route
         return await instance.publish_route(topic, self.config.create_topic_key, self.config.default_topic_queue_nums)
 
-    async def _route_within(self, topic: str, left_ms: int) -> Route:
-        """As `_route`; raises TooManyRequests when that takes all the time that is left."""
-        route = self._running().known_route(topic)
-        if route is not None and route.publish_queues:
-            return route
+    async def _find_route(self, course: SendCourse) -> Route:
+        """As `_route`, in its turn; raises TooManyRequests when that takes all the time that is left."""
+        await self._wait(self._route_seekers, 1, course)
         try:
-            async with asyncio.timeout(left_ms / 1000):
-                return await self._route(topic)
+            # Thousands of sends may begin in one moment. The time of the first counts from when the last has begun.
+            began = steady_ms()
+            await asyncio.sleep(0)
+            now = steady_ms()
+            if not course.counts_waits:
+                course.stand_still(now - began)
+            left = course.left_ms(now)
+            async with asyncio.timeout(left / 1000):
+                return await self._route(course.topic)
         except TimeoutError:
-            raise TooManyRequests(f"no name server told the route of {topic} within the {left_ms} ms left of the "
-                                  f"send's time") from None
+            raise TooManyRequests(f"no name server told the route of {course.topic} within the {left} ms left of the "
+                                  f"send's time") from course.failure
+        finally:
+            self._route_seekers.give_back(1)
 
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)
@@ -385,52 +457,10 @@ class _NoMaster(ClientError):
     """The route names no master for the chosen queue's broker."""
 
 
-class _Waiters:
-    """The callers whose messages travel in one batch."""
-
-    def __init__(self, timer: asyncio.Handle) -> None:
-        self.timer = timer
-        self.futures: list[asyncio.Future[SendResult]] = []
-
-    def done(self, task: "asyncio.Task[SendResult]", messages: Sequence[Message]) -> None:
-        """Give each caller its own result, or all of them the same failure."""
-        if task.cancelled():
-            for future in self.futures:
-                future.cancel()
-            return
-        error = task.exception()
-        if error is not None:
-            for future in self.futures:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for future, result in zip(self.futures, split_result(task.result(), messages), strict=True):
-            if not future.done():
-                future.set_result(result)
-
-
-def split_result(result: SendResult, messages: Sequence[Message]) -> list[SendResult]:
-    """The result of each message of a batch."""
-    if len(messages) == 1:
-        return [result]
-    offset_ids = result.offset_message_id.split(",")
-    if len(offset_ids) != len(messages):
-        offset_ids = [result.offset_message_id] * len(messages)
-    return [SendResult(result.send_status, message.message_id, result.message_queue, result.queue_offset + index,
-                       offset_id) for index, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True))]
-
-
-def _terminal(topic: str, tried: Sequence[str], attempts: int, elapsed_ms: int,
-              failure: ClientError | None) -> ClientError:
-    """The error of a send whose attempts have all failed, or whose time is up."""
-    if len(tried) < attempts:
-        error: ClientError = TooManyRequests(
-            f"the time budget of a send to {topic} was used up after {elapsed_ms} ms and {len(tried)} of {attempts} "
-            f"attempts (brokers {', '.join(tried) or 'none'}): {failure or 'no attempt was made'}")
-    else:
-        error = SendFailed(topic=topic, attempts=len(tried), elapsed_ms=elapsed_ms, brokers=tuple(tried), cause=failure)
-    error.__cause__ = failure
-    return error
+def _topic_and_size(message: Message | Sequence[Message]) -> tuple[str, int]:
+    if isinstance(message, Message):
+        return message.topic, len(message.body)
+    return message[0].topic, sum([len(each.body) for each in message])
 
 
 def _master(route: Route, queue: MessageQueue) -> str:

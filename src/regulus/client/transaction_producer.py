@@ -8,7 +8,7 @@ left behind, such as a row in its database.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,6 @@ from regulus.client.config import ProducerConfig
 from regulus.client.core.message_check import check_message, check_topic
 from regulus.client.core.resend import SendBudget
 from regulus.client.listener_workers import call_safely
-from regulus.client.outgoing import Outgoing
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import ClientError, ConfigError, HeaderError, MessageIllegal, RecordError
@@ -184,7 +183,7 @@ class TransactionProducer(Producer):
                 raise MessageIllegal(f"immunity_s is {immunity_s}; it must be 0 or more")
             properties[names.CHECK_IMMUNITY_TIME] = str(immunity_s)
         half = Message(message.topic, message.body, properties=properties, flag=message.flag)
-        result = await self._send(await self._outgoing(half), queue, timeout_ms or self.config.send_msg_timeout)
+        result = await self._send(half, queue, timeout_ms)
         try:
             _, physical_offset = parse_offset_message_id(result.offset_message_id)
         except ValueError as error:
@@ -192,9 +191,10 @@ class TransactionProducer(Producer):
         return result, HalfMessage(self.group, message.topic, result.message_queue.broker_name, result.queue_offset,
                                    physical_offset, result.message_id, result.offset_message_id)
 
-    def _budget(self, outgoing: Outgoing) -> SendBudget:
+    def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
         """One of two halves of a message without an answer stays open: a half is sent again only on request."""
-        return self._half_retries if outgoing.is_half else self._retries
+        is_half = isinstance(message, Message) and message.properties.get(names.TRANSACTION_PREPARED) == "true"
+        return self._half_retries if is_half else self._retries
 
     async def _end_or_log(self, half: HalfMessage, state: TransactionState, from_check: bool) -> bool:
         if state is TransactionState.UNKNOWN:

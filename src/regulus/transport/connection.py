@@ -31,6 +31,8 @@ _channels = count(1)
 _TLS_HANDSHAKE = 0x16
 _FULL_READ = 200_000        # bytes; a read of so many leaves more behind, most likely
 _DEADLINE_STEP = 0.01       # seconds: requests whose deadlines fall into one step share a timer
+_LATE_MAX = 0.05            # seconds: a timer that is later than that tells of a loop that was held up
+_GRACE = 0.1                # seconds for reading the answers that came meanwhile
 _OPAQUE_MAX = 0x7FFFFFFF
 _RESPONSE = RESPONSE_FLAG
 
@@ -41,10 +43,11 @@ OnConnection = Callable[["Connection"], None]
 class _Deadline:
     """The requests, by opaque and time allowed, that fail when the timer goes off."""
 
-    __slots__ = ("requests", "timer")
+    __slots__ = ("has_grace", "requests", "timer")
 
     def __init__(self, timer: asyncio.TimerHandle) -> None:
         self.timer = timer
+        self.has_grace = False
         self.requests: list[tuple[int, int]] = []
 
 
@@ -72,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._deadlines: dict[int, _Deadline] = {}
+        self._unclocked: list[tuple[int, int]] = []     # requests in the outbox, by opaque and time allowed
         self._opaque = 0
         self._has_read = False
         self._is_deaf = False
@@ -180,14 +184,17 @@ class Connection(asyncio.BufferedProtocol):
             self._check_write_buffer()
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The peer's answer to `command`, whose opaque is chosen here. Raises RequestTimeout, ConnectionLost."""
+        """The peer's answer to `command`, whose opaque is chosen here. Raises RequestTimeout, ConnectionLost.
+
+        Its time begins when it is written, at the end of this turn of the loop.
+        """
         if not self.is_open:
             raise ConnectionLost(f"connection to {self.peer.remote_text} is closed")
         opaque = self._next_opaque()
         command.opaque = opaque
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = future
-        self._set_deadline(opaque, timeout_ms)
+        self._unclocked.append((opaque, timeout_ms))
         try:
             self.send_soon(command)
             return await future
@@ -239,6 +246,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox:
             parts, self._outbox = self._outbox, []
             self.send_many(parts)
+        if self._unclocked and self.is_open:
+            self._set_deadlines()
 
     def _end_turn(self) -> None:
         """Let the other connections have a turn before this one goes on.
@@ -302,17 +311,26 @@ class Connection(asyncio.BufferedProtocol):
         elif not future.done():
             future.set_result(response)
 
-    def _set_deadline(self, opaque: int, timeout_ms: int) -> None:
-        """Let the request fail after `timeout_ms`, or up to a step later. A timer for each would cost more than the
-        rest of the request."""
-        step = int((self._loop.time() + timeout_ms / 1000) / _DEADLINE_STEP) + 1
-        deadline = self._deadlines.get(step)
-        if deadline is None:
-            deadline = self._deadlines[step] = _Deadline(
-                self._loop.call_at(step * _DEADLINE_STEP, self._pass_deadline, step))
-        deadline.requests.append((opaque, timeout_ms))
+    def _set_deadlines(self) -> None:
+        """Let each request that was written now fail after its time, or up to a step later. A timer for each would cost
+        more than the rest of the request."""
+        unclocked, self._unclocked = self._unclocked, []
+        now = self._loop.time()
+        for request in unclocked:
+            step = int((now + request[1] / 1000) / _DEADLINE_STEP) + 1
+            deadline = self._deadlines.get(step)
+            if deadline is None:
+                deadline = self._deadlines[step] = _Deadline(
+                    self._loop.call_at(step * _DEADLINE_STEP, self._pass_deadline, step))
+            deadline.requests.append(request)
 
     def _pass_deadline(self, step: int) -> None:
+        deadline = self._deadlines[step]
+        if self._loop.time() - step * _DEADLINE_STEP > _LATE_MAX and not deadline.has_grace:
+            # The process did something else, and the answers may have come: once, they are read before time is up.
+            deadline.has_grace = True
+            deadline.timer = self._loop.call_later(_GRACE, self._pass_deadline, step)
+            return
         for opaque, timeout_ms in self._deadlines.pop(step).requests:
             future = self._waiting.pop(opaque, None)
             if future is not None and not future.done():

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from regulus.errors import ConnectFailed
+from regulus.errors import ConnectFailed, ConnectRefused
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
@@ -31,7 +31,7 @@ def ignore_connection(connection: Connection) -> None:
 async def connect(host: str, port: int, on_requests: OnRequests = ignore_requests,
                   on_opened: OnConnection = ignore_connection, on_closed: OnConnection = ignore_connection,
                   config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-    """Raises ConnectFailed that names the address and the cause."""
+    """Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once."""
     loop = asyncio.get_running_loop()
 
     def make_connection() -> Connection:
@@ -43,5 +43,5 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
     except TimeoutError:
         raise ConnectFailed(f"no connection to {host}:{port} within {timeout_ms} ms") from None
     except OSError as error:
-        raise ConnectFailed(f"no connection to {host}:{port}: {error.strerror or error}") from error
+        raise ConnectRefused(f"no connection to {host}:{port}: {error.strerror or error}") from error
     return connection

@@ -1,15 +1,10 @@
-"""Batches: what may travel together, how large lists are cut, and how waiting sends are gathered.
-
-Source: MessageBatch.generateFromList, ProduceAccumulator.
-"""
+"""Batches: what may travel together, and how large lists are cut. Source: MessageBatch.generateFromList."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import Message
-from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import is_retry_topic
 
 _TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
@@ -82,60 +77,3 @@ def _alone_fault(message: Message) -> str | None:
     if properties.get(names.TRANSACTION_PREPARED) == "true" or names.PRODUCER_GROUP in properties:
         return "a transactional message cannot be in a batch"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchKey:
-    """Sends with the same key may be gathered."""
-
-    topic: str
-    queue: MessageQueue | None
-    waits: bool
-    tags: str
-
-
-@dataclass(slots=True)
-class Gathering:
-    """Messages that wait to be sent together."""
-
-    messages: list[Message] = field(default_factory=list)
-    size: int = 0
-
-
-class Gatherer:
-    """Collects sends until their batch is full, or its owner finds that they have waited long enough.
-
-    `held_size_max` bounds the bytes that wait; a message for which there is no room must be sent directly.
-    """
-
-    def __init__(self, *, batch_size_max: int, held_size_max: int) -> None:
-        self._batch_size_max = batch_size_max
-        self._held_size_max = held_size_max
-        self._gatherings: dict[BatchKey, Gathering] = {}
-        self.held_size = 0
-
-    def add(self, message: Message, queue: MessageQueue | None) -> BatchKey | None:
-        """Take a message in at the end of a batch. None when it must be sent directly."""
-        size = len(message.body)
-        if not may_gather(message) or self.held_size + size > self._held_size_max:
-            return None
-        key = BatchKey(message.topic, queue, waits(message), message.properties.get(names.TAGS, ""))
-        gathering = self._gatherings.get(key)
-        if gathering is None:
-            gathering = self._gatherings[key] = Gathering()
-        gathering.messages.append(message)
-        gathering.size += size
-        self.held_size += size
-        return key
-
-    def is_full(self, key: BatchKey) -> bool:
-        gathering = self._gatherings.get(key)
-        return gathering is not None and gathering.size >= self._batch_size_max
-
-    def take(self, key: BatchKey) -> list[Message]:
-        """Close a batch. Its size counts as held no longer, whatever becomes of the send."""
-        gathering = self._gatherings.pop(key, None)
-        if gathering is None:
-            return []
-        self.held_size -= gathering.size
-        return gathering.messages

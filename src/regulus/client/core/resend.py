@@ -5,8 +5,10 @@ that does not answer eats the budget and no retry happens. We divide what is lef
 `attempt_timeout_max_ms` is set or `java_budget` asks for RocketMQ's way. What is not sent again without an answer waits
 for it as long as there is time.
 
-Only throttling (SYSTEM_BUSY) makes a broker rest: first 1 s from the start of the attempt, then 1.6 times as long each
-time, at most 120 s, give or take a fifth. Every other failure that may be retried is retried at once.
+A broker that throttles (SYSTEM_BUSY) rests: first 1 s from the start of the attempt, then 1.6 times as long each time,
+at most 120 s, give or take a fifth. One that refuses connections rests too: 50 ms, then twice as long each time, at
+most 1 s: most brokers that are killed are back soon. Other brokers are asked at once, and so is the same one after
+every other failure that may be retried.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
@@ -27,6 +29,9 @@ BACK_OFF_FIRST_MS = 1000
 BACK_OFF_MULTIPLIER = 1.6
 BACK_OFF_JITTER = 0.2
 BACK_OFF_MAX_MS = 120_000
+REFUSED_FIRST_MS = 50
+REFUSED_MULTIPLIER = 2
+REFUSED_MAX_MS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,27 +57,37 @@ class SendBudget:
 
 @dataclass(slots=True)
 class _Rest:
-    step_ms: float = BACK_OFF_FIRST_MS
-    until_ms: int = 0
+    step_ms: float
+    until_ms: int
+    is_throttling: bool
 
 
 class BackOff:
-    """Which brokers rest after throttling, and until when."""
+    """Which brokers rest after throttling or a refused connection, and until when.
+
+    Several sends may be under way to a broker: only an attempt begun after its last rest makes it rest longer.
+    """
 
     def __init__(self) -> None:
         self._rests: dict[str, _Rest] = {}
 
     def throttled(self, broker_name: str, started_ms: int, jitter: float) -> None:
-        """A broker answered SYSTEM_BUSY to an attempt that began at `started_ms`. `jitter` is in -1 .. 1.
-
-        Several sends may be under way to the broker: only an attempt begun after the last rest makes it rest longer.
-        """
+        """A broker answered SYSTEM_BUSY to an attempt that began at `started_ms`. `jitter` is in -1 .. 1."""
         rest = self._rests.get(broker_name)
-        if rest is None:
-            self._rests[broker_name] = _Rest(until_ms=started_ms + BACK_OFF_FIRST_MS)
+        if rest is None or not rest.is_throttling:
+            self._rests[broker_name] = _Rest(BACK_OFF_FIRST_MS, started_ms + BACK_OFF_FIRST_MS, True)
         elif started_ms >= rest.until_ms:
             rest.step_ms = min(rest.step_ms * BACK_OFF_MULTIPLIER, BACK_OFF_MAX_MS)
             rest.until_ms = started_ms + round(rest.step_ms * (1 + BACK_OFF_JITTER * jitter))
+
+    def refused(self, broker_name: str, started_ms: int, now_ms: int) -> None:
+        """A broker took no connection for an attempt that began at `started_ms`; it rests from now on."""
+        rest = self._rests.get(broker_name)
+        if rest is None or rest.is_throttling:
+            self._rests[broker_name] = _Rest(REFUSED_FIRST_MS, now_ms + REFUSED_FIRST_MS, False)
+        elif started_ms >= rest.until_ms:
+            rest.step_ms = min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)
+            rest.until_ms = now_ms + round(rest.step_ms)
 
     def succeeded(self, broker_name: str) -> None:
         if self._rests:
@@ -80,13 +95,18 @@ class BackOff:
 
     @property
     def is_idle(self) -> bool:
-        """True when no broker was throttled since its last success."""
+        """True when no broker throttled or refused since its last success."""
         return not self._rests
 
     def wait_ms(self, broker_name: str, now_ms: int) -> int:
         """How long the broker still rests; 0 when it may be asked now."""
         rest = self._rests.get(broker_name)
         return 0 if rest is None else max(0, rest.until_ms - now_ms)
+
+    def throttles(self, broker_name: str) -> bool:
+        """Whether it is after throttling that the broker rests."""
+        rest = self._rests.get(broker_name)
+        return rest is not None and rest.is_throttling
 
     def resting(self, now_ms: int) -> frozenset[str]:
         """The brokers that rest now."""

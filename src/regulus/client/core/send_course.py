@@ -1,0 +1,76 @@
+"""The course of one send: what was tried, how it ended, and how much of its time is left.
+
+The clock of a send starts when its turn comes and stands still while it waits for another one, unless `counts_waits`:
+then all of the call counts. A connection that is refused costs time and no attempt, because nothing was sent.
+"""
+
+from collections.abc import Sequence
+
+from regulus.client.core.resend import SendBudget
+from regulus.client.send_result import SendResult
+from regulus.errors import ClientError, ConnectRefused, SendFailed, TooManyRequests
+
+
+class SendCourse:
+    """`stored`: a result that is less than was asked for, and better than none."""
+
+    __slots__ = ("attempts", "budget", "counts_waits", "failure", "started_ms", "stored", "timeout_ms", "topic",
+                 "tried")
+
+    def __init__(self, topic: str, budget: SendBudget, timeout_ms: int, counts_waits: bool, now_ms: int) -> None:
+        self.topic = topic
+        self.budget = budget
+        self.timeout_ms = timeout_ms
+        self.counts_waits = counts_waits
+        self.started_ms = now_ms
+        self.attempts = 0
+        self.tried: list[str] = []
+        self.failure: ClientError | None = None
+        self.stored: SendResult | None = None
+
+    @property
+    def last_broker(self) -> str | None:
+        """That of the attempt just before."""
+        return self.tried[-1] if self.tried else None
+
+    @property
+    def is_out_of_attempts(self) -> bool:
+        return self.attempts == self.budget.attempts
+
+    def left_ms(self, now_ms: int) -> int:
+        return self.timeout_ms - (now_ms - self.started_ms)
+
+    def stand_still(self, ms: int) -> None:
+        """So much time does not count."""
+        self.started_ms += ms
+
+    def begin_attempt(self, broker_name: str, now_ms: int) -> int:
+        """What the next attempt may take; 0 or less when no time is left, and then there is none."""
+        timeout_ms = self.budget.attempt_timeout_ms(self.attempts + 1, self.left_ms(now_ms))
+        if timeout_ms > 0:
+            self.attempts += 1
+            self.tried.append(broker_name)
+        return timeout_ms
+
+    def was_refused(self) -> None:
+        """No connection was made: the attempt counts as none."""
+        self.attempts -= 1
+
+    def failed_for_good(self, now_ms: int) -> SendFailed:
+        return SendFailed(topic=self.topic, attempts=len(self.tried), elapsed_ms=now_ms - self.started_ms,
+                          brokers=tuple(self.tried), cause=self.failure)
+
+    def end(self, now_ms: int) -> SendResult:
+        """When there will be no other attempt: what is stored after all. Raises SendFailed, TooManyRequests."""
+        if self.stored is not None:
+            return self.stored
+        if self.is_out_of_attempts or isinstance(self.failure, ConnectRefused):
+            raise self.failed_for_good(now_ms) from self.failure
+        raise TooManyRequests(
+            f"the time budget of a send to {self.topic} was used up after {now_ms - self.started_ms} ms and "
+            f"{self.attempts} of {self.budget.attempts} attempts (brokers {_names(self.tried)}): "
+            f"{self.failure or 'no attempt was made'}") from self.failure
+
+
+def _names(tried: Sequence[str]) -> str:
+    return ", ".join(tried) or "none"

@@ -1,0 +1,74 @@
+"""Whose turn it is: rooms of limited size, each with a line of those who wait for a place, first come, first served.
+
+Who finds room pays nothing for the line: no task, no future, no timer. A line has no limit of its own, as each who
+stands in it is a caller of this process that waits, and keeps nothing here but its message.
+"""
+
+import asyncio
+import sys
+from collections import OrderedDict
+
+
+class Room:
+    """What is inside has `size_max` at most (0: no limit); what is larger than that enters when nothing else is inside.
+
+    Whoever took a place gives it back, whatever happened.
+    """
+
+    __slots__ = ("_line", "size", "size_max")
+
+    def __init__(self, size_max: int) -> None:
+        self.size_max = size_max or sys.maxsize
+        self.size = 0
+        # A cancelled one leaves at once, wherever it stands; the first of a plain dict is not found at once.
+        self._line: OrderedDict[asyncio.Future[None], tuple[int, object]] = OrderedDict()
+
+    def take(self, size: int) -> bool:
+        """Enter now; False when there is no room or others wait already."""
+        if self._line or (self.size and self.size + size > self.size_max):
+            return False
+        self.size += size
+        return True
+
+    async def wait(self, size: int, owner: object) -> None:
+        """Enter when it is our turn. Raises what `turn_away` is given for this owner; then nothing was taken."""
+        if self.take(size):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line[future] = (size, owner)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._leave_line(future, size)
+            raise
+
+    def give_back(self, size: int) -> None:
+        self.size -= size
+        if self._line:
+            self._admit()
+
+    def turn_away(self, owner: object, error: Exception) -> None:
+        """All who wait for this owner get the error."""
+        for future in [future for future, (_, waits_for) in self._line.items() if waits_for is owner]:
+            del self._line[future]
+            if not future.done():
+                future.set_exception(error)
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._line:
+            future = next(iter(self._line))
+            size, _ = self._line[future]
+            if not future.done():
+                if self.size and self.size + size > self.size_max:
+                    return
+                self.size += size
+                future.set_result(None)
+            del self._line[future]
+
+    def _leave_line(self, future: "asyncio.Future[None]", size: int) -> None:
+        """A turn that came in the same moment goes to the next; so does that of a large one that nobody could pass."""
+        self._line.pop(future, None)
+        if not future.cancelled() and future.exception() is None:
+            self.size -= size
+        self._admit()
