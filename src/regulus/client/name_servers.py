@@ -1,9 +1,10 @@
 """Asks a name server: sticks with one that answers, goes on to the next when it does not."""
 
-import logging
 import random
+import time
 
 from regulus.client.connections import Connections
+from regulus.client.core.resend import SendBudget
 from regulus.errors import (
     ClientClosed,
     ClientError,
@@ -14,13 +15,17 @@ from regulus.errors import (
     RequestTimeout,
 )
 from regulus.transport.connector import split_address
+from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-_log = logging.getLogger(__name__)
+_KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
+"""What every name server answers: a server that does not know these is none."""
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `host:port;host:port`. Raises ConfigError."""
+    if not isinstance(text, str):
+        raise ConfigError(f"the name server address is {text!r}; write a text, host:port;host:port")
     addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     if not addresses:
         raise ConfigError("the name server address is empty; write host:port;host:port")
@@ -42,17 +47,30 @@ class NameServers:
         self._connections = connections
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The answer of the first name server that gives one. Raises NoNameServer when none does."""
+        """The answer of the first name server that gives one. Raises NoNameServer when none does.
+
+        Each is asked once, the one that answered last first; those that are left share the time that is left.
+        """
+        until = time.monotonic() + timeout_ms / 1000
+        budget = SendBudget(attempts=len(self._order))
+        first = self._current
         failures: list[str] = []
-        for _ in self._order:
-            address = self._order[self._current]
+        for attempt in range(1, budget.attempts + 1):
+            place = (first + attempt - 1) % budget.attempts
+            left_ms = max(1, int((until - time.monotonic()) * 1000))
             try:
-                return await self._connections.request(address, command, timeout_ms)
+                answer = await self._connections.request(self._order[place], command,
+                                                         budget.attempt_timeout_ms(attempt, left_ms))
             except ClientClosed:
                 raise
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
                 failures.append(str(error))
-                self._current = (self._current + 1) % len(self._order)
+            else:
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or command.code not in _KNOWN_TO_ALL:
+                    self._current = place
+                    return answer
+                failures.append(f"{self._order[place]} is no name server, and a broker most likely: give the address "
+                                f"of the name server, whose port is 9876 unless it was set otherwise")
         raise NoNameServer("no name server answers: " + "; ".join(failures))
 
     async def request_all(self, command: RemotingCommand, timeout_ms: int) -> list[RemotingCommand]:

@@ -287,11 +287,13 @@ class Producer:
     async def _wait_turn(self, places: Room, size: int, course: SendCourse) -> None:
         """Raises TooManyRequests when the wait counts and takes all the time; ClientClosed."""
         await self._wait(places, 1, course)
+        has_turn = False
         try:
             await self._wait(self._under_way, size, course)
-        except BaseException:
-            places.give_back(1)
-            raise
+            has_turn = True
+        finally:
+            if not has_turn:
+                places.give_back(1)
 
     def _end_turn(self, places: Room, size: int) -> None:
         self._under_way.give_back(size)

@@ -4,16 +4,20 @@
 For a send with nothing unusual it makes none at all: one `StraightMessage` serves one after the other.
 """
 
+from collections.abc import Iterable
+
+from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 
 STRAIGHT_TEXT_SIZE_MAX = names.PROPERTIES_SIZE_MAX
 """Bytes of properties that a StraightMessage has room for; one with a longer property string goes the other way."""
 
 class Message:
-    """What an application sends. `properties` holds tags and keys too."""
+    """What an application sends. `properties` holds tags and keys too; several keys are joined by spaces."""
 
-    def __init__(self, topic: str, body: bytes, tags: str = "", keys: str = "",
+    def __init__(self, topic: str, body: bytes, tags: str = "", keys: str | Iterable[str] = "",
                  properties: dict[str, str] | None = None, flag: int = 0) -> None:
+        """Raises MessageIllegal for keys that are no text."""
         self.topic = topic
         self.body = body
         self.flag = flag
@@ -21,7 +25,7 @@ class Message:
         if tags:
             self.properties[names.TAGS] = tags
         if keys:
-            self.properties[names.KEYS] = keys
+            self.properties[names.KEYS] = keys if isinstance(keys, str) else _joined(keys)
 
     @property
     def tags(self) -> str:
@@ -40,6 +44,13 @@ class Message:
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"{kind}(topic={self.topic!r}, body={len(self.body)} bytes, properties={self.properties!r})"
+
+
+def _joined(keys: Iterable[str]) -> str:
+    try:
+        return " ".join(keys)
+    except TypeError:
+        raise MessageIllegal(f"keys is {keys!r}; give a text, or a list of texts") from None
 
 
 class MessageExt(Message):

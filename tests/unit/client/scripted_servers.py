@@ -48,8 +48,9 @@ class ScriptedServer:
         return [SendMessageRequest.decode(request) for request in self.requests_of(
             RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)]
 
-    async def start(self) -> None:
-        self._listener = await listen("127.0.0.1", 0, self._on_requests, self.connections.append, lambda _: None,
+    async def start(self, address: str = "127.0.0.1:0") -> None:
+        host, _, port = address.rpartition(":")
+        self._listener = await listen(host, int(port), self._on_requests, self.connections.append, lambda _: None,
                                       TransportConfig(close_wait_max_ms=10))
 
     async def stop(self) -> None:

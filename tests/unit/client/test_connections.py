@@ -8,6 +8,7 @@ from regulus.errors import ClientClosed, ConnectFailed, ConnectionLost, RequestT
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import ScriptedServer, closed_address
+from tests.virtual_time import in_virtual_time, pass_time
 
 
 def answer(command):
@@ -68,9 +69,21 @@ async def test_where_nobody_listens_no_connection_is_made(connections):
 
 async def test_an_answer_that_does_not_come_is_given_up(server, connections):
     server.script = lambda command: None
+    await connections.get(server.address)       # or its time would be up before there is a connection
     with pytest.raises(RequestTimeout) as caught:
         await connections.request(server.address, request(), 10)
     assert caught.value.code == 10002
+
+
+@in_virtual_time
+async def test_the_time_for_connecting_begins_when_all_that_begin_in_this_moment_have_begun():
+    server, connections = ScriptedServer(answer), Connections(ClientConfig(), lambda connection, commands: None, None)
+    await server.start()
+    asked = [asyncio.ensure_future(connections.request(server.address, request(), 500)) for _ in range(3)]
+    asyncio.get_running_loop().call_soon(pass_time, 2_000)
+    assert {(await each).code for each in asked} == {ResponseCode.SUCCESS}
+    await connections.close()
+    await server.stop()
 
 
 async def test_closed_connections_take_no_requests(server, connections):

@@ -1,6 +1,6 @@
 import asyncio
-import time
 from collections import Counter
+from unittest import mock
 
 import pytest
 
@@ -8,7 +8,7 @@ from regulus.client.admin import Admin
 from regulus.client.config import CompressType, IsolationStrategy, ProducerConfig
 from regulus.client.core.resend import RETRY_CODES_4_9
 from regulus.client.producer import Producer
-from regulus.client.send_result import SendStatus
+from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import (
     BrokerRefused,
     ClientClosed,
@@ -25,7 +25,11 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.wire import compression, message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.scripted_servers import closed_address, refused, scripted_cluster, stored
+from tests.unit.client.scripted_servers import ScriptedServer, closed_address, refused, scripted_cluster, stored
+from tests.virtual_time import in_virtual_time, now_ms
+
+DEADLINE_STEP_MS = 20
+"""Requests whose time is up within 10 ms share a timer; so much later than asked for, at most."""
 
 
 def never(command):
@@ -106,37 +110,42 @@ async def test_when_all_attempts_fail_the_error_says_what_was_tried():
     assert caught.value.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
+@in_virtual_time
 async def test_a_broker_that_never_answers_leaves_time_for_retries():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", never)
         async with producer_of(cluster, send_msg_timeout=1500) as producer:
             await connect(producer, broker)
-            begun = time.monotonic()
+            begun = now_ms()
             with pytest.raises(SendFailed) as caught:
                 await producer.send(Message("T", b"x"))
-            assert 1.49 <= time.monotonic() - begun < 2.5
+            assert 1500 <= now_ms() - begun <= 1500 + 3 * DEADLINE_STEP_MS
     assert len(broker.sends()) == 1 + 3
     assert caught.value.code == 10002
 
 
+@in_virtual_time
 async def test_with_java_budget_it_eats_the_whole_time():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", never)
         async with producer_of(cluster, send_msg_timeout=200, java_budget=True) as producer:
             await connect(producer, broker)
+            begun = now_ms()
             with pytest.raises(TooManyRequests, match="1 of 3 attempts"):
                 await producer.send(Message("T", b"x"))
+            assert 200 <= now_ms() - begun <= 200 + DEADLINE_STEP_MS
     assert len(broker.sends()) == 1 + 1
 
 
+@in_virtual_time
 async def test_an_attempt_stays_below_its_own_limit():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", each_in_turn(never, never, never, stored))
         async with producer_of(cluster, send_msg_timeout=3000, send_msg_max_timeout_per_request=300) as producer:
             await connect(producer, broker)
-            begun = time.monotonic()
+            begun = now_ms()
             await producer.send(Message("T", b"x"))
-            assert time.monotonic() - begun < 2.0
+            assert 600 <= now_ms() - begun <= 600 + 2 * DEADLINE_STEP_MS
     assert len(broker.sends()) == 1 + 3
 
 
@@ -164,15 +173,16 @@ async def test_system_busy_is_retried_under_5_3_rules_and_raised_under_4_9_rules
         assert len(broker.sends()) == 4
 
 
+@in_virtual_time
 async def test_throttling_longer_than_the_budget_fails_at_once():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_BUSY))
         async with producer_of(cluster, send_msg_timeout=900) as producer:
             await connect(producer, broker)
-            begun = time.monotonic()
+            begun = now_ms()
             with pytest.raises(Throttled) as caught:
                 await producer.send(Message("T", b"x"))
-            assert time.monotonic() - begun < 0.85
+            assert now_ms() == begun
     assert caught.value.code == ResponseCode.SYSTEM_BUSY
 
 
@@ -335,14 +345,16 @@ async def test_without_name_server_the_send_fails():
     assert caught.value.code == 10004
 
 
+@in_virtual_time
 async def test_a_silent_name_server_does_not_hold_a_send_longer_than_it_may_take():
     async with scripted_cluster() as cluster:
         cluster.name_server.script = never
         async with producer_of(cluster, send_msg_timeout=100) as producer:
-            begun = time.monotonic()
+            begun = now_ms()
             with pytest.raises(TooManyRequests, match="no name server told the route of T"):
                 await producer.send(Message("T", b"x"))
-            assert time.monotonic() - begun < 1.5
+            assert now_ms() - begun == 100
+
 
 async def test_a_second_name_server_serves_when_the_first_does_not():
     async with scripted_cluster() as cluster:
@@ -364,74 +376,6 @@ async def test_a_broker_that_goes_away_is_asked_again_over_a_new_connection():
         async with producer_of(cluster) as producer:
             await producer.send(Message("T", b"x"), queue=MessageQueue("T", "a", 0))
         assert len(broker.connections) == 2
-
-
-async def test_concurrent_sends_gather_into_one_batch_and_each_gets_its_own_place():
-    def store(command):
-        answer = stored(command, offset=10)
-        answer.ext = {**answer.ext, "msgId": ",".join(f"ID{number}" for number in range(5))}
-        return answer
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a", store)
-        messages = [Message("T", b"x") for _ in range(5)]
-        async with producer_of(cluster, auto_batch=True) as producer:
-            results = await asyncio.gather(*(producer.send(message) for message in messages))
-        assert len(broker.sends()) == 1
-    assert [result.queue_offset for result in results] == [10, 11, 12, 13, 14]
-    assert [result.message_id for result in results] == [message.message_id for message in messages]
-    assert [result.offset_message_id for result in results] == [f"ID{number}" for number in range(5)]
-
-
-async def test_a_full_batch_leaves_before_its_time():
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a")
-        async with producer_of(cluster, auto_batch=True, batch_max_bytes=100, batch_max_delay_ms=30_000) as producer:
-            await asyncio.gather(*(producer.send(Message("T", b"x" * 50)) for _ in range(4)))
-        assert len(broker.sends()) == 2
-
-
-async def test_when_a_gathered_batch_fails_every_waiter_gets_the_same_error():
-    async with scripted_cluster() as cluster:
-        await cluster.add_broker("a", refuses(ResponseCode.MESSAGE_ILLEGAL))
-        async with producer_of(cluster, auto_batch=True) as producer:
-            outcomes = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(5)),
-                                            return_exceptions=True)
-            assert producer._gatherer.held_size == 0
-    assert len({id(outcome) for outcome in outcomes}) == 1
-    assert isinstance(outcomes[0], BrokerRefused)
-
-
-async def test_a_delayed_message_bypasses_the_gathering():
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a")
-        async with producer_of(cluster, auto_batch=True, batch_max_delay_ms=30_000) as producer:
-            await producer.send(Message("T", b"x", properties={"DELAY": "1"}))
-            assert producer._gatherer.held_size == 0
-        assert len(broker.sends()) == 1
-
-
-async def test_shutdown_sends_what_waits():
-    async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a")
-        producer = producer_of(cluster, auto_batch=True, batch_max_delay_ms=30_000)
-        await producer.start()
-        waiting = asyncio.ensure_future(producer.send(Message("T", b"x")))
-        await asyncio.sleep(0)
-        await producer.shutdown()
-        assert (await waiting).send_status is SendStatus.SEND_OK
-        assert len(broker.sends()) == 1
-
-
-async def test_with_ten_permits_the_eleventh_send_waits_and_fails_at_its_time():
-    async with scripted_cluster() as cluster:
-        await cluster.add_broker("a", never)
-        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
-            first = [asyncio.ensure_future(producer.send(Message("T", b"x"), timeout_ms=500)) for _ in range(10)]
-            await asyncio.sleep(0)
-            with pytest.raises(TooManyRequests, match="10 sends are under way"):
-                await producer.send(Message("T", b"x"), timeout_ms=50)
-            outcomes = await asyncio.gather(*first, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {SendFailed}
 
 
 @pytest.mark.parametrize("strategy", IsolationStrategy)
@@ -476,6 +420,370 @@ async def test_producers_of_one_process_share_connections():
             await two.send(Message("T", b"x"))
             assert one.client_id == two.client_id
         assert len(broker.connections) == 1
+
+
+# --- whose turn it is ------------------------------------------------------------------------------------------------
+
+
+class SlowBroker:
+    """Stores one send after the other, each in `each_ms`; `most` is how many were with it at the same time."""
+
+    def __init__(self, each_ms):
+        self.each_ms = each_ms
+        self.free_ms = 0
+        self.under_way = self.most = 0
+        self.bodies = []
+
+    async def __call__(self, command):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.bodies.append(bytes(command.body))
+        self.free_ms = max(self.free_ms, now_ms()) + self.each_ms
+        await asyncio.sleep((self.free_ms - now_ms()) / 1000)
+        self.under_way -= 1
+        return stored(command)
+
+
+@in_virtual_time
+async def test_thousands_of_sends_at_once_are_all_stored_once_however_long_it_takes():
+    slow = SlowBroker(each_ms=5)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", slow)
+        async with producer_of(cluster, send_msg_timeout=4500) as producer:
+            begun = now_ms()
+            results = await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(1000)))
+            assert now_ms() - begun >= 5000
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+    assert slow.bodies == [b"%d" % number for number in range(1000)]
+    assert slow.most == ProducerConfig().back_pressure_for_async_send_num
+
+
+@in_virtual_time
+async def test_producers_that_share_a_connection_share_its_places():
+    slow = SlowBroker(each_ms=1)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", slow)
+        config = ProducerConfig(back_pressure_for_async_send_num=10)
+        address = cluster.name_server.address
+        async with Producer(address, "ONE", config) as one, Producer(address, "TWO", config) as two:
+            await asyncio.gather(*(producer.send(Message("T", b"x")) for producer in (one, two) for _ in range(50)))
+    assert len(slow.bodies) == 100
+    assert slow.most == 10
+
+
+@in_virtual_time
+async def test_the_bytes_under_way_are_bounded_and_one_larger_than_that_goes_alone():
+    slow = SlowBroker(each_ms=1)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_size=1000) as producer:
+            await asyncio.gather(*(producer.send(Message("T", b"x" * 300)) for _ in range(20)))
+            assert slow.most == 3
+            await producer.send(Message("T", b"x" * 2000))
+            await asyncio.gather(producer.send(Message("T", b"x" * 2000)), producer.send(Message("T", b"x")))
+    assert slow.most == 3
+    assert len(slow.bodies) == 23
+
+
+async def test_a_send_that_need_not_wait_makes_one_future_and_no_task():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            loop = asyncio.get_running_loop()
+            made = []
+            with mock.patch.multiple(
+                    loop, create_future=lambda: made.append("future") or asyncio.Future(loop=loop),
+                    create_task=lambda *args, **options: made.append("task"),
+                    call_at=lambda *args, **options: made.append("timer")):
+                send = producer.send(Message("T", b"x"))
+                send.send(None)
+                assert made == ["future"]
+                send.close()
+            (places,) = producer._running().connections._places.values()
+            assert (places.size, producer._under_way.size) == (0, 0)
+
+
+@in_virtual_time
+async def test_an_overall_deadline_covers_the_wait_for_a_turn():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
+            first = [asyncio.ensure_future(producer.send(Message("T", b"x"), timeout_ms=500)) for _ in range(10)]
+            while len(broker.sends()) < 10:
+                await asyncio.sleep(0)
+            begun = now_ms()
+            with pytest.raises(TooManyRequests, match=r"within 50 ms it was not the turn of this send to T"):
+                await producer.send(Message("T", b"x"), timeout_ms=50)
+            assert now_ms() - begun == 50
+            outcomes = await asyncio.gather(*first, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {SendFailed}
+    assert len(broker.sends()) == 30
+
+
+@in_virtual_time
+async def test_with_java_budget_the_wait_for_a_turn_counts():
+    slow = SlowBroker(each_ms=100)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=1, send_msg_timeout=550,
+                               java_budget=True) as producer:
+            outcomes = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(10)),
+                                            return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [SendResult] * 5 + [TooManyRequests] * 5
+    assert len(slow.bodies) == 6
+
+
+@in_virtual_time
+async def test_a_cancelled_send_gives_its_turn_to_the_next():
+    slow = SlowBroker(each_ms=100)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=1) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(6)]
+            while not slow.bodies:
+                await asyncio.sleep(0)
+            for number in (0, 2, 3):        # one is under way, two wait
+                sends[number].cancel()
+            outcomes = await asyncio.gather(*sends, return_exceptions=True)
+            await producer.send(Message("T", b"6"))
+    assert [isinstance(outcome, SendResult) for outcome in outcomes] == [False, True, False, False, True, True]
+    assert slow.bodies == [b"0", b"1", b"4", b"5", b"6"]
+
+
+async def test_shutdown_turns_away_the_thousands_that_wait():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, back_pressure_for_async_send_num=10)
+        await producer.start()
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(5000)]
+        while len(broker.sends()) < 10:
+            await asyncio.sleep(0)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ClientClosed}
+    assert len(broker.sends()) == 10
+
+
+async def test_shutdown_turns_away_those_that_wait_for_a_route():
+    async with scripted_cluster() as cluster:
+        cluster.name_server.script = never
+        producer = producer_of(cluster, back_pressure_for_async_send_num=1)
+        await producer.start()
+        sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(3)]
+        while not cluster.name_server.requests:
+            await asyncio.sleep(0)
+        await producer.shutdown()
+        outcomes = await asyncio.gather(*sends[1:], return_exceptions=True)
+        sends[0].cancel()
+    assert {type(outcome) for outcome in outcomes} == {ClientClosed}
+
+
+@in_virtual_time
+async def test_a_broker_that_hangs_does_not_keep_sends_from_another():
+    slow = SlowBroker(each_ms=1)
+    async with scripted_cluster() as cluster:
+        hung = await cluster.add_broker("a", never)
+        await cluster.add_broker("b", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=10) as producer:
+            stuck = [asyncio.ensure_future(producer.send(Message("T", b"x"), queue=MessageQueue("T", "a", 0)))
+                     for _ in range(50)]
+            while len(hung.sends()) < 10:
+                await asyncio.sleep(0)
+            begun = now_ms()
+            await asyncio.gather(*(producer.send(Message("T", b"x"), queue=MessageQueue("T", "b", 0))
+                                   for _ in range(100)))
+            assert now_ms() - begun <= 150
+            for send in stuck:
+                send.cancel()
+
+
+# --- brokers that go and come ----------------------------------------------------------------------------------------
+
+
+class ConnectionCount:
+    """When the running loop tried to connect to an address."""
+
+    def __init__(self, address):
+        self.times_ms = []
+        self._port = int(address.rpartition(":")[2])
+
+    def __enter__(self):
+        loop = asyncio.get_running_loop()
+        connect_for_real = loop.create_connection
+
+        async def create_connection(factory, host, port):
+            if port == self._port:
+                self.times_ms.append(now_ms())
+            return await connect_for_real(factory, host, port)
+
+        self._patch = mock.patch.object(loop, "create_connection", create_connection)
+        self._patch.start()
+        return self
+
+    def __exit__(self, *error):
+        self._patch.stop()
+
+
+@in_virtual_time
+async def test_a_refused_connection_is_tried_again_after_growing_pauses_until_the_broker_is_back():
+    async with scripted_cluster() as cluster:
+        address = await closed_address()
+        cluster.add_unreachable_broker("a", address)
+        async with producer_of(cluster) as producer:
+            await producer.fetch_publish_message_queues("T")
+            begun = now_ms()
+            with ConnectionCount(address) as tries:
+                send = asyncio.ensure_future(producer.send(Message("T", b"x")))
+                while len(tries.times_ms) < 6:
+                    await asyncio.sleep(0.001)
+                assert [time - begun for time in tries.times_ms] == [0, 50, 150, 350, 750, 1550]
+                broker = ScriptedServer(stored)
+                await broker.start(address)
+                assert (await send).send_status is SendStatus.SEND_OK
+            assert now_ms() - begun == 2550
+            await producer.send(Message("T", b"x"))
+            await broker.stop()
+
+
+@in_virtual_time
+async def test_when_the_broker_does_not_come_back_the_send_fails_within_its_time():
+    async with scripted_cluster() as cluster:
+        cluster.add_unreachable_broker("a", await closed_address())
+        async with producer_of(cluster) as producer:
+            begun = now_ms()
+            with pytest.raises(SendFailed, match="after 7 attempts in 2550 ms") as caught:
+                await producer.send(Message("T", b"x"))
+            assert now_ms() - begun == 2550     # the next pause would end too late
+            assert caught.value.code == ConnectFailed.code
+            begun = now_ms()
+            with pytest.raises(SendFailed, match="after 1 attempts"):
+                await producer.send(Message("T", b"x"), timeout_ms=100)
+            assert now_ms() == begun
+
+
+async def test_a_refused_connection_is_a_failure_like_others_where_that_is_asked_for():
+    async with scripted_cluster() as cluster:
+        address = await closed_address()
+        cluster.add_unreachable_broker("a", address)
+        async with producer_of(cluster, retry_refused_connection=False) as producer:
+            with ConnectionCount(address) as tries, pytest.raises(SendFailed, match="after 3 attempts"):
+                await producer.send(Message("T", b"x"))
+    assert len(tries.times_ms) in (3, 4)    # the heartbeat may try, too
+
+
+@in_virtual_time
+async def test_another_broker_is_asked_at_once_and_the_refused_one_is_left_alone():
+    async with scripted_cluster() as cluster:
+        address = await closed_address()
+        cluster.add_unreachable_broker("a", address)
+        await cluster.add_broker("b")
+        async with producer_of(cluster) as producer:
+            begun = now_ms()
+            with ConnectionCount(address) as tries:
+                for _ in range(20):
+                    await producer.send(Message("T", b"x"))
+            assert now_ms() == begun
+    assert len(tries.times_ms) in (1, 2)    # the heartbeat may try, too
+
+
+@in_virtual_time
+async def test_refused_connections_of_all_brokers_take_turns():
+    async with scripted_cluster() as cluster:
+        for name in "ab":
+            cluster.add_unreachable_broker(name, await closed_address())
+        async with producer_of(cluster, send_msg_timeout=500) as producer:
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message("T", b"x"))
+    assert len(caught.value.brokers) > 4
+    assert set(caught.value.brokers[:2]) == {"a", "b"}
+
+
+@in_virtual_time
+async def test_an_ordered_send_waits_for_its_broker_and_is_sent_once():
+    async with scripted_cluster() as cluster:
+        address = await closed_address()
+        cluster.add_unreachable_broker("a", address)
+        await cluster.add_broker("b")
+        async with producer_of(cluster) as producer:
+            send = asyncio.ensure_future(producer.send(Message("T", b"x"), queue=MessageQueue("T", "a", 1)))
+            await asyncio.sleep(0.2)
+            broker = ScriptedServer(refuses(ResponseCode.SYSTEM_ERROR))
+            await broker.start(address)
+            with pytest.raises(SendFailed):
+                await send
+            assert len(broker.sends()) == 1
+            await broker.stop()
+
+
+@in_virtual_time
+async def test_when_a_broker_dies_those_that_wait_have_all_their_time_and_there_is_no_storm():
+    slow = SlowBroker(each_ms=1)
+    async with scripted_cluster() as cluster:
+        first = await cluster.add_broker("a", never)
+        address = first.address
+        async with producer_of(cluster, back_pressure_for_async_send_num=50, send_msg_timeout=3000) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(500)]
+            while len(first.sends()) < 50:
+                await asyncio.sleep(0)
+            with ConnectionCount(address) as tries:
+                await first.stop()
+                await asyncio.sleep(2)
+                second = ScriptedServer(slow)
+                await second.start(address)
+                results = await asyncio.gather(*sends)
+            await second.stop()
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+    assert sorted(slow.bodies, key=int) == [b"%d" % number for number in range(500)]
+    assert slow.most == 50
+    assert len(tries.times_ms) <= 8
+
+
+@in_virtual_time
+async def test_what_waits_at_a_dead_broker_goes_to_another():
+    slow = SlowBroker(each_ms=1)
+    async with scripted_cluster() as cluster:
+        dying = await cluster.add_broker("a", never)
+        await cluster.add_broker("b", slow)
+        async with producer_of(cluster, back_pressure_for_async_send_num=50) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"%d" % number))) for number in range(1000)]
+            while len(dying.sends()) < 50:
+                await asyncio.sleep(0)
+            begun = now_ms()
+            with ConnectionCount(dying.address) as tries:
+                await dying.stop()
+                await asyncio.gather(*sends)
+            assert now_ms() - begun <= 1100
+    assert sorted(slow.bodies, key=int) == [b"%d" % number for number in range(1000)]
+    assert slow.most == 50
+    assert len(tries.times_ms) <= 30
+
+
+# --- RocketMQ's rule for asynchronous sends --------------------------------------------------------------------------
+
+
+async def test_as_async_sends_retries_stay_with_the_broker_and_have_a_count_of_their_own():
+    async with scripted_cluster() as cluster:
+        def drops(server):
+            return lambda command: server[0].connections[-1].abort()
+        servers = {name: [] for name in "ab"}
+        for name, server in servers.items():
+            server.append(await cluster.add_broker(name, drops(server)))
+        async with producer_of(cluster, retry_as_async_send=True, retry_times_when_send_async_failed=4) as producer:
+            for _ in range(3):
+                with pytest.raises(SendFailed) as caught:
+                    await producer.send(Message("T", b"x"))
+                assert len(caught.value.brokers) == 5
+                assert len(set(caught.value.brokers)) == 1
+
+
+async def test_as_async_sends_refusals_are_not_retried():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", refuses(ResponseCode.SYSTEM_ERROR))
+        async with producer_of(cluster, retry_as_async_send=True) as producer:
+            with pytest.raises(BrokerRefused):
+                await producer.send(Message("T", b"x"))
+    assert len(broker.sends()) == 1
 
 
 # --- against a real server -------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from regulus.transport.listener import Listener, listen
 from regulus.transport.read_buffer import ReadBuffer
 from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.remoting_command import RemotingCommand
+from tests.virtual_time import in_virtual_time, now_ms, pass_time
 
 ECHO, SILENT, ASK_BACK, CLOSE, LARGE = 1, 2, 3, 4, 5
 HOST = "127.0.0.1"
@@ -67,6 +68,49 @@ async def start(server: Server, **limits: int) -> Listener:
 async def listener(server: Server) -> AsyncIterator[Listener]:
     listener = await start(server)
     yield listener
+    await listener.close()
+
+
+@in_virtual_time
+async def test_a_loop_that_was_held_up_reads_the_answers_before_time_is_up() -> None:
+    listener = await start(Server())
+    connection = await connect(HOST, listener.port)
+    answers = [asyncio.ensure_future(connection.request(RemotingCommand.request(ECHO), 100)) for _ in range(10)]
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(pass_time, 300)
+    assert [(await answer).code for answer in answers] == [0] * 10
+    connection.close()
+    await listener.close()
+
+
+@in_virtual_time
+async def test_a_loop_that_was_held_up_waits_little_longer_for_what_does_not_come() -> None:
+    listener = await start(Server())
+    connection = await connect(HOST, listener.port)
+    begun = now_ms()
+    request = asyncio.ensure_future(connection.request(RemotingCommand.request(SILENT), 100))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(pass_time, 300)
+    with pytest.raises(RequestTimeout):
+        await request
+    assert now_ms() - begun == 400
+    connection.close()
+    await listener.close()
+
+
+@in_virtual_time
+async def test_the_time_of_a_request_begins_when_it_is_written() -> None:
+    listener = await start(Server())
+    connection = await connect(HOST, listener.port)
+
+    async def ask(code: int) -> int:
+        asked = asyncio.ensure_future(connection.request(RemotingCommand.request(code), 200))
+        await asyncio.sleep(0)
+        pass_time(1000)         # what else begins in this moment takes longer than the request may
+        return (await asked).code
+
+    assert await asyncio.gather(ask(ECHO), ask(ECHO), ask(ECHO)) == [0, 0, 0]
+    connection.close()
     await listener.close()
 
 

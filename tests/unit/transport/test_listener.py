@@ -107,6 +107,22 @@ def test_a_taken_address_is_named() -> None:
         assert caught.value.errno == errno.EADDRINUSE
 
 
+def test_answers_leave_at_once_also_where_the_last_one_is_not_acknowledged_yet() -> None:
+    async def accepted() -> int:
+        doors = Doors()
+        listener = await doors.listen()
+        connection = await connect(HOST, listener.port)
+        await ask(connection)
+        taken = doors.opened[0]._transport.get_extra_info("socket")
+        no_delay: int = taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        connection.close()
+        await listener.close()
+        return no_delay
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        assert runner.run(accepted())
+
+
 async def test_ipv6_is_spoken() -> None:
     doors = Doors()
     listener = await listen("::1", 0, doors.on_requests, doors.opened.append, doors.closed.append, TransportConfig())

@@ -32,6 +32,7 @@ BACK_OFF_MAX_MS = 120_000
 REFUSED_FIRST_MS = 50
 REFUSED_MULTIPLIER = 2
 REFUSED_MAX_MS = 1000
+TIMER_EARLY_MAX_MS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,10 @@ class _Rest:
     until_ms: int
     is_throttling: bool
 
+    def was_over(self, started_ms: int) -> bool:
+        """Whether an attempt waited for its end. A timer may go off a little early."""
+        return started_ms >= self.until_ms - TIMER_EARLY_MAX_MS
+
 
 class BackOff:
     """Which brokers rest after throttling or a refused connection, and until when.
@@ -76,7 +81,7 @@ class BackOff:
         rest = self._rests.get(broker_name)
         if rest is None or not rest.is_throttling:
             self._rests[broker_name] = _Rest(BACK_OFF_FIRST_MS, started_ms + BACK_OFF_FIRST_MS, True)
-        elif started_ms >= rest.until_ms:
+        elif rest.was_over(started_ms):
             rest.step_ms = min(rest.step_ms * BACK_OFF_MULTIPLIER, BACK_OFF_MAX_MS)
             rest.until_ms = started_ms + round(rest.step_ms * (1 + BACK_OFF_JITTER * jitter))
 
@@ -85,7 +90,7 @@ class BackOff:
         rest = self._rests.get(broker_name)
         if rest is None or rest.is_throttling:
             self._rests[broker_name] = _Rest(REFUSED_FIRST_MS, now_ms + REFUSED_FIRST_MS, False)
-        elif started_ms >= rest.until_ms:
+        elif rest.was_over(started_ms):
             rest.step_ms = min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)
             rest.until_ms = now_ms + round(rest.step_ms)
 
