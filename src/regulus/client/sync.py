@@ -66,7 +66,10 @@ class Producer(shared_loop.Blocking):
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Send what waits in batches, unregister, and close connections that nobody else uses."""
+        """Send what gathers in batches, unregister, and close connections that nobody else uses.
+
+        Sends that wait for their turn get ClientClosed.
+        """
         shared_loop.run(self._client.shutdown())
 
     @property
@@ -78,8 +81,8 @@ class Producer(shared_loop.Blocking):
         """Store one message; the message gets its unique key, and its body is left as it is.
 
         Without `queue` and `selector` the queue is chosen in turn and failures are retried on another broker. With one
-        of them (ordered sends) there is one attempt. `argument` is handed to the selector. `timeout_ms` replaces
-        `send_msg_timeout` for the whole call.
+        of them (ordered sends) there is one attempt. `argument` is handed to the selector. `timeout_ms` is an overall
+        deadline: unlike `send_msg_timeout` it covers the wait for the send's turn.
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
         retried; SendFailed when all attempts failed; Throttled and TooManyRequests when the budget leaves no room.

@@ -1,14 +1,96 @@
+import asyncio
+
 import pytest
 
-from regulus.client.name_servers import parse_addresses
-from regulus.errors import ConfigError
+from regulus.client.config import ClientConfig
+from regulus.client.connections import Connections
+from regulus.client.name_servers import NameServers, parse_addresses
+from regulus.errors import ConfigError, NoNameServer
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.client.scripted_servers import ScriptedServer, closed_address, refused
+from tests.virtual_time import in_virtual_time, now_ms
 
 
 def test_addresses_are_separated_by_semicolons_or_commas():
     assert parse_addresses("a:1; b:2,[::1]:3;") == ("a:1", "b:2", "[::1]:3")
 
 
-@pytest.mark.parametrize("text", ["", " ; ", "localhost", "host:port", "host:99999"])
+@pytest.mark.parametrize("text", ["", " ; ", "localhost", "host:port", "host:99999", None, ["a:1"]])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="name server"):
         parse_addresses(text)
+
+
+def route_request():
+    return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+class Servers:
+    """Name servers on the way to a test; an answer of None is silence."""
+
+    def __init__(self, *scripts):
+        self.servers = [ScriptedServer(script) for script in scripts]
+        self.connections = Connections(ClientConfig(), lambda connection, commands: None, None)
+
+    async def __aenter__(self):
+        for server in self.servers:
+            await server.start()
+        return self
+
+    async def __aexit__(self, *error):
+        await self.connections.close()
+        for server in self.servers:
+            await server.stop()
+
+    def name_servers(self, *more):
+        """In this order, which is else left to chance."""
+        addresses = (*more, *(server.address for server in self.servers))
+        made = NameServers(addresses, self.connections)
+        made._order = list(addresses)
+        return made
+
+
+def answers(command):
+    return command.response(ResponseCode.SUCCESS)
+
+
+def is_silent(command):
+    return None
+
+
+async def test_of_many_requests_at_once_each_tries_every_name_server():
+    async with Servers(answers) as servers:
+        for _ in range(20):
+            asked = servers.name_servers(await closed_address())
+            got = await asyncio.gather(*(asked.request(route_request(), 1000) for _ in range(2)))
+            assert [answer.code for answer in got] == [ResponseCode.SUCCESS] * 2
+
+
+@in_virtual_time
+async def test_every_name_server_is_tried_once_within_the_time():
+    async with Servers(is_silent, is_silent, answers) as servers:
+        asked = servers.name_servers()
+        begun = now_ms()
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.SUCCESS
+        assert 2000 <= now_ms() - begun <= 2040
+        begun = now_ms()
+        await asked.request(route_request(), 3000)      # the one that answered is asked first
+        assert now_ms() == begun
+        servers.servers[2].script = is_silent
+        with pytest.raises(NoNameServer):
+            await asked.request(route_request(), 3000)
+        assert 3000 <= now_ms() - begun <= 3060
+    assert [len(server.requests) for server in servers.servers] == [2, 2, 3]
+
+
+async def test_a_broker_named_as_name_server_is_told():
+    async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
+        with pytest.raises(NoNameServer, match=r"127.0.0.1:\d+ is no name server, and a broker most likely"):
+            await servers.name_servers().request(route_request(), 1000)
+
+
+async def test_what_only_newer_name_servers_know_is_answered_as_it_is():
+    async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
+        answer = await servers.name_servers().request(RemotingCommand.request(RequestCode.GET_NAMESRV_CONFIG), 1000)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -1,7 +1,21 @@
 from copy import copy
 
+import pytest
+
+from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, Message, MessageExt, StraightMessage
+
+
+def test_several_keys_are_joined_by_spaces():
+    assert Message("orders", b"x", keys=["k1", "k2"]).keys == "k1 k2"
+    assert Message("orders", b"x", keys=[]).properties == {}
+
+
+@pytest.mark.parametrize("keys", [7, [7], ["k", None]])
+def test_keys_that_are_no_text_are_refused(keys):
+    with pytest.raises(MessageIllegal, match=r"keys is .*; give a text, or a list of texts"):
+        Message("orders", b"x", keys=keys)
 
 
 def test_tags_and_keys_are_properties():

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regulus.client.core.batching import Gatherer, check_batch, encoded_size, split
+from regulus.client.core.batching import check_batch, encoded_size, may_gather, split
 from regulus.errors import MessageIllegal
 from regulus.model.message import Message
 from regulus.wire import message_batch
@@ -44,34 +44,8 @@ def test_encoded_size_is_the_size_in_the_body():
     assert sum(map(encoded_size, messages)) == len(message_batch.encode(messages))
 
 
-def test_sends_gather_until_the_batch_is_full():
-    gatherer = Gatherer(batch_size_max=3, held_size_max=100)
-    key = gatherer.add(message(body=b"ab"), None)
-    assert not gatherer.is_full(key)
-    assert gatherer.add(message(body=b"c"), None) == key
-    assert gatherer.is_full(key)
-    assert [each.body for each in gatherer.take(key)] == [b"ab", b"c"]
-    assert gatherer.held_size == 0
-    assert gatherer.take(key) == []
-
-
-def test_topic_tag_and_wait_flag_keep_batches_apart():
-    gatherer = Gatherer(batch_size_max=10, held_size_max=100)
-    keys = {gatherer.add(each, None) for each in (message(), message("U"), message(TAGS="A"), message(WAIT="false"))}
-    assert len(keys) == 4
-
-
 @pytest.mark.parametrize("alone", [
     message(DELAY="1"), message("%RETRY%G"), message(PGROUP="G"), message(TRAN_MSG="true")])
-def test_messages_that_cannot_wait_are_sent_directly_and_hold_nothing(alone):
-    gatherer = Gatherer(batch_size_max=10, held_size_max=100)
-    assert gatherer.add(alone, None) is None
-    assert gatherer.held_size == 0
-
-
-def test_when_too_much_waits_a_message_is_sent_directly():
-    gatherer = Gatherer(batch_size_max=10, held_size_max=4)
-    key = gatherer.add(message(body=b"abcd"), None)
-    assert gatherer.add(message(body=b"e"), None) is None
-    gatherer.take(key)
-    assert gatherer.add(message(body=b"e"), None) is not None
+def test_what_cannot_be_in_a_batch_does_not_gather(alone):
+    assert not may_gather(alone)
+    assert may_gather(message())

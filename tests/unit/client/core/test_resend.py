@@ -96,3 +96,35 @@ def test_a_success_ends_the_rest_and_starts_over():
     assert back_off.wait_ms("a", 1000) == 0
     back_off.throttled("a", 5000, 0.0)
     assert back_off.wait_ms("a", 5000) == 1000
+
+
+def test_a_broker_that_refuses_rests_50_ms_and_twice_as_long_each_time_up_to_a_second():
+    back_off = BackOff()
+    now, waits = 0, []
+    for _ in range(8):
+        back_off.refused("a", now, now)
+        waits.append(back_off.wait_ms("a", now))
+        now += waits[-1]
+    assert waits == [50, 100, 200, 400, 800, 1000, 1000, 1000]
+    assert not back_off.throttles("a")
+    assert back_off.resting(now - 1) == {"a"}
+
+
+def test_sends_that_were_refused_together_make_one_rest():
+    back_off = BackOff()
+    for now in (0, 1, 30):
+        back_off.refused("a", 0, now)
+    assert back_off.wait_ms("a", 30) == 20
+    back_off.refused("a", 49, 49)       # waited for its end, by a timer that went off a little early
+    assert back_off.wait_ms("a", 49) == 100
+
+
+def test_throttling_and_refusing_end_each_other():
+    back_off = BackOff()
+    back_off.refused("a", 0, 0)
+    back_off.throttled("a", 10, 0.0)
+    assert back_off.throttles("a")
+    assert back_off.wait_ms("a", 10) == 1000
+    back_off.refused("a", 20, 20)
+    assert not back_off.throttles("a")
+    assert back_off.wait_ms("a", 20) == 50
