@@ -209,27 +209,36 @@ class Producer:
     async def _send(self, message: Message | Sequence[Message], wanted: MessageQueue | None,
                     timeout_ms: int | None) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
-        topic, size = _topic_and_size(message)
+        if isinstance(message, Message):
+            topic, size = message.topic, len(message.body)
+        else:
+            topic, size = message[0].topic, sum([len(each.body) for each in message])
+        config = self.config
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
-                            timeout_ms or self.config.send_msg_timeout,
-                            timeout_ms is not None or self.config.java_budget, steady_ms())
+                            timeout_ms or config.send_msg_timeout, timeout_ms is not None or config.java_budget,
+                            steady_ms())
+        under_way = self._under_way
         outgoing: Outgoing | None = None
         held: Room | None = None
         try:
-            while not course.is_out_of_attempts:
-                route = self._running().known_route(topic)
+            while True:
+                instance = self._running()
+                route = instance.known_route(topic)
                 if route is None or not route.publish_queues:
                     route = await self._find_route(course)
                 queue = wanted or self._choose(route, course.last_broker)
-                places = self._running().connections.places(route.master(queue.broker_name) or queue.broker_name)
+                address = route.master(queue.broker_name)
+                places = instance.connections.places(address or queue.broker_name)
                 if places is not held:
                     if held is not None:
-                        self._end_turn(held, size)
+                        under_way.give_back(size)
+                        held.give_back(1)
                         held = None
                     if not self._begin_turn(places, size):
                         await self._wait_turn(places, size, course)
                         if wanted is None and self._is_better_elsewhere(route, queue.broker_name):
-                            self._end_turn(places, size)
+                            under_way.give_back(size)
+                            places.give_back(1)
                             continue
                     held = places
                 if not self._back_off.is_idle and not await self._rest(queue.broker_name, course):
@@ -241,21 +250,23 @@ class Producer:
                 if attempt_timeout <= 0:
                     break
                 try:
-                    result = await self._attempt(outgoing, route, queue, attempt_timeout, begun)
+                    result = await self._attempt(outgoing, address, queue, attempt_timeout, begun)
                 except ClientError as error:
                     if not self._tries_again(course, error, queue.broker_name, begun):
                         if course.stored is not None:
                             return course.stored
                         raise
                 else:
-                    if (result.send_status is SendStatus.SEND_OK
-                            or not self.config.retry_another_broker_when_not_store_ok):
+                    if result.send_status is SendStatus.SEND_OK or not config.retry_another_broker_when_not_store_ok:
                         return result
                     course.stored = result
+                if course.is_over(steady_ms()):
+                    break
             return course.end(steady_ms())
         finally:
             if held is not None:
-                self._end_turn(held, size)
+                under_way.give_back(size)
+                held.give_back(1)
 
     def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
         """How the attempts of this send share its time."""
@@ -294,10 +305,6 @@ class Producer:
         finally:
             if not has_turn:
                 places.give_back(1)
-
-    def _end_turn(self, places: Room, size: int) -> None:
-        self._under_way.give_back(size)
-        places.give_back(1)
 
     async def _wait(self, room: Room, size: int, course: SendCourse) -> None:
         if room.take(size):
@@ -357,11 +364,10 @@ class Producer:
             tiers = [*(tier | resting for tier in tiers), resting, *tiers]
         return turn.select(queues, brokers_to_avoid(queues, tiers))
 
-    async def _attempt(self, outgoing: Outgoing, route: Route, queue: MessageQueue, timeout_ms: int,
+    async def _attempt(self, outgoing: Outgoing, address: str | None, queue: MessageQueue, timeout_ms: int,
                        begun_ms: int) -> SendResult:
         """One request. Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster."""
         broker_name = queue.broker_name
-        address = route.master(broker_name)
         if address is None:
             self._report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
             raise _NoMaster(f"broker {broker_name} has no master")
@@ -457,12 +463,6 @@ class Producer:
 
 class _NoMaster(ClientError):
     """The route names no master for the chosen queue's broker."""
-
-
-def _topic_and_size(message: Message | Sequence[Message]) -> tuple[str, int]:
-    if isinstance(message, Message):
-        return message.topic, len(message.body)
-    return message[0].topic, sum([len(each.body) for each in message])
 
 
 def _master(route: Route, queue: MessageQueue) -> str:

@@ -12,10 +12,12 @@ from regulus.errors import ClientError, ConnectRefused, SendFailed, TooManyReque
 
 
 class SendCourse:
-    """`stored`: a result that is less than was asked for, and better than none."""
+    """`last_broker`: that of the attempt just before; `stored`: a result that is less than was asked for, and better
+    than none.
+    """
 
-    __slots__ = ("attempts", "budget", "counts_waits", "failure", "started_ms", "stored", "timeout_ms", "topic",
-                 "tried")
+    __slots__ = ("attempts", "budget", "counts_waits", "failure", "last_broker", "started_ms", "stored", "timeout_ms",
+                 "topic", "tried")
 
     def __init__(self, topic: str, budget: SendBudget, timeout_ms: int, counts_waits: bool, now_ms: int) -> None:
         self.topic = topic
@@ -25,17 +27,13 @@ class SendCourse:
         self.started_ms = now_ms
         self.attempts = 0
         self.tried: list[str] = []
+        self.last_broker: str | None = None
         self.failure: ClientError | None = None
         self.stored: SendResult | None = None
 
-    @property
-    def last_broker(self) -> str | None:
-        """That of the attempt just before."""
-        return self.tried[-1] if self.tried else None
-
-    @property
-    def is_out_of_attempts(self) -> bool:
-        return self.attempts == self.budget.attempts
+    def is_over(self, now_ms: int) -> bool:
+        """Whether no attempt or no time is left."""
+        return self.attempts == self.budget.attempts or self.left_ms(now_ms) <= 0
 
     def left_ms(self, now_ms: int) -> int:
         return self.timeout_ms - (now_ms - self.started_ms)
@@ -46,10 +44,13 @@ class SendCourse:
 
     def begin_attempt(self, broker_name: str, now_ms: int) -> int:
         """What the next attempt may take; 0 or less when no time is left, and then there is none."""
-        timeout_ms = self.budget.attempt_timeout_ms(self.attempts + 1, self.left_ms(now_ms))
+        self.attempts += 1
+        timeout_ms = self.budget.attempt_timeout_ms(self.attempts, self.timeout_ms - (now_ms - self.started_ms))
         if timeout_ms > 0:
-            self.attempts += 1
+            self.last_broker = broker_name
             self.tried.append(broker_name)
+        else:
+            self.attempts -= 1
         return timeout_ms
 
     def was_refused(self) -> None:
@@ -64,7 +65,7 @@ class SendCourse:
         """When there will be no other attempt: what is stored after all. Raises SendFailed, TooManyRequests."""
         if self.stored is not None:
             return self.stored
-        if self.is_out_of_attempts or isinstance(self.failure, ConnectRefused):
+        if self.attempts == self.budget.attempts or isinstance(self.failure, ConnectRefused):
             raise self.failed_for_good(now_ms) from self.failure
         raise TooManyRequests(
             f"the time budget of a send to {self.topic} was used up after {now_ms - self.started_ms} ms and "

@@ -18,7 +18,8 @@ def test_attempts_share_the_time_and_end_with_it():
     assert sent.begin_attempt("a", 0) == 1000
     assert sent.begin_attempt("b", 1000) == 1000
     assert sent.last_broker == "b"
-    assert not sent.is_out_of_attempts
+    assert not sent.is_over(2999)
+    assert sent.is_over(3000)
     assert sent.begin_attempt("a", 3000) == 0
     assert sent.attempts == 2
 
