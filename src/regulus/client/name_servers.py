@@ -18,7 +18,8 @@ from regulus.transport.connector import split_address
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-_KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
+_KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO,
+                 RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 """What every name server answers: a server that does not know these is none."""
 
 

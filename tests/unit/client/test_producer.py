@@ -674,7 +674,7 @@ class ConnectionCount:
 
 
 @in_virtual_time
-async def test_a_refused_connection_is_tried_again_after_growing_pauses_until_the_broker_is_back():
+async def test_a_refused_connection_is_tried_again_after_growing_pauses():
     async with scripted_cluster() as cluster:
         address = await closed_address()
         cluster.add_unreachable_broker("a", address)
@@ -683,8 +683,7 @@ async def test_a_refused_connection_is_tried_again_after_growing_pauses_until_th
             begun = now_ms()
             with ConnectionCount(address) as tries:
                 send = asyncio.ensure_future(producer.send(Message("T", b"x")))
-                while len(tries.times_ms) < 6:
-                    await asyncio.sleep(0.001)
+                await asyncio.sleep(1.6)
                 assert [time - begun for time in tries.times_ms] == [0, 50, 150, 350, 750, 1550]
                 broker = ScriptedServer(stored)
                 await broker.start(address)

@@ -1,0 +1,71 @@
+"""Faults of a producer's turns, times and retries, and of gathered sends."""
+
+from tests.mutants import Mutant
+
+_PRODUCER = "regulus/client/producer.py"
+_TURNS = "regulus/client/turns.py"
+_COURSE = "regulus/client/core/send_course.py"
+_GATHERED = "regulus/client/gathered_sends.py"
+_NAME_SERVERS = "regulus/client/name_servers.py"
+_CONNECTION = "regulus/transport/connection.py"
+
+_PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
+_TURNS_TESTS = ("tests/unit/client/test_turns.py",)
+_GATHERED_TESTS = ("tests/unit/client/test_gathered_sends.py",)
+_NAME_SERVERS_TESTS = ("tests/unit/client/test_name_servers.py",)
+_CONNECTION_TESTS = ("tests/unit/transport/test_connection.py",)
+_THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_once_however_long_it_takes"
+_BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
+               _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
+
+MUTANTS = [
+    # --- turns -------------------------------------------------------------------------------------------------------
+    Mutant(name="the clock of a send runs while it waits", path=_COURSE,
+           old="        self.started_ms += ms\n", new="        pass\n", tests=(_THOUSANDS,)),
+    Mutant(name="whoever comes overtakes the line", path=_TURNS,
+           old="if self._line or (self.size", new="if (self.size", tests=_TURNS_TESTS),
+    Mutant(name="a turn dies with whom it came to", path=_TURNS,
+           old="            self.size -= size\n        self._admit()\n",
+           new="            pass\n        self._admit()\n", tests=_TURNS_TESTS),
+    Mutant(name="a line stands behind one that left it", path=_TURNS,
+           old="            self.size -= size\n        self._admit()\n", new="            self.size -= size\n",
+           tests=_TURNS_TESTS),
+    Mutant(name="a cancelled send keeps its place", path=_PRODUCER,
+           old="            if not has_turn:\n                places.give_back(1)\n", new="            pass\n",
+           tests=(_PRODUCER_TESTS + "test_a_send_that_is_cancelled_while_it_waits_for_bytes_gives_its_place_back",)),
+    Mutant(name="who waits hears nothing of the end", path=_PRODUCER,
+           old="            room.turn_away(self, closed)\n", new="            pass\n",
+           tests=(_PRODUCER_TESTS + "test_shutdown_turns_away_the_thousands_that_wait",)),
+    Mutant(name="a deadline begins with the turn", path=_PRODUCER,
+           old="timeout_ms is not None or config.java_budget", new="config.java_budget",
+           tests=(_PRODUCER_TESTS + "test_an_overall_deadline_covers_the_wait_for_a_turn",)),
+    Mutant(name="a turn at a dead broker is waited out there", path=_PRODUCER,
+           old="return broker_name in resting and any(", new="return False and any(",
+           tests=(_PRODUCER_TESTS + "test_what_waits_at_a_dead_broker_goes_to_another",)),
+    # --- refused connections, time-outs ------------------------------------------------------------------------------
+    Mutant(name="a refused connection is an attempt", path=_PRODUCER,
+           old="            course.was_refused()\n", new="            pass\n", tests=_BACK_AGAIN),
+    Mutant(name="a broker that refuses never rests", path=_PRODUCER,
+           old="            self._back_off.refused(broker_name, begun_ms, now)\n", new="            pass\n",
+           tests=_BACK_AGAIN),
+    Mutant(name="what nobody read has timed out", path=_CONNECTION,
+           old="_LATE_MAX = 0.05 ", new="_LATE_MAX = 1e9 ", tests=_CONNECTION_TESTS),
+    Mutant(name="a retry of the async rule goes elsewhere", path=_PRODUCER,
+           old="if last_broker is not None and self.config.retry_as_async_send:", new="if False:",
+           tests=(_PRODUCER_TESTS + "test_as_async_sends_retries_stay_with_the_broker_and_have_a_count_of_their_own",)),
+    # --- name servers ------------------------------------------------------------------------------------------------
+    Mutant(name="requests share their place in the row", path=_NAME_SERVERS,
+           old="place = (first + attempt - 1) % budget.attempts",
+           new="place = self._current = (self._current + (attempt > 1)) % budget.attempts", tests=_NAME_SERVERS_TESTS),
+    Mutant(name="a silent name server takes all the time", path=_NAME_SERVERS,
+           old="budget.attempt_timeout_ms(attempt, left_ms)", new="timeout_ms", tests=_NAME_SERVERS_TESTS),
+    # --- gathered sends ----------------------------------------------------------------------------------------------
+    Mutant(name="one alone waits for others", path=_GATHERED,
+           old="if lane.under_way and self._delay_s", new="if self._delay_s", tests=_GATHERED_TESTS),
+    Mutant(name="an answer lets nothing go", path=_GATHERED,
+           old="        if lane.waiting and self._delay_s:\n            self._leave(lane)\n        elif",
+           new="        if", tests=_GATHERED_TESTS),
+    Mutant(name="neighbours suffer for one that breaks a rule", path=_PRODUCER,
+           old="            if error.code != ResponseCode.MESSAGE_ILLEGAL:\n                raise\n",
+           new="            raise\n", tests=_GATHERED_TESTS),
+]
