@@ -45,9 +45,8 @@ MUTANTS = [
     # --- refused connections, time-outs ------------------------------------------------------------------------------
     Mutant(name="a refused connection is an attempt", path=_PRODUCER,
            old="            course.was_refused()\n", new="            pass\n", tests=_BACK_AGAIN),
-    Mutant(name="a broker that refuses never rests", path=_PRODUCER,
-           old="            self._back_off.refused(broker_name, begun_ms, now)\n", new="            pass\n",
-           tests=_BACK_AGAIN),
+    Mutant(name="the rests of a broker that refuses do not grow", path="regulus/client/core/resend.py",
+           old="min(rest.step_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)", new="rest.step_ms", tests=_BACK_AGAIN),
     Mutant(name="what nobody read has timed out", path=_CONNECTION,
            old="_LATE_MAX = 0.05 ", new="_LATE_MAX = 1e9 ", tests=_CONNECTION_TESTS),
     Mutant(name="a retry of the async rule goes elsewhere", path=_PRODUCER,

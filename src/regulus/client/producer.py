@@ -236,7 +236,7 @@ class Producer:
                         held = None
                     if not self._begin_turn(places, size):
                         await self._wait_turn(places, size, course)
-                        if wanted is None and self._is_better_elsewhere(route, queue.broker_name):
+                        if wanted is None and self._is_better_elsewhere(route, queue.broker_name, course):
                             under_way.give_back(size)
                             places.give_back(1)
                             continue
@@ -322,9 +322,9 @@ class Producer:
                                   f"as much is under way as back_pressure_for_async_send_num and "
                                   f"back_pressure_for_async_send_size allow") from course.failure
 
-    def _is_better_elsewhere(self, route: Route, broker_name: str) -> bool:
-        """Whether the broker rests while another one does not."""
-        if self._back_off.is_idle:
+    def _is_better_elsewhere(self, route: Route, broker_name: str, course: SendCourse) -> bool:
+        """Whether the broker rests while another one does not, and this send may go there."""
+        if self._back_off.is_idle or (self.config.retry_as_async_send and course.last_broker is not None):
             return False
         resting = self._back_off.resting(steady_ms())
         return broker_name in resting and any(queue.broker_name not in resting for queue in route.publish_queues)
