@@ -52,6 +52,12 @@ _COMPRESS_IN_THREAD_FROM = 256 << 10
 """Compressing a body of this size takes some ms, during which the event loop should serve others."""
 
 
+_MESSAGES_A_PLACE = 8
+"""So many messages of a batch take the place of one request; they cost a broker about as much."""
+_BATCH_PLACES_MAX = 64
+"""What one batch takes at most, so that several are under way however large they are."""
+
+
 class Producer:
     """A producer of one group.
 
@@ -210,9 +216,10 @@ class Producer:
                     timeout_ms: int | None) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
         if isinstance(message, Message):
-            topic, size = message.topic, len(message.body)
+            topic, size, weight = message.topic, len(message.body), 1
         else:
             topic, size = message[0].topic, sum([len(each.body) for each in message])
+            weight = min(1 + len(message) // _MESSAGES_A_PLACE, _BATCH_PLACES_MAX)
         config = self.config
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
                             timeout_ms or config.send_msg_timeout, timeout_ms is not None or config.java_budget,
@@ -232,13 +239,13 @@ class Producer:
                 if places is not held:
                     if held is not None:
                         under_way.give_back(size)
-                        held.give_back(1)
+                        held.give_back(weight)
                         held = None
-                    if not self._begin_turn(places, size):
-                        await self._wait_turn(places, size, course)
+                    if not self._begin_turn(places, weight, size):
+                        await self._wait_turn(places, weight, size, course)
                         if wanted is None and self._is_better_elsewhere(route, queue.broker_name, course):
                             under_way.give_back(size)
-                            places.give_back(1)
+                            places.give_back(weight)
                             continue
                     held = places
                 if not self._back_off.is_idle and not await self._rest(queue.broker_name, course):
@@ -266,7 +273,7 @@ class Producer:
         finally:
             if held is not None:
                 under_way.give_back(size)
-                held.give_back(1)
+                held.give_back(weight)
 
     def _budget(self, message: Message | Sequence[Message]) -> SendBudget:
         """How the attempts of this send share its time."""
@@ -287,24 +294,24 @@ class Producer:
 
     # --- its turn ----------------------------------------------------------------------------------------------------
 
-    def _begin_turn(self, places: Room, size: int) -> bool:
+    def _begin_turn(self, places: Room, weight: int, size: int) -> bool:
         """False when it is not our turn yet; then nothing was taken."""
-        if places.take(1):
+        if places.take(weight):
             if self._under_way.take(size):
                 return True
-            places.give_back(1)
+            places.give_back(weight)
         return False
 
-    async def _wait_turn(self, places: Room, size: int, course: SendCourse) -> None:
+    async def _wait_turn(self, places: Room, weight: int, size: int, course: SendCourse) -> None:
         """Raises TooManyRequests when the wait counts and takes all the time; ClientClosed."""
-        await self._wait(places, 1, course)
+        await self._wait(places, weight, course)
         has_turn = False
         try:
             await self._wait(self._under_way, size, course)
             has_turn = True
         finally:
             if not has_turn:
-                places.give_back(1)
+                places.give_back(weight)
 
     async def _wait(self, room: Room, size: int, course: SendCourse) -> None:
         if room.take(size):

@@ -284,6 +284,33 @@ async def test_thousands_at_once_become_few_requests_and_each_is_stored_once():
     assert bodies == Counter(b"%010d" % number for number in range(5000))
 
 
+@in_virtual_time
+async def test_a_batch_takes_places_by_its_messages():
+    under_way = most = free_ms = 0
+
+    async def store(command):
+        nonlocal under_way, most, free_ms
+        count = sum(1 for _ in message_batch.decode(command.body))
+        under_way += count
+        most = max(most, under_way)
+        free_ms = max(free_ms, now_ms()) + count
+        await asyncio.sleep((free_ms - now_ms()) / 1000)
+        under_way -= count
+        return stored(command)
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", store)
+        async with producer_of(cluster, batch_max_bytes=1000, back_pressure_for_async_send_num=32,
+                               send_msg_timeout=900) as producer:
+            await asyncio.gather(*(producer.send(Message("T", b"%010d" % number)) for number in range(2000)))
+            assert most == 200      # 100 messages take 13 places
+            most = 0
+            await asyncio.gather(*(producer.send_batch([Message("T", b"x") for _ in range(250)], timeout_ms=10_000)
+                                   for _ in range(4)))
+            assert most == 250      # 32 places, all there are
+        assert len(broker.sends()) == 24
+
+
 async def test_an_illegal_message_is_refused_before_it_gathers():
     async with scripted_cluster() as cluster, producer_of(cluster) as producer:
         with pytest.raises(MessageIllegal):
