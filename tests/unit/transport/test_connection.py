@@ -352,7 +352,7 @@ async def test_a_frame_that_does_not_end_is_cut_off_and_told_of(caplog: pytest.L
     unfinished = account()
     connection, wire = wired(unfinished)
     receive(connection, SMALL + SMALL[:20])
-    unfinished.close_overdue(connection.frame_began + 60)
+    unfinished.close_overdue(connection.frame_began + 59.9)
     assert not wire.is_aborted
     receive(connection, SMALL[20:30])
     unfinished.close_overdue(connection.frame_began + 60.01)
