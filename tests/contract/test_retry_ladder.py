@@ -139,6 +139,15 @@ def test_a_consumer_s_own_limit_ends_the_ladder_early(consumer: FailingConsumer)
     assert consumer.dead_letters() == [b"work"]
 
 
+def test_tries_beyond_the_sixteenth_wait_two_hours_each(consumer: FailingConsumer) -> None:
+    for wait_ms in (*RETRY_WAITS_MS, *(4 * (7_200_000,))):
+        consumer.send_back(max_reconsume_times=20)
+        consumer.comes_again_after(wait_ms)
+    assert consumer.dead_letters() == []
+    consumer.send_back(max_reconsume_times=20)
+    assert consumer.dead_letters() == [b"work"]
+
+
 def test_a_message_that_waits_for_its_next_try_waits_on_when_the_clock_stands_still(consumer: FailingConsumer) -> None:
     consumer.send_back()
     for _ in range(100):

@@ -121,6 +121,19 @@ def test_progress_is_saved_and_kept_within_the_queues(clockwork):
     assert again.offset_table == {1: 2, 2: 0}
 
 
+def test_what_came_since_progress_was_saved_comes_again_and_nothing_is_lost_or_early(clockwork):
+    clockwork.park(2, 0)
+    saved = encoded_table.text(clockwork.schedule.document())
+    clockwork.tick(1000)
+    clockwork.park(2, 1000)
+    clockwork.schedule = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.storing)
+    clockwork.schedule.load(saved)
+    clockwork.tick(1999)
+    assert clockwork.delivered() == 2
+    clockwork.tick(2000)
+    assert clockwork.delivered() == 3
+
+
 def test_deliveries_are_counted(clockwork):
     clockwork.topics.create_if_absent("T", 1, 0)
     clockwork.park(1, 0, 3)

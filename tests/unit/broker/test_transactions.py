@@ -237,6 +237,19 @@ def test_a_half_nobody_answers_for_is_given_up(make_rig):
     assert bodies(rig) == []
 
 
+def test_a_half_is_asked_for_every_half_minute_and_fifteen_times_unless_set_otherwise(rig):
+    rig.heartbeat(None, producer_group="PG")
+    send_half(rig)
+    for _ in range(15):
+        rig.run(30_000)
+        rig.heartbeat(None, producer_group="PG")
+        assert len(checks(rig)) == 1
+    assert rig.stored(GIVEN_UP) == []
+    rig.run(30_000)
+    assert checks(rig) == []
+    assert len(rig.stored(GIVEN_UP)) == 1
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_who_comes_late_may_still_end_what_was_given_up(make_rig, restarts):
     settings = {"transaction_check_interval": 1_000, "transaction_check_max": 1}

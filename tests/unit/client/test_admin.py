@@ -1,15 +1,19 @@
-"""The admin client against a real server."""
+"""The admin client against a real server, and where a fault is needed against a scripted broker."""
 
 import asyncio
 
 import pytest
 
 from regulus.client.admin import Admin
+from regulus.client.client_instance import now_ms
 from regulus.client.producer import Producer
+from regulus.client.unique_key import UniqueKeys
 from regulus.errors import BrokerRefused, ClientError, MessageIllegal, NoRoute
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.wire.codes import RequestCode, ResponseCode
+from tests.unit.client.scripted_servers import refused, scripted_cluster
 
 
 @pytest.fixture
@@ -80,6 +84,25 @@ async def test_a_message_is_found_by_id_unique_key_each_key_and_place(admin, pro
         await admin.view_message(sent.offset_message_id[:-2] + "01")
     with pytest.raises(ClientError, match="it has 0 to 1"):
         await admin.message_at(sent.message_queue, 2)
+
+
+async def test_of_keys_with_the_same_hash_only_the_wanted_one_is_found(admin, producer):
+    await create_topic(admin)
+    for key in ("Aa", "BB"):        # "Aa".hashCode() == "BB".hashCode() in Java
+        await producer.send(Message("T", key.encode(), keys=key))
+    for key in ("Aa", "BB"):
+        assert [each.body for each in await admin.messages_by_key("T", key)] == [key.encode()]
+
+
+async def test_a_unique_key_that_is_not_found_in_its_month_is_searched_from_the_beginning():
+    key = UniqueKeys("10.0.0.1").make(now_ms())
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", others=lambda command: refused(command, ResponseCode.QUERY_NOT_FOUND))
+        async with Admin(cluster.name_server.address) as admin:
+            assert await admin.messages_by_unique_key("T", key) == []
+    begins = [int(query.ext["beginTimestamp"]) for query in broker.requests_of(RequestCode.QUERY_MESSAGE)]
+    assert len(begins) == 2
+    assert begins[0] > begins[1] == 0
 
 
 async def test_a_pull_tells_where_to_go_on(admin, producer):

@@ -29,3 +29,6 @@ def test_defaults_are_rocketmqs():
     assert producer.retry_times_when_send_async_failed == 2
     assert (consumer.consume_thread_max, consumer.pull_batch_size, consumer.pull_threshold_for_queue) == (20, 32, 1000)
     assert (consumer.consume_timeout, consumer.max_reconsume_times) == (900_000, -1)
+    assert (consumer.pull_threshold_size_for_queue, consumer.consume_concurrently_max_span) == (100, 2000)
+    assert (consumer.rebalance_interval, consumer.heartbeat_broker_interval) == (20_000, 30_000)
+    assert (consumer.persist_consumer_offset_interval, consumer.suspend_current_queue_time_millis) == (5_000, 1_000)

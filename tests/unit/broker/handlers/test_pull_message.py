@@ -154,6 +154,12 @@ def test_an_offset_behind_the_end_is_moved_back(rig):
     assert PullMessageResponse.decode(response).next_begin_offset == 3
 
 
+def test_an_offset_before_the_start_is_moved_forward(rig):
+    response = rig.pull(queue_offset=-1)
+    assert (response.code, response.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL")
+    assert PullMessageResponse.decode(response).next_begin_offset == 0
+
+
 def test_an_empty_queue_moves_only_offsets_that_are_not_its_start(rig):
     assert rig.pull(queue_id=1, sys_flag=0).code == ResponseCode.PULL_NOT_FOUND
     assert rig.pull(queue_id=1, queue_offset=5, sys_flag=0).code == ResponseCode.PULL_OFFSET_MOVED

@@ -8,9 +8,9 @@ LIMIT = 4 << 20
 
 
 @pytest.mark.parametrize("message", [
-    Message("T", b""), Message("T", b"x" * (LIMIT + 1)), Message("", b"x"), Message("a" * 128, b"x"),
-    Message("no spaces", b"x"), Message("SCHEDULE_TOPIC_XXXX", b"x"),
-], ids=["empty body", "body too large", "no topic", "topic too long", "bad character", "system topic"])
+    Message("T", b""), Message("T", None), Message("T", b"x" * (LIMIT + 1)), Message("", b"x"),
+    Message("a" * 128, b"x"), Message("no spaces", b"x"), Message("SCHEDULE_TOPIC_XXXX", b"x"),
+], ids=["empty body", "no body", "body too large", "no topic", "topic too long", "bad character", "system topic"])
 def test_faulty_messages_fail_here_with_code_13(message):
     with pytest.raises(MessageIllegal) as caught:
         check_message(message, LIMIT)
