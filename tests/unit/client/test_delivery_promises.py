@@ -145,6 +145,47 @@ def sent_back(broker):
     return broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)
 
 
+async def test_above_its_limit_a_queue_is_not_pulled_before_there_is_room():
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def listen(messages, context):
+        begun.set()
+        await release.wait()
+        return SUCCESS
+
+    def pulls_on():
+        return any(pull.ext["queueOffset"] == "2" for pull in broker.requests_of(RequestCode.PULL_MESSAGE))
+
+    async with consuming(Group(0, 1), listen, pull_threshold_for_queue=1) as (_, broker):
+        await asyncio.wait_for(begun.wait(), TIME_LIMIT)
+        for _ in range(20):     # turns of the loop, of which another pull would need a few
+            await asyncio.sleep(0.001)
+        assert not pulls_on()
+        release.set()
+        await until(pulls_on)
+
+
+async def test_a_queue_whose_offset_the_broker_does_not_tell_is_not_consumed_until_it_does(pass_time):
+    group = Group(0)
+    group.refuses = {RequestCode.QUERY_CONSUMER_OFFSET}
+    seen = []
+
+    async def listen(messages, context):
+        seen.append(set(group.refuses))
+        return SUCCESS
+
+    async with consuming(group, listen) as (consumer, broker):
+        await until(lambda: any(query.ext["topic"] == "T"
+                                for query in broker.requests_of(RequestCode.QUERY_CONSUMER_OFFSET)))
+        for _ in range(20):     # turns of the loop, of which a pull would need a few
+            await asyncio.sleep(0.001)
+        assert (consumer.assigned_queues(), broker.requests_of(RequestCode.PULL_MESSAGE)) == ([], [])
+        group.refuses = set()
+        pass_time(1.1)
+        await until(lambda: seen)
+    assert seen == [set()]
+
+
 @pytest.mark.parametrize("result", [SUCCESS, LATER])
 async def test_the_result_of_a_queue_that_went_to_another_member_counts_for_nothing(result):
     group = Group(0, 1)
