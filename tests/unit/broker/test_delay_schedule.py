@@ -123,15 +123,18 @@ def test_progress_is_saved_and_kept_within_the_queues(clockwork):
 
 def test_what_came_since_progress_was_saved_comes_again_and_nothing_is_lost_or_early(clockwork):
     clockwork.park(2, 0)
-    saved = encoded_table.text(clockwork.schedule.document())
     clockwork.tick(1000)
+    saved = encoded_table.text(clockwork.schedule.document())
     clockwork.park(2, 1000)
+    clockwork.tick(2000)
+    clockwork.park(2, 2000)
+    assert clockwork.delivered() == 2
     clockwork.schedule = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.storing)
     clockwork.schedule.load(saved)
-    clockwork.tick(1999)
-    assert clockwork.delivered() == 2
-    clockwork.tick(2000)
+    clockwork.tick(2999)
     assert clockwork.delivered() == 3
+    clockwork.tick(3000)
+    assert clockwork.delivered() == 4
 
 
 def test_deliveries_are_counted(clockwork):

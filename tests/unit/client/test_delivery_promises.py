@@ -85,6 +85,7 @@ class Group:
 
     def __init__(self, *offsets):
         self.offsets = offsets
+        self.passes_to = 0      # what is before has none of the wanted tags
         self.members = [CLIENT_ID]
         self.refuses = set()
         self.grants = True
@@ -110,15 +111,17 @@ class Group:
     async def _pulled(self, command):
         start = int(command.ext["queueOffset"])
         left = [offset for offset in self.offsets if offset >= start]
+        place = {"minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "0"}
+        if command.ext["topic"] == "T" and start < self.passes_to:
+            return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, ext={
+                "nextBeginOffset": str(self.passes_to), **place})
         if command.ext["topic"] != "T" or not left:
             return None
         await self.may_pull.wait()
         body = b"".join(message_record.encode(MessageExt(
             "T", b"%d" % offset, {"UNIQ_KEY": f"U{offset}"}, queue_offset=offset, physical_offset=1000 + offset,
             store_host=host_bytes("127.0.0.1", 10911))) for offset in left)
-        return command.response(ResponseCode.SUCCESS, ext={
-            "nextBeginOffset": str(left[-1] + 1), "minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "0"},
-            body=body)
+        return command.response(ResponseCode.SUCCESS, ext={"nextBeginOffset": str(left[-1] + 1), **place}, body=body)
 
 
 @asynccontextmanager
@@ -184,6 +187,18 @@ async def test_a_queue_whose_offset_the_broker_does_not_tell_is_not_consumed_unt
         pass_time(1.1)
         await until(lambda: seen)
     assert seen == [set()]
+
+
+async def test_the_offset_passes_what_has_none_of_the_wanted_tags():
+    async def listen(messages, context):
+        return SUCCESS
+
+    group = Group()
+    group.passes_to = 3
+    async with consuming(group, listen) as (_, broker):
+        await until(lambda: any(pull.ext["queueOffset"] == "3"
+                                for pull in broker.requests_of(RequestCode.PULL_MESSAGE)))
+    assert max(committed(broker)) == 3
 
 
 @pytest.mark.parametrize("result", [SUCCESS, LATER])

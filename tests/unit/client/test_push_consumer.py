@@ -559,6 +559,7 @@ async def test_a_message_is_consumed_directly_without_touching_offsets(server, a
         listener.script = lambda message: 1 / 0
         result = await admin.consume_message_directly("CG", consumer.client_id, sent.offset_message_id, server.address)
         assert (result.consume_result, result.remark) == ("CR_THROW_EXCEPTION", "ZeroDivisionError: division by zero")
+    assert [each.consumer_offset for each in (await admin.progress("CG", "T")).offsets.values()] == [1]
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
