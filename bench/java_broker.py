@@ -1,7 +1,7 @@
-"""The two brokers that are compared, as child processes: ours, and the real RocketMQ 5.3.3 from Maven Central.
+"""The brokers that are compared, as child processes: ours, and the real RocketMQ from Maven Central, in two releases.
 
-Both get the defaults of a RocketMQ release (file sizes, thread pools) and the same flush mode, and write to the same
-disk. The Java broker gets a heap that does not grow (2 GiB; the release's own scripts ask for 8 GiB), and may let sends
+All get the defaults of a RocketMQ release (file sizes, thread pools) and the same flush mode, and write to the same
+disk. A Java broker gets a heap that does not grow (2 GiB; the release's own scripts ask for 8 GiB), and may let sends
 wait for 10 s: by default it refuses what waited 200 ms, which on a small machine it does under this load.
 """
 
@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"
 from real_rocketmq import RealRocketMQ
 from regulus_server import RegulusServer
 
-VERSION = "5.3.3"
+VERSIONS = ("5.3.3", "4.9.8")
+"""The current one, and the one that sends faster."""
 _HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch")
 _RELEASE_DEFAULTS = {
     "mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "5000000", "maxIndexNum": "20000000",
@@ -24,8 +25,13 @@ _RELEASE_DEFAULTS = {
 Broker = RealRocketMQ | RegulusServer
 
 
-def make_brokers(directory: Path, flush: str) -> tuple[Broker, Broker]:
-    """(ours, the real one), not yet started. `flush` is sync or async."""
+Brokers = tuple[Broker, ...]
+"""Ours first."""
+
+
+def make_brokers(directory: Path, flush: str) -> Brokers:
+    """Not yet started. `flush` is sync or async."""
     settings = {**_RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH"}
     return (RegulusServer(directory / f"regulus-{flush}", **settings),
-            RealRocketMQ(VERSION, directory / f"java-{flush}", java_options=_HEAP, **settings))
+            *(RealRocketMQ(version, directory / f"java-{version}-{flush}", java_options=_HEAP, **settings)
+              for version in VERSIONS))

@@ -1,10 +1,10 @@
-"""Compare our broker with the real RocketMQ broker: same machine, same minute, same load, same flush mode.
+"""Compare our broker with those of the real RocketMQ: same machine, same minute, same load, same flush mode.
 
     make bench                              everything, printed as tables
     make bench BENCH="--part load --seconds 5"
     make bench BENCH=--write                the same, and docs/benchmarks.md gets the new tables
 
-Ours and the real broker take turns, round by round, so that both meet the same moods of the machine; a figure is the
+The brokers take turns, round by round, so that all meet the same moods of the machine; a figure is the
 median of its rounds, and the ratio is that of the medians. Whoever waits for its turn is stopped: housekeeping takes
 time, too. Parts: `load` sends neutral frames and `pull` pulls with them (load_generator.py), `java` is RocketMQ's own
 benchmark producer and `consume` its consumer, `spark` reads our log beside Parquet, `live` a running broker, `stream`
@@ -23,14 +23,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import java_benchmark
-from java_broker import VERSION, Broker, make_brokers
+from java_broker import VERSIONS, Broker, Brokers, make_brokers
 from load_generator import cpu_seconds
 
 HERE = Path(__file__).resolve().parent
@@ -64,7 +64,7 @@ PULL_CASES = [LoadCase("async", size, connections, in_flight)
               for connections, in_flight in ((1, 4), (1, 16), (2, 64))]
 CONSUMER_THREADS = (1, 20, 64)
 LOAD_HEAD = ["body", "in flight", "broker", "messages/s", "p50 ms", "p99 ms", "max ms", "broker CPU s per million",
-             "ours / Java"]
+             "ours / it"]
 JAVA_CASES = [(threads, size) for threads in (1, 16, 64) for size in (128, 1024)]
 _SCRATCH = bytearray(1 << 20)
 
@@ -85,12 +85,12 @@ def table(name: str, title: str, head: Row, rows: list[Row]) -> Section:
     return Section(name, f"{title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-# --- the two brokers ---
+# --- the brokers ---
 
 
 @contextmanager
-def both_brokers(directory: Path, flush: str) -> Iterator[tuple[Broker, Broker]]:
-    """(ours, the real one), running; they end and their stores go when the block ends."""
+def all_brokers(directory: Path, flush: str) -> Iterator[Brokers]:
+    """Running; they end and their stores go when the block ends."""
     brokers = make_brokers(directory, flush)
     try:
         for broker in brokers:
@@ -102,15 +102,17 @@ def both_brokers(directory: Path, flush: str) -> Iterator[tuple[Broker, Broker]]
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def in_turns(brokers: tuple[Broker, Broker], rounds: int,
-                     measure: Callable[[Broker], Result]) -> tuple[list[Result], list[Result]]:
-    """Results of ours and of the real one; who begins alternates."""
-    results: tuple[list[Result], list[Result]] = ([], [])
+def in_turns(brokers: Brokers, rounds: int, measure: Callable[[Broker], Result]) -> list[list[Result]]:
+    """Results of each; who begins alternates."""
+    results: list[list[Result]] = [[] for _ in brokers]
     for number in range(rounds):
-        order = (0, 1) if number % 2 == 0 else (1, 0)
-        for which in order:
-            with stopped(brokers[1 - which]):
-                results[which].append(measure(brokers[which]))
+        order = list(enumerate(brokers))
+        for which, broker in order if number % 2 == 0 else reversed(order):
+            with ExitStack() as others:
+                for other in brokers:
+                    if other is not broker:
+                        others.enter_context(stopped(other))
+                results[which].append(measure(broker))
     return results
 
 
@@ -149,7 +151,7 @@ def run_load(broker: Broker, case: LoadCase, seconds: float, topic: str = "Bench
     return figures
 
 
-def send_backlog(brokers: tuple[Broker, Broker], topic: str, size: int) -> None:
+def send_backlog(brokers: Brokers, topic: str, size: int) -> None:
     for broker in brokers:
         subprocess.run([*LOAD_GENERATOR, "--address", broker.broker_address, "--topic", topic, "--body-size", str(size),
                         "--count", str(BACKLOG), "--warm-up", "0"], check=True, capture_output=True, timeout=300)
@@ -166,18 +168,18 @@ def have_in_memory(broker: Broker) -> None:
                         pass
 
 
-def warm(brokers: tuple[Broker, Broker]) -> None:
+def warm(brokers: Brokers) -> None:
     """Load that does not count, until a JVM has compiled what it will run."""
     for broker in brokers:
         run_load(broker, LoadCase("", 1024, 2, 512), WARM_UP_SECONDS)
 
 
-def warm_pulls(brokers: tuple[Broker, Broker], topic: str) -> None:
+def warm_pulls(brokers: Brokers, topic: str) -> None:
     for broker in brokers:
         run_load(broker, LoadCase("", 128, 2, 64), WARM_UP_SECONDS, topic, BACKLOG)
 
 
-def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int,
+def load_rows(brokers: Brokers, case: LoadCase, rounds: int,
               measure: Callable[[Broker], dict[str, float]]) -> list[Row]:
     results = in_turns(brokers, rounds, measure)
     rates = [median([figures["messages_per_second"] for figures in each]) for each in results]
@@ -187,19 +189,19 @@ def load_rows(brokers: tuple[Broker, Broker], case: LoadCase, rounds: int,
             f"{case.size} B", f"{case.connections} x {case.in_flight}", title_of(broker), thousands(rate),
             *(f"{median([figures[name] for figures in each]):.2f}"
               for name in ("latency_p50_ms", "latency_p99_ms", "latency_max_ms", "server_cpu_seconds_per_million")),
-            f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
+            "" if broker is brokers[0] else f"{rates[0] / rate:.2f}"])
     return rows
 
 
 def load_section(directory: Path, rounds: int, seconds: float) -> Section:
     rows: list[Row] = []
     for flush in ("async", "sync"):
-        with both_brokers(directory / "load", flush) as brokers:
+        with all_brokers(directory / "load", flush) as brokers:
             warm(brokers)
             for case in (case for case in LOAD_CASES if case.flush == flush):
                 rows += [[flush, *row] for row in load_rows(
                     brokers, case, rounds, lambda broker, case=case: run_load(broker, case, seconds))]
-                report(rows[-2:])
+                report(rows[-len(brokers):])
     return table("load", f"Sends, neutral load generator, {rounds} rounds of {seconds:g} s each, medians.",
                  ["flush", *LOAD_HEAD], rows)
 
@@ -212,14 +214,14 @@ def pull_section(directory: Path, rounds: int, seconds: float) -> Section:
         return run_load(broker, case, seconds, topic, BACKLOG)
 
     for size in sorted({case.size for case in PULL_CASES}):
-        with both_brokers(directory / "pull", "async") as brokers:
+        with all_brokers(directory / "pull", "async") as brokers:
             topic = f"Backlog{size}"
             send_backlog(brokers, topic, size)
             warm_pulls(brokers, topic)
             for case in (case for case in PULL_CASES if case.size == size):
                 rows += load_rows(brokers, case, rounds, lambda broker, case=case, topic=topic: pull(
                     broker, case, topic))
-                report(rows[-2:])
+                report(rows[-len(brokers):])
     return table("pull", f"Pulls of 32 messages, neutral load generator, {rounds} rounds of {seconds:g} s each, "
                  "medians.", LOAD_HEAD, rows)
 
@@ -229,7 +231,7 @@ def pull_section(directory: Path, rounds: int, seconds: float) -> Section:
 
 def java_section(directory: Path, rounds: int, seconds: int) -> Section:
     rows: list[Row] = []
-    with both_brokers(directory / "java", "async") as brokers:
+    with all_brokers(directory / "java", "async") as brokers:
         warm(brokers)
         for threads, size in JAVA_CASES:
             topic = f"Benchmark{threads}x{size}"
@@ -240,11 +242,11 @@ def java_section(directory: Path, rounds: int, seconds: int) -> Section:
                 rows.append([f"{size} B", str(threads), title_of(broker), thousands(rate),
                              f"{median([each.average_ms for each in one]):.3f}",
                              f"{max(each.max_ms for each in one):.0f}",
-                             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
-            report(rows[-2:])
+                             "" if broker is brokers[0] else f"{rates[0] / rate:.2f}"])
+            report(rows[-len(brokers):])
     return table("java", f"RocketMQ's own benchmark producer (client 5.3.3), async flush, {rounds} rounds of "
                  f"{seconds} s each after the JVM's warm-up, medians.",
-                 ["body", "threads", "broker", "messages/s", "average ms", "max ms", "ours / Java"], rows)
+                 ["body", "threads", "broker", "messages/s", "average ms", "max ms", "ours / it"], rows)
 
 
 def consume_section(directory: Path, rounds: int) -> Section:
@@ -259,7 +261,7 @@ def consume_section(directory: Path, rounds: int) -> Section:
                                           threads, BACKLOG)
         return consumed, cpu_seconds(broker.broker_pid) - before
 
-    with both_brokers(directory / "consume", "async") as brokers:
+    with all_brokers(directory / "consume", "async") as brokers:
         send_backlog(brokers, "Backlog", 128)
         warm_pulls(brokers, "Backlog")
         for threads in CONSUMER_THREADS:
@@ -271,12 +273,12 @@ def consume_section(directory: Path, rounds: int) -> Section:
                              f"{thousands(min(each))} to {thousands(max(each))}",
                              f"{median([consumed.client_cpu_seconds for consumed, _ in one]) / BACKLOG * 1e6:.2f}",
                              f"{median([cpu for _, cpu in one]) / BACKLOG * 1e6:.2f}",
-                             f"{rates[0] / rates[1]:.2f}" if broker is brokers[0] else ""])
-            report(rows[-2:])
+                             "" if broker is brokers[0] else f"{rates[0] / rate:.2f}"])
+            report(rows[-len(brokers):])
     return table("consume", f"RocketMQ's own benchmark consumer (client 5.3.3) on a backlog of {BACKLOG:,} messages, "
                  f"{rounds} rounds, medians.",
                  ["body", "threads", "broker", "messages/s", "of all rounds", "client CPU s per million",
-                  "broker CPU s per million", "ours / Java"], rows)
+                  "broker CPU s per million", "ours / it"], rows)
 
 
 # --- part: Spark ---
@@ -297,7 +299,7 @@ def spark_section(name: str) -> Section:
 
 
 def title_of(broker: Broker) -> str:
-    return "Regulus" if broker.name == "regulus" else f"RocketMQ {VERSION}"
+    return "Regulus" if broker.name == "regulus" else f"RocketMQ {broker.name.removeprefix('java-')}"
 
 
 def report(rows: list[Row]) -> None:
@@ -313,7 +315,7 @@ def machine() -> str:
     import regulus
 
     build = "compiled" if "compiled" in str(Path(regulus.__file__)) else "interpreted"
-    return (f"Regulus {version} ({build}, Python {platform.python_version()}) and RocketMQ {VERSION} "
+    return (f"Regulus {version} ({build}, Python {platform.python_version()}) and RocketMQ {' and '.join(VERSIONS)} "
             f"({java_version()}); {os.cpu_count()} x {processor[1] if processor else platform.machine()}, "
             f"Linux {platform.release()}; {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}")
 
