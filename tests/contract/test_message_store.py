@@ -223,6 +223,18 @@ def test_keys(store: Store) -> None:
     assert result.index_last_update_physical_offset == messages[4].physical_offset
 
 
+def test_hits_are_read_page_by_page_though_their_times_are_the_same(store: Store) -> None:
+    messages = append(store, 5)
+    found: list[int] = []
+    before = FOREVER
+    while page := store.query_message("TopicA", "shared", 2, 0, FOREVER, before).buffers:
+        offsets = [message_record.decode(data).physical_offset for data in page]
+        assert len(offsets) <= 2
+        found[:0] = offsets
+        before = offsets[0]
+    assert found == [message.physical_offset for message in messages]
+
+
 def test_a_deleted_topic_begins_anew(store: Store) -> None:
     append(store, 3)
     end = store.commit_log_max_offset()

@@ -6,6 +6,7 @@ from typing import Protocol
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import Appended, GetResult, LogRead, QueryResult, QueueUnit
+from regulus.wire.ext_fields import LONG_MAX
 
 
 class MessageStore(Protocol):
@@ -56,11 +57,13 @@ class MessageStore(Protocol):
     def messages_holding(self, text: bytes, physical_offset: int) -> Iterator[MessageExt]:
         """Messages behind `physical_offset` whose records hold `text` anywhere, in the log's order, without bodies."""
 
-    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
-        """Records indexed under `key` (a message key or unique key) with store time in [begin, end]."""
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                      before: int = LONG_MAX) -> QueryResult:
+        """The newest records indexed under `key` (a message key or unique key) with store time in [begin, end], at
+        physical offsets below `before`."""
 
-    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
-                               end: int) -> Generator[None, None, QueryResult]:
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                               before: int = LONG_MAX) -> Generator[None, None, QueryResult]:
         """The same, yielding after each step of a long search."""
 
     def delete_topic(self, topic: str) -> None:

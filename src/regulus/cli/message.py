@@ -11,7 +11,6 @@ from regulus.cli.options import renamed
 from regulus.cli.output import print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
-from regulus.client.message_admin import LONG_MAX
 from regulus.client.producer import Producer
 from regulus.errors import ClientError
 from regulus.model.message import Message, MessageExt
@@ -19,6 +18,7 @@ from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL
 from regulus.transport import event_loop
 from regulus.wire.codes import ResponseCode
+from regulus.wire.ext_fields import LONG_MAX
 
 CLI_GROUP = "regulus_cli"
 
@@ -77,7 +77,8 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
 @renamed("--from", "begin", old="--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
 @renamed("--until", "end", old="--end", type=Moment(), help="With --key: stored at or before this time.")
-@click.option("--limit", type=click.IntRange(1, 64), default=64, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=64, show_default=True,
+              help="With --key: this many messages, the newest.")
 @with_output
 @with_admin
 async def query(admin: Admin, topic: str, key: str | None, unique_key: str | None, offset_id: str | None,
@@ -86,9 +87,12 @@ async def query(admin: Admin, topic: str, key: str | None, unique_key: str | Non
     """Find messages of TOPIC by key, unique key, id or place."""
     if sum(each is not None for each in (key, unique_key, offset_id, offset)) != 1:
         raise click.UsageError("give one of --key, --unique-key, --id and --offset")
+    is_cut = False
+    found: list[MessageExt]
     if key is not None:
-        found = await admin.messages_by_key(topic, key, max_num=limit, begin_ms=begin,
+        hits = await admin.messages_by_key(topic, key, max_num=limit, begin_ms=begin,
                                             end_ms=LONG_MAX if end is None else end)
+        found, is_cut = hits, hits.cut
     elif unique_key is not None:
         found = await admin.messages_by_unique_key(topic, unique_key)
     elif offset_id is not None:
@@ -101,6 +105,9 @@ async def query(admin: Admin, topic: str, key: str | None, unique_key: str | Non
     print_rows(("stored", "queue", "offset", "unique_key", "tag", "keys", "bytes"), [
         (each.store_timestamp if json_output else time_text(each.store_timestamp), each.queue_id, each.queue_offset,
          each.message_id, each.tags, each.keys, len(each.body)) for each in found], json_output=json_output)
+    if is_cut:
+        click.echo(f"these are the newest {len(found)}, and there are older ones: --limit shows more, --until begins "
+                   "further back", err=True)
 
 
 @message.command()

@@ -1,6 +1,7 @@
 """Finding messages: by offset id, unique key, key, or place in a queue."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from regulus.client.client_instance import now_ms
@@ -15,6 +16,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.record import message_record
 from regulus.wire import compression
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import (
     PullMessageRequest,
     PullMessageResponse,
@@ -25,7 +27,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 QUERY_TIMEOUT_FACTOR = 3
-LONG_MAX = (1 << 63) - 1
+JAVA_ANSWER_MAX = 64
+"""Messages that a query of a RocketMQ broker gives at the most (its maxMsgsNumBatch)."""
 
 
 class Pulled(NamedTuple):
@@ -35,6 +38,14 @@ class Pulled(NamedTuple):
     next_offset: int
     min_offset: int
     max_offset: int
+
+
+class FoundMessages(list[MessageExt]):
+    """Messages, oldest first. `cut`: there are older ones that were not asked for, or that the broker cannot reach."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut = False
 
 
 class MessageAdmin(GroupAdmin):
@@ -78,8 +89,9 @@ class MessageAdmin(GroupAdmin):
         return found
 
     async def messages_by_key(self, topic: str, key: str, *, max_num: int = 64, begin_ms: int = 0,
-                              end_ms: int = LONG_MAX) -> list[MessageExt]:
-        """Messages that have this key among their KEYS, stored between two times, oldest first. Raises NoRoute."""
+                              end_ms: int = LONG_MAX) -> FoundMessages:
+        """Messages that have this key among their KEYS, stored between two times: the newest `max_num`, oldest first.
+        Raises NoRoute."""
         return await self._query(topic, key, max_num, begin_ms, end_ms,
                                  lambda message: message.topic == topic and key in message.keys.split(" "))
 
@@ -115,33 +127,58 @@ class MessageAdmin(GroupAdmin):
     # -----------------------------------------------------------------------------------------------------------------
 
     async def _query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int,
-                     matches: Callable[[MessageExt], bool], *, unique: bool = False) -> list[MessageExt]:
+                     matches: Callable[[MessageExt], bool], *, unique: bool = False) -> FoundMessages:
         route: Route = await self._fresh_route(topic)
         addresses = route.readable_addresses()
         if not addresses:
             raise NoRoute(f"no broker of topic {topic!r} can be read")
-        header = QueryMessageRequest(topic=topic, key=key, max_num=max_num, begin_timestamp=begin_ms,
+        header = QueryMessageRequest(topic=topic, key=key, max_num=max_num + 1, begin_timestamp=begin_ms,
                                      end_timestamp=end_ms, unique_key_query=unique)
-        found: list[MessageExt] = []
+        found = FoundMessages()
         failure: ClientError | None = None
         answered = False
         for address in addresses:
             try:
+                await self._query_broker(address, header, matches, found)
+                answered = True
+            except ClientError as error:
+                failure = error
+        if failure is not None and not answered:
+            raise failure
+        found.sort(key=lambda message: (message.store_timestamp, message.queue_offset))
+        found.cut |= len(found) > max_num
+        del found[:-max_num]
+        return found
+
+    async def _query_broker(self, address: str, header: QueryMessageRequest, matches: Callable[[MessageExt], bool],
+                            found: FoundMessages) -> None:
+        """Add what one broker finds, page by page from the newest on, until one more than is wanted is there."""
+        seen: set[int] = set()
+        count = 0
+        while count < header.max_num:
+            try:
                 answer = await self._request(address, RequestCode.QUERY_MESSAGE, header.ext(),
                                              timeout_ms=QUERY_TIMEOUT_FACTOR * self.config.mq_client_api_timeout)
             except BrokerRefused as error:
-                if error.code != ResponseCode.QUERY_NOT_FOUND:
-                    failure = error
-                    continue
-            except ClientError as error:
-                failure = error
-                continue
-            else:
-                found += [_unpacked(each) for each in message_record.decode_all(answer.body) if matches(each)]
-            answered = True
-        if failure is not None and not answered:
-            raise failure
-        return sorted(found, key=lambda message: (message.store_timestamp, message.queue_offset))[:max_num]
+                if error.code == ResponseCode.QUERY_NOT_FOUND:
+                    return
+                raise
+            messages = message_record.decode_all(answer.body)
+            page = [message for message in messages if message.physical_offset not in seen]
+            if not page:
+                # RocketMQ goes by seconds, not by positions. A whole answer of one second hides what is older in it.
+                found.cut |= len(messages) >= min(header.max_num, JAVA_ANSWER_MAX)
+                return
+            if header.unique_key_query:
+                found += filter(matches, map(_unpacked, page))
+                return
+            seen.update(message.physical_offset for message in page)
+            fitting = [_unpacked(message) for message in page if matches(message)]
+            found += fitting
+            count += len(fitting)
+            oldest = min(page, key=lambda message: message.physical_offset)
+            header = replace(header, regulus_before=oldest.physical_offset,
+                             end_timestamp=min(header.end_timestamp, oldest.store_timestamp))
 
 
 _PULLED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,

@@ -20,7 +20,7 @@ from regulus.client.core.queue_selector import QueueSelector
 from regulus.client.group_admin import GroupProgress
 from regulus.client.listener import MessageListener
 from regulus.client.log_admin import LOG_READ_SIZE, LogRead
-from regulus.client.message_admin import LONG_MAX, Pulled
+from regulus.client.message_admin import FoundMessages, Pulled
 from regulus.client.producer import Producer as AsyncioProducer
 from regulus.client.push_consumer import PushConsumer as AsyncioPushConsumer
 from regulus.client.send_result import SendResult
@@ -51,6 +51,7 @@ from regulus.wire.bodies import (
     TopicOffset,
     TopicRouteData,
 )
+from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import GetLogStateResponse
 
 
@@ -464,8 +465,10 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.messages_by_unique_key(topic, unique_key))
 
     def messages_by_key(self, topic: str, key: str, *, max_num: int = 64, begin_ms: int = 0,
-                        end_ms: int = LONG_MAX) -> list[MessageExt]:
-        """Messages that have this key among their KEYS, stored between two times, oldest first. Raises NoRoute."""
+                        end_ms: int = LONG_MAX) -> FoundMessages:
+        """Messages that have this key among their KEYS, stored between two times: the newest `max_num`, oldest first.
+        Raises NoRoute.
+        """
         return shared_loop.run(self._client.messages_by_key(
             topic, key, max_num=max_num, begin_ms=begin_ms, end_ms=end_ms))
 

@@ -79,6 +79,7 @@ from regulus.store.old_files import OldFiles
 from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.store.queue_table_file import QueueTableFile
 from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport, Tell, tell_nobody
+from regulus.wire.ext_fields import LONG_MAX
 
 QUERY_ROUNDS_MAX = 3
 """An index query whose hits are all gone asks again for older ones, this often in all."""
@@ -427,25 +428,25 @@ class FileMessageStore:
                     yield message
             position = self._behind_record(position)
 
-    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
-        return run_to_end(self.query_message_in_steps(topic, key, count_max, begin, end))
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                      before: int = LONG_MAX) -> QueryResult:
+        return run_to_end(self.query_message_in_steps(topic, key, count_max, begin, end, before))
 
-    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
-                               end: int) -> Generator[None, None, QueryResult]:
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                               before: int = LONG_MAX) -> Generator[None, None, QueryResult]:
         buffers: list[memoryview] = []
         if self._index is None:
             return QueryResult(buffers, 0, 0)
         count_max = min(count_max, self.config.max_msgs_num_batch)
         for _ in range(QUERY_ROUNDS_MAX):
-            offsets = yield from self._index.query(topic, key, count_max, begin, end)
+            offsets = yield from self._index.query(topic, key, count_max, begin, end, before)
             offsets.sort()
             if not offsets:
                 break
             buffers = self._records_under(key_hash(index_key(topic, key)), offsets)
-            oldest = self._decode(offsets[0], False)
-            if buffers or oldest is None or end < begin:
+            before = offsets[0]
+            if buffers or before < self._log.start:
                 break
-            end = oldest.store_timestamp
         return QueryResult(buffers, *self._index.last_update)
 
     def _records_under(self, hash_: int, offsets: list[int]) -> list[memoryview]:

@@ -30,6 +30,7 @@ from regulus.record.index_entry import (
 from regulus.record.index_entry import index_key as index_key
 from regulus.store import disk
 from regulus.store.mapped_file import MappedFile, MappedFilePool
+from regulus.wire.ext_fields import LONG_MAX
 
 CHAIN_STEP = 1024
 """Entries of a chain that are looked at in one step of a query: they lie all over the file."""
@@ -126,7 +127,8 @@ class IndexFile:
             count += 1
         return count
 
-    def query(self, hash_: int, count_max: int, begin: int, end: int) -> Generator[None, None, list[int]]:
+    def query(self, hash_: int, count_max: int, begin: int, end: int,
+              before: int) -> Generator[None, None, list[int]]:
         """Physical offsets of records under this hash, newest first; yields after each CHAIN_STEP entries."""
         found: list[int] = []
         if self.index_count <= 1:
@@ -146,7 +148,7 @@ class IndexFile:
                 break
             newer_offset = entry.physical_offset
             time_read = self.begin_timestamp + entry.time_difference * 1000
-            if entry.key_hash == hash_ and begin <= time_read <= end:
+            if entry.key_hash == hash_ and begin <= time_read <= end and entry.physical_offset < before:
                 found.append(entry.physical_offset)
             if entry.previous >= number:
                 self.fault = f"has a chain that leads back: {number}"
@@ -238,9 +240,10 @@ class Index:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> Generator[None, None, list[int]]:
-        """Physical offsets of records indexed under `key` with store time in [begin, end], to the second; newest first.
-        Yields after each step.
+    def query(self, topic: str, key: str, count_max: int, begin: int, end: int,
+              before: int = LONG_MAX) -> Generator[None, None, list[int]]:
+        """Physical offsets, below `before`, of records indexed under `key` with store time in [begin, end], to the
+        second; newest first. Yields after each step.
 
         Hashes decide, so records of other keys may be among them, and one record may come twice.
         """
@@ -249,8 +252,8 @@ class Index:
         for file in self.files[::-1]:
             if len(found) >= count_max:
                 break
-            if file.matches(begin, end):
-                found += yield from file.query(hash_, count_max - len(found), begin, end)
+            if file.matches(begin, end) and file.begin_physical_offset < before:
+                found += yield from file.query(hash_, count_max - len(found), begin, end, before)
             if file.begin_timestamp < begin:
                 break
         return found

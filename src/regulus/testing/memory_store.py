@@ -25,6 +25,7 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.model.topics import SCHEDULE_TOPIC, is_storable
 from regulus.record import message_record
 from regulus.record.dispatch_request import DispatchRequest, request_at
+from regulus.wire.ext_fields import LONG_MAX
 
 _DEFAULT_RULES = StoreRules()
 
@@ -226,18 +227,19 @@ class MemoryStore:
                 yield message
             position += message.store_size
 
-    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
+    def query_message(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                      before: int = LONG_MAX) -> QueryResult:
         found = []
         for physical_offset in self._keys.get((topic, key), ()):
             message = message_record.decode(self._log, physical_offset)
-            if begin <= message.store_timestamp <= end:
+            if begin <= message.store_timestamp <= end and physical_offset < before:
                 found.append(self._slice(physical_offset, message.store_size))
         return QueryResult(found[-count_max:], *self._last_indexed)
 
-    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int,
-                               end: int) -> Generator[None, None, QueryResult]:
+    def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int, end: int,
+                               before: int = LONG_MAX) -> Generator[None, None, QueryResult]:
         yield from ()
-        return self.query_message(topic, key, count_max, begin, end)
+        return self.query_message(topic, key, count_max, begin, end, before)
 
     def delete_topic(self, topic: str) -> None:
         for queue in [queue for queue in self._next_offsets if queue[0] == topic]:

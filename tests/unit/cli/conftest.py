@@ -17,4 +17,5 @@ def run(regulus_server):
             return str(result.exception) if isinstance(result.exception, RegulusError) else result.output
         assert result.exit_code == 0, (result.output, result.exception)
         return result.output
+    call.name_server = regulus_server.name_server_address
     return call

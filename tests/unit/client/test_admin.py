@@ -9,9 +9,11 @@ from regulus.client.client_instance import now_ms
 from regulus.client.producer import Producer
 from regulus.client.unique_key import UniqueKeys
 from regulus.errors import BrokerRefused, ClientError, MessageIllegal, NoRoute
-from regulus.model.message import Message
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
+from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import refused, scripted_cluster
 
@@ -84,6 +86,36 @@ async def test_a_message_is_found_by_id_unique_key_each_key_and_place(admin, pro
         await admin.view_message(sent.offset_message_id[:-2] + "01")
     with pytest.raises(ClientError, match="it has 0 to 1"):
         await admin.message_at(sent.message_queue, 2)
+
+
+async def test_all_messages_of_a_key_are_found_though_a_second_has_more_than_one_answer_takes(admin, producer):
+    await create_topic(admin)
+    for number in range(150):
+        await producer.send(Message("T", b"%d" % number, keys="k"))
+    found = await admin.messages_by_key("T", "k", max_num=150)
+    assert [int(each.body) for each in found] == list(range(150))
+    assert not found.cut
+    newest = await admin.messages_by_key("T", "k", max_num=149)
+    assert [int(each.body) for each in newest] == list(range(1, 150))
+    assert newest.cut
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(63, False), (64, True)])
+async def test_a_broker_that_knows_no_positions_is_not_asked_for_ever(count, is_cut):
+    """RocketMQ's: each query of one second gives the same newest messages."""
+    host = host_bytes("127.0.0.1", 10911)
+    records = b""
+    for number in range(count):
+        message = MessageExt("T", b"%d" % number, {"KEYS": "k", "UNIQ_KEY": f"U{number}"}, 0, 0, 0, 1, host, host)
+        message.physical_offset = len(records)
+        records += message_record.encode(message)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker(
+            "a", others=lambda command: command.response(ResponseCode.SUCCESS, body=records))
+        async with Admin(cluster.name_server.address) as admin:
+            found = await admin.messages_by_key("T", "k", max_num=500)
+    assert (len(found), found.cut) == (count, is_cut)
+    assert len(broker.requests_of(RequestCode.QUERY_MESSAGE)) == 2
 
 
 async def test_of_keys_with_the_same_hash_only_the_wanted_one_is_found(admin, producer):

@@ -10,6 +10,7 @@ from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
+from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import (
     GetEarliestMsgStoretimeRequest,
     GetEarliestMsgStoretimeResponse,
@@ -39,8 +40,9 @@ def handle_query_message(request: RemotingCommand, peer: Peer, broker: BrokerSta
 
 
 def _found(request: RemotingCommand, header: QueryMessageRequest, count_max: int, broker: BrokerState) -> Steps:
+    before = LONG_MAX if header.regulus_before is None else header.regulus_before
     result = yield from broker.store.query_message_in_steps(header.topic, header.key, count_max,
-                                                            header.begin_timestamp, header.end_timestamp)
+                                                            header.begin_timestamp, header.end_timestamp, before)
     if not result.buffers:
         return request.response(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
     ext = QueryMessageResponse(index_last_update_timestamp=result.index_last_update_timestamp,

@@ -12,7 +12,11 @@ from regulus.wire.ext_fields import Header, Long, spelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageRequest(Header):
-    """Times in ms, tested against store times. `unique_key_query`: `key` is a unique key, not one of KEYS."""
+    """Times in ms, tested against store times. `unique_key_query`: `key` is a unique key, not one of KEYS.
+
+    `regulus_before`, which RocketMQ does not know: only records at smaller physical offsets. So more hits than one
+    answer has are read page by page.
+    """
 
     topic: str
     key: str
@@ -21,6 +25,7 @@ class QueryMessageRequest(Header):
     end_timestamp: Long
     unique_key_query: bool = spelled("_UNIQUE_KEY_QUERY", default=False)
     broker_name: str | None = spelled("bname", default=None)
+    regulus_before: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
