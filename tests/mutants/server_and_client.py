@@ -8,7 +8,6 @@ _FLUSH = "regulus/server/flush_loop.py"
 _DURABILITY = "regulus/server/durability.py"
 _DOCUMENTS = "regulus/server/documents.py"
 _PROCESS_QUEUE = "regulus/client/core/process_queue.py"
-_OFFSET_TABLE = "regulus/client/core/offset_table.py"
 _REBALANCE = "regulus/client/core/rebalance.py"
 _RETRY = "regulus/client/core/send_back.py"
 _RESEND = "regulus/client/core/resend.py"
@@ -19,7 +18,6 @@ _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
 _DURABILITY_TESTS = ("tests/unit/server/test_durability.py",)
 _DOCUMENT_TESTS = ("tests/unit/server/test_documents.py",)
 _PROCESS_QUEUE_TESTS = ("tests/unit/client/core/test_process_queue.py",)
-_OFFSET_TABLE_TESTS = ("tests/unit/client/core/test_offset_table.py", "tests/unit/client/test_offset_store.py")
 _REBALANCE_TESTS = ("tests/unit/client/core/test_rebalance.py",)
 _RETRY_TESTS = ("tests/unit/client/test_send_back.py", "tests/unit/client/core/test_send_back.py")
 _RESEND_TESTS = ("tests/unit/client/core/test_resend.py", "tests/unit/client/test_producer.py")
@@ -132,14 +130,6 @@ MUTANTS = [
            old="            if offset in cached:\n                continue\n", new="", tests=_PROCESS_QUEUE_TESTS),
     Mutant(name="the bytes in the cache only grow", path=_PROCESS_QUEUE,
            old="self.size -= len(gone.body)", new="pass", tests=_PROCESS_QUEUE_TESTS),
-    Mutant(name="a late result moves an offset back", path=_OFFSET_TABLE,
-           old="if known is None or offset > known:", new="if True:", tests=_OFFSET_TABLE_TESTS),
-    Mutant(name="an offset that could not be stored is forgotten", path=_OFFSET_TABLE,
-           old="self._changed.update(queue for queue in queues if queue in self._offsets)", new="pass",
-           tests=_OFFSET_TABLE_TESTS),
-    Mutant(name="offsets are stored once only", path=_OFFSET_TABLE,
-           old="            self._offsets[queue] = offset\n            self._changed.add(queue)\n\n    def set",
-           new="            self._offsets[queue] = offset\n\n    def set", tests=_OFFSET_TABLE_TESTS),
     Mutant(name="a queue belongs to nobody", path=_REBALANCE,
            old="size + (index < remainder)", new="size", tests=_REBALANCE_TESTS),
     Mutant(name="a queue belongs to two", path=_REBALANCE,

@@ -34,9 +34,10 @@ class ConsumeContext:
         self.suspend_current_queue_time_millis = -1
 
 
-MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus | None]
-                   | Callable[[list[MessageExt], ConsumeContext], Awaitable[ConsumeStatus | None]])
-"""Called with the messages of one queue. RECONSUME_LATER, None and any exception all mean: try again later.
+MessageListener = (Callable[[list[MessageExt], ConsumeContext], ConsumeStatus]
+                   | Callable[[list[MessageExt], ConsumeContext], Awaitable[ConsumeStatus]])
+"""Called with the messages of one queue. RECONSUME_LATER and any exception mean: try again later. So does anything that
+is no ConsumeStatus, such as the None of a listener that forgets its return.
 
 A coroutine function runs in the event loop; any other function runs in a pool of `consume_thread_max` threads.
 """

@@ -15,11 +15,10 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from regulus.client.client_instance import steady_ms
-from regulus.client.core.process_queue import ProcessQueue
+from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
-from regulus.client.tasks import TaskGroup
+from regulus.client.tasks import TaskGroup, is_being_cancelled
 from regulus.model.message import MessageExt
-from regulus.model.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)
 
@@ -30,24 +29,29 @@ _YIELD_AFTER = 0.005
 
 
 class Work:
-    """One call of the listener. `expired`: it took too long and its messages went back already."""
+    """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back; `is_expired`:
+    they all have been."""
 
-    __slots__ = ("context", "expired", "messages", "process_queue", "queue", "started_ms")
+    __slots__ = ("context", "is_expired", "is_expiring", "messages", "owned", "started_ms")
 
-    def __init__(self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        self.queue = queue
-        self.process_queue = process_queue
+    def __init__(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        self.owned = owned
         self.messages = messages
-        self.context = ConsumeContext(queue)
+        self.context = ConsumeContext(owned.queue)
         self.started_ms = 0
-        self.expired = False
+        self.is_expiring = False
+        self.is_expired = False
 
 
-OnResult = Callable[[Work, ConsumeStatus | None], None]
+OnResult = Callable[[Work, ConsumeStatus], None]
 
 
 class ListenerWorkers:
-    """`on_result` is called in the event loop, once for each work that was begun. None: the listener failed."""
+    """`on_result` is called in the event loop, once for each work that was begun.
+
+    A listener may answer what is no ConsumeStatus; whatever it raises counts as RECONSUME_LATER, its `sys.exit()` in a
+    thread and cancellations from within included. `restarts`: how often a worker died nevertheless.
+    """
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
         self.running: set[Work] = set()
@@ -59,13 +63,17 @@ class ListenerWorkers:
         self._tasks = TaskGroup()
         self._threads: list[threading.Thread] = []
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
-        self._finished: deque[tuple[Work, ConsumeStatus | None]] = deque()
+        self._finished: deque[tuple[Work, ConsumeStatus]] = deque()
         self._is_drain_due = False
         self._loop = asyncio.get_running_loop()
         self.is_async = is_async_listener(listener)
         if self.is_async:
             for number in range(count):
-                self._tasks.spawn(self._work(), f"listener worker {number}")
+                self._tasks.supervise(self._work, f"listener worker {number}")
+
+    @property
+    def restarts(self) -> int:
+        return self._tasks.restarts
 
     def submit(self, works: list[Work]) -> None:
         """Have the listener called for each work, in no particular order."""
@@ -93,21 +101,23 @@ class ListenerWorkers:
             self._handed.put(None)
         await self._tasks.cancel()
 
-    async def call_directly(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+    async def call_directly(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
         """One call outside the workers: what the listener answered, and what it raised."""
         return await self._call_async(work) if self.is_async else await asyncio.to_thread(self._call, work)
 
-    async def _call_async(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+    async def _call_async(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
         try:
             return await self._listener(work.messages, work.context), None  # type: ignore[misc]
-        except Exception as error:
-            return None, error
+        except (Exception, asyncio.CancelledError) as error:
+            if is_being_cancelled(error):
+                raise
+            return ConsumeStatus.RECONSUME_LATER, error
 
-    def _call(self, work: Work) -> tuple[ConsumeStatus | None, Exception | None]:
+    def _call(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
         try:
             return self._listener(work.messages, work.context), None  # type: ignore[return-value]
-        except Exception as error:
-            return None, error
+        except BaseException as error:
+            return ConsumeStatus.RECONSUME_LATER, error
 
     # --- in the event loop -------------------------------------------------------------------------------------------
 
@@ -123,7 +133,7 @@ class ListenerWorkers:
                 yield_at = loop.time() + _YIELD_AFTER
                 continue
             work = ready.popleft()
-            if work.process_queue.dropped:
+            if work.owned.is_given_up:
                 continue
             if ready:
                 self._wake_one()
@@ -159,7 +169,7 @@ class ListenerWorkers:
 
     def _run_thread(self) -> None:
         while (work := self._handed.get()) is not None:
-            if work.process_queue.dropped:
+            if work.owned.is_given_up:
                 continue
             work.started_ms = steady_ms()
             self.running.add(work)
@@ -191,6 +201,12 @@ async def call_safely(callback: Callable[[T], object], argument: T) -> tuple[obj
         return await asyncio.to_thread(callback, argument), None
     except Exception as error:
         return None, error
+    except asyncio.CancelledError as error:
+        if is_being_cancelled(error):
+            raise
+        cancelled = RuntimeError("the callback was cancelled from within")
+        cancelled.__cause__ = error
+        return None, cancelled
 
 
 def is_async_listener(listener: Callable[..., object]) -> bool:
@@ -198,6 +214,6 @@ def is_async_listener(listener: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
-def _log_failure(work: Work, error: Exception) -> None:
+def _log_failure(work: Work, error: BaseException) -> None:
     _log.warning("the listener failed for %d messages of %s, from offset %d; they are tried again later",
-                 len(work.messages), work.queue, work.messages[0].queue_offset, exc_info=error)
+                 len(work.messages), work.owned.queue, work.messages[0].queue_offset, exc_info=error)

@@ -5,12 +5,14 @@ Source: RemoteBrokerOffsetStore, LocalFileOffsetStore.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from regulus.client.client_instance import ClientInstance
-from regulus.client.core.offset_table import OffsetTable
+from regulus.client.client_instance import ClientInstance, steady_ms
+from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.tasks import TaskGroup
 from regulus.errors import BrokerRefused, ClientError, HeaderError
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson, json_fields
@@ -23,22 +25,20 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetStore(Protocol):
-    table: OffsetTable
-
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored offset of a queue, None if there is none. Raises ClientError when that cannot be known."""
 
-    async def persist(self, queues: Collection[MessageQueue] | None = None) -> None:
-        """Store what changed (of `queues`, or all). What could not be stored stays changed."""
+    async def store(self, queues: Collection[OwnedQueue]) -> None:
+        """Store what is `to_store` of these. What could not be stored stays to be stored, and is logged."""
 
 
 class BrokerOffsets:
     """Offsets at the broker of each queue."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
-        self.table = OffsetTable()
         self._instance = instance
         self._group = group
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await self._address(queue)
@@ -53,29 +53,32 @@ class BrokerOffsets:
             raise
         return QueryConsumerOffsetResponse.decode(answer).offset
 
-    async def persist(self, queues: Collection[MessageQueue] | None = None) -> None:
-        of_brokers: dict[str, dict[MessageQueue, int]] = {}
-        for queue, offset in self.table.take_changed(queues).items():
-            of_brokers.setdefault(queue.broker_name, {})[queue] = offset
-        await asyncio.gather(*(self._store(changed) for changed in of_brokers.values()))
+    async def store(self, queues: Collection[OwnedQueue]) -> None:
+        of_brokers: defaultdict[str, list[OwnedQueue]] = defaultdict(list)
+        for owned in queues:
+            of_brokers[owned.queue.broker_name].append(owned)
+        await asyncio.gather(*(self._store(name, owned) for name, owned in of_brokers.items()))
 
-    async def _store(self, changed: dict[MessageQueue, int]) -> None:
+    async def _store(self, broker_name: str, queues: list[OwnedQueue]) -> None:
         """Store offsets of queues of one broker, each after the one before is answered: RocketMQ makes a group's table
         for a topic without a lock (ConsumerOffsetManager.commitOffset), so that of the first two that come at the same
-        time one may be forgotten, though both are answered with success. A broker that does not answer is asked once,
-        and not for each queue."""
-        left = list(changed)
-        try:
-            for queue, offset in changed.items():
+        time one may be forgotten, though both are answered with success. An offset is read when its turn comes, and
+        nobody else writes meanwhile, so none is older than one that was sent before it. A broker that does not answer
+        is asked once, and not for each queue."""
+        async with self._writing[broker_name]:
+            for owned in queues:
+                offset = owned.to_store(steady_ms())
+                if offset is None:
+                    continue
                 try:
-                    await self._update(queue, offset)
-                    left.remove(queue)
+                    await self._update(owned.queue, offset)
+                    owned.stored(offset)
                 except BrokerRefused as error:
-                    _log.warning("offset %d of %s not stored: %s", offset, queue, error)
-        except (ClientError, HeaderError) as error:
-            _log.warning("offsets of %d queues of %s not stored: %s", len(left), left[0].broker_name, error)
-        finally:
-            self.table.mark_changed(left)
+                    _log.warning("offset %d of %s not stored: %s", offset, owned.queue, error)
+                except (ClientError, HeaderError) as error:
+                    left = sum(each.to_store(steady_ms()) is not None for each in queues)
+                    _log.warning("offsets of %d queues of %s not stored: %s", left, broker_name, error)
+                    return
 
     async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,
@@ -92,25 +95,39 @@ class BrokerOffsets:
 
 
 class LocalOffsets:
-    """Offsets in `<folder>/<client id>/<group>/offsets.json`, in RocketMQ's form, with a `.bak` of the one before."""
+    """Offsets in `<folder>/<client id>/<group>/offsets.json`, in RocketMQ's form, with a `.bak` of the one before.
+
+    What is kept here is the only copy, so it outlives every taking of a queue.
+    """
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
         self._path = folder / client_id / group / "offsets.json"
-        self.table = OffsetTable(self._read())
+        self._kept = self._read()
+        self._writing = asyncio.Lock()
+        self._tasks = TaskGroup()
 
     async def load(self, queue: MessageQueue) -> int | None:
-        return self.table.get(queue)
+        return self._kept.get(queue)
 
-    async def persist(self, queues: Collection[MessageQueue] | None = None) -> None:
-        changed = self.table.take_changed(queues)
-        if not changed:
-            return
-        text = fastjson.dumps_pretty(json_fields.to_value(OffsetSerializeWrapper(offset_table=self.table.all())))
-        try:
-            await asyncio.to_thread(self._write, text)
-        except OSError as error:
-            _log.warning("offsets not stored in %s: %s", self._path, error)
-            self.table.mark_changed(changed)
+    async def store(self, queues: Collection[OwnedQueue]) -> None:
+        """A write that was begun is ended even if the caller is cancelled: its file must not meet the next one's."""
+        if any(owned.to_store(steady_ms()) is not None for owned in queues):
+            await asyncio.shield(self._tasks.spawn(self._store(queues), f"write {self._path}"))
+
+    async def _store(self, queues: Collection[OwnedQueue]) -> None:
+        async with self._writing:
+            fresh = {owned: offset for owned in queues if (offset := owned.to_store(steady_ms())) is not None}
+            if not fresh:
+                return
+            self._kept.update({owned.queue: offset for owned, offset in fresh.items()})
+            text = fastjson.dumps_pretty(json_fields.to_value(OffsetSerializeWrapper(offset_table=self._kept)))
+            try:
+                await asyncio.to_thread(self._write, text)
+            except OSError as error:
+                _log.warning("offsets not stored in %s: %s", self._path, error)
+                return
+            for owned, offset in fresh.items():
+                owned.stored(offset)
 
     def _read(self) -> dict[MessageQueue, int]:
         for path in (self._path, self._path.with_suffix(".json.bak")):

@@ -9,7 +9,7 @@ Source: RebalanceImpl.lockAll, RebalanceLockManager, ProcessQueue.REBALANCE_LOCK
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from regulus.client.client_instance import ClientInstance
 from regulus.errors import ClientError, HeaderError
@@ -29,11 +29,11 @@ class QueueLocks:
         self._instance = instance
         self._group = group
 
-    async def lock(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Those of the queues that are ours now, whether taken or renewed."""
-        locked = await asyncio.gather(*(self._lock_at(address, each) for address, each in
-                                        (await self._by_broker(queues)).items()))
-        return {queue for part in locked for queue in part}
+    async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Whether each of the queues is ours now, taken or renewed. Those whose broker did not say are left out."""
+        said = await asyncio.gather(*(self._lock_at(address, each) for address, each in
+                                      (await self._by_broker(queues)).items()))
+        return {queue: is_ours for part in said for queue, is_ours in part.items()}
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Let others have the queues at once. Where that fails, they wait until the lock is forgotten."""
@@ -45,15 +45,16 @@ class QueueLocks:
             except ClientError as error:
                 _log.warning("locks of group %s not given back: %s", self._group, error)
 
-    async def _lock_at(self, address: str, queues: list[MessageQueue]) -> Iterable[MessageQueue]:
+    async def _lock_at(self, address: str, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         body = LockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
         try:
             answer = await self._instance.request(address, RemotingCommand.request(RequestCode.LOCK_BATCH_MQ,
                                                                                    body=body.encode()))
-            return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+            ours = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+            return {queue: queue in ours for queue in queues}
         except (ClientError, HeaderError) as error:
             _log.warning("queues of group %s not locked: %s", self._group, error)
-            return ()
+            return {}
 
     async def _by_broker(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
         """The queues by the address of their master; those without one are left out."""

@@ -1,19 +1,24 @@
 """What a push consumer says of itself when an operator asks. Source: DefaultMQPushConsumerImpl.consumerRunningInfo."""
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import MIB
-from regulus.client.core.offset_table import OffsetTable
-from regulus.client.core.process_queue import ProcessQueue
-from regulus.model.message_queue import MessageQueue
+from regulus.client.core.ordered_queue import OrderedQueue
+from regulus.client.core.owned_queue import OwnedQueue
 from regulus.wire.bodies import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo, SubscriptionData
+
+BLOCKED_QUEUES = "PROP_BLOCKED_QUEUES"
+"""Queues that are consumed in order and whose head has failed again and again."""
+
+TASKS_RESTARTED = "PROP_TASKS_RESTARTED"
 
 
 def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool, thread_count: int,
-                 subscriptions: Iterable[SubscriptionData], queues: Mapping[MessageQueue, ProcessQueue],
-                 offsets: OffsetTable, statistics: Mapping[str, TopicStatistics], now_ms: int) -> ConsumerRunningInfo:
+                 subscriptions: Iterable[SubscriptionData], queues: Collection[OwnedQueue],
+                 statistics: Mapping[str, TopicStatistics], restarts: int, now_ms: int) -> ConsumerRunningInfo:
+    """`restarts`: how often background tasks died. It and the blocked queues are properties of our own."""
     properties = {
         "PROP_CLIENT_VERSION": f"V5_3_3 (Regulus, Python {platform.python_version()})",
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",
@@ -21,20 +26,23 @@ def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool,
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in name_servers),
         "PROP_THREADPOOL_CORE_SIZE": str(thread_count),
+        BLOCKED_QUEUES: str(sum(isinstance(owned, OrderedQueue) and owned.is_blocked for owned in queues)),
+        TASKS_RESTARTED: str(restarts),
     }
     return ConsumerRunningInfo(
         properties=properties, subscription_set=list(subscriptions),
-        mq_table={queue: _queue_info(offsets.get(queue) or 0, each) for queue, each in queues.items()},
+        mq_table={owned.queue: _queue_info(owned, now_ms) for owned in queues},
         status_table={topic: _consume_status(each, now_ms) for topic, each in statistics.items()})
 
 
-def _queue_info(commit_offset: int, process_queue: ProcessQueue) -> ProcessQueueInfo:
-    low, high = process_queue.offset_range()
+def _queue_info(owned: OwnedQueue, now_ms: int) -> ProcessQueueInfo:
+    cache = owned.cache
+    low, high = cache.offset_range()
     return ProcessQueueInfo(
-        commit_offset=commit_offset, cached_msg_count=process_queue.count, cached_msg_min_offset=low,
-        cached_msg_max_offset=high, cached_msg_size_in_mib=process_queue.size // MIB, droped=process_queue.dropped,
-        locked=process_queue.locked_until_ms > 0,
-        last_pull_timestamp=process_queue.last_pull_ms, last_consume_timestamp=process_queue.last_consume_ms)
+        commit_offset=max(0, owned.commit_offset), cached_msg_count=cache.count, cached_msg_min_offset=low,
+        cached_msg_max_offset=high, cached_msg_size_in_mib=cache.size // MIB, droped=owned.is_given_up,
+        locked=isinstance(owned, OrderedQueue) and owned.is_locked(now_ms),
+        last_pull_timestamp=owned.last_pull_ms, last_consume_timestamp=owned.last_consume_ms)
 
 
 def _consume_status(statistics: TopicStatistics, now_ms: int) -> ConsumeStatus:

@@ -7,7 +7,8 @@ import logging
 
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
-from regulus.client.core.send_back import DEAD_LETTER, retry_message
+from regulus.client.core.received import NOT_STORED
+from regulus.client.core.send_back import DEAD_LETTER, UNREADABLE, retry_message
 from regulus.client.producer import Producer
 from regulus.errors import ClientError, HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
@@ -61,6 +62,19 @@ class SendBack:
         except (ClientError, HeaderError, MessageIllegal) as error:
             _log.warning("message %s of %s not made a dead letter: %s", message.message_id, queue, error)
             return False
+
+    async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str) -> bool:
+        """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
+        its bytes become a dead letter with the reason: as a retry they would be taken for a body."""
+        if message.physical_offset != NOT_STORED:
+            try:
+                await self._to_its_broker(message, queue, delay_level)
+                return True
+            except (ClientError, HeaderError) as error:
+                _log.warning("unreadable message at %d of %s not sent back, making a dead letter of its bytes: %s",
+                             message.queue_offset, queue, error)
+        message.properties[UNREADABLE] = reason
+        return await self.dead_letter(message, queue)
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None

@@ -213,7 +213,9 @@ class PushConsumer(shared_loop.Blocking):
         return shared_loop.call(lambda: self._client.assigned_queues())
 
     def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at these offsets, whatever has been consumed; what is cached of the queues is dropped."""
+        """Go on at these offsets, whatever has been consumed; what is cached of the queues is dropped. Queues of other
+        members are left alone.
+        """
         shared_loop.run(self._client.reset_offsets(offsets))
 
     def running_info(self) -> ConsumerRunningInfo:

@@ -9,6 +9,10 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+RESTART_MS_MIN = 1_000
+RESTART_MS_MAX = 30_000
+"""How long a supervised task rests before it begins anew: twice as long each time, until it lived for that long."""
+
 
 class SharedTasks(Generic[T]):
     """Work that several callers want at the same time and that is done once, such as connecting to an address."""
@@ -38,9 +42,13 @@ class SharedTasks(Generic[T]):
 
 
 class TaskGroup:
-    """Tasks of one owner: kept alive, their failures logged, all cancelled at its end."""
+    """Tasks of one owner: kept alive, their failures logged, all cancelled at its end.
+
+    `restarts`: how often supervised tasks died and began anew.
+    """
 
     def __init__(self) -> None:
+        self.restarts = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, coroutine: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -48,6 +56,27 @@ class TaskGroup:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    def supervise(self, begin: Callable[[], Coroutine[object, object, None]], name: str) -> asyncio.Task[None]:
+        """Run what `begin` makes until it returns; when it dies, say why and begin anew. Ends when it is cancelled."""
+        return self.spawn(self._supervised(begin, name), name)
+
+    async def _supervised(self, begin: Callable[[], Coroutine[object, object, None]], name: str) -> None:
+        loop = asyncio.get_running_loop()
+        rest_ms = RESTART_MS_MIN
+        while True:
+            begun = loop.time()
+            try:
+                return await begin()
+            except (Exception, asyncio.CancelledError) as error:
+                if is_being_cancelled(error):
+                    raise
+                if loop.time() - begun > RESTART_MS_MAX / 1000:
+                    rest_ms = RESTART_MS_MIN
+                self.restarts += 1
+                _log.error("task %s died; it begins anew in %d ms", name, rest_ms, exc_info=error)
+            await asyncio.sleep(rest_ms / 1000)
+            rest_ms = min(rest_ms * 2, RESTART_MS_MAX)
 
     def spawn_with(self, coroutine: Coroutine[object, object, T], name: str,
                    on_done: Callable[[asyncio.Task[T]], None]) -> asyncio.Task[T]:
@@ -80,3 +109,9 @@ class TaskGroup:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task %s failed", task.get_name(), exc_info=error)
+
+
+def is_being_cancelled(error: BaseException) -> bool:
+    """Whether the error is this task's own cancellation, and not one that code within it brought about."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

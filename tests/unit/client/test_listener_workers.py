@@ -4,19 +4,19 @@ import time
 
 import pytest
 
-from regulus.client.core.process_queue import ProcessQueue
+from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.listener import ConsumeStatus
 from regulus.client.listener_workers import ListenerWorkers, Work, is_async_listener
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
 QUEUE = MessageQueue("T", "a", 0)
-SUCCESS = ConsumeStatus.CONSUME_SUCCESS
+SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 
 
-def works_of(count, process_queue=None):
-    process_queue = process_queue or ProcessQueue()
-    return [Work(QUEUE, process_queue, [MessageExt("T", b"%d" % number, {}, queue_offset=number)])
+def works_of(count, owned=None):
+    owned = owned or OwnedQueue(QUEUE, 0, 0)
+    return [Work(owned, [MessageExt("T", b"%d" % number, {}, queue_offset=number)])
             for number in range(count)]
 
 
@@ -64,14 +64,50 @@ def failing_function(messages, context):
 
 
 @pytest.mark.parametrize("listener", [failing_coroutine, failing_function])
-async def test_what_a_listener_raises_is_no_status_and_ends_no_worker(listener, caplog):
+async def test_what_a_listener_raises_is_a_failure_and_ends_no_worker(listener, caplog):
     results = Results(3)
     workers = ListenerWorkers(listener, 1, results)
     workers.submit(works_of(3))
-    assert [status for _, status in await results.all()] == [None, None, None]
+    assert [status for _, status in await results.all()] == [LATER, LATER, LATER]
     raised = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert [repr(error) for error in raised] == ["RuntimeError('no')"] * 3
     await workers.close(1000)
+
+
+async def cancelled_within(messages, context):
+    foreign = asyncio.ensure_future(asyncio.Event().wait())
+    foreign.cancel()
+    await foreign
+
+
+def exiting(messages, context):
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize("listener", [cancelled_within, exiting])
+async def test_a_cancellation_or_exit_out_of_a_listener_is_a_failure_and_every_worker_lives(listener):
+    results = Results(60)
+    workers = ListenerWorkers(listener, 3, results)
+    workers.submit(works_of(60))
+    assert sorted(await results.all()) == [(number, LATER) for number in range(60)]
+    assert workers.restarts == 0
+    await workers.close(1000)
+
+
+async def test_a_worker_that_is_cancelled_itself_ends():
+    begun = asyncio.Event()
+
+    async def listener(messages, context):
+        begun.set()
+        await asyncio.Event().wait()
+
+    results = Results(1)
+    workers = ListenerWorkers(listener, 1, results)
+    workers.submit(works_of(2))
+    await begun.wait()
+    async with asyncio.timeout(10):
+        await workers.close(0)
+    assert results.statuses == []
 
 
 async def test_so_many_coroutines_run_at_the_same_time_and_not_more():
@@ -141,8 +177,8 @@ async def test_other_functions_run_in_at_most_so_many_threads_at_once():
 
 @pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
 async def test_works_of_a_lost_queue_are_not_begun(listener):
-    lost = ProcessQueue()
-    lost.dropped = True
+    lost = OwnedQueue(QUEUE, 0, 0)
+    lost.give_up()
     results = Results(1)
     workers = ListenerWorkers(listener, 1, results)
     workers.submit(works_of(3, lost))

@@ -1,10 +1,12 @@
 import asyncio
 import json
+import threading
 
 import pytest
 
 from regulus.client import client_instance
 from regulus.client.config import ClientConfig
+from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets
 from regulus.errors import BrokerRefused
 from regulus.model.message_queue import MessageQueue
@@ -22,6 +24,13 @@ OF_JAVA = """{
 }"""
 
 
+def owned_at(offset, queue=QUEUE):
+    """A taking that got so far."""
+    owned = OwnedQueue(queue, 0, 0)
+    owned.pulled((), offset)
+    return owned
+
+
 async def test_a_file_of_the_java_client_is_read_and_written_with_the_one_before_kept(tmp_path):
     path = tmp_path / "192.0.2.10@bc0" / "CG_broad" / "offsets.json"
     path.parent.mkdir(parents=True)
@@ -29,8 +38,7 @@ async def test_a_file_of_the_java_client_is_read_and_written_with_the_one_before
     store = LocalOffsets(tmp_path, "192.0.2.10@bc0", "CG_broad")
     assert await store.load(QUEUE) == 4
     assert await store.load(OTHER) is None
-    store.table.set(QUEUE, 5)
-    await store.persist()
+    await store.store([owned_at(5)])
     assert await LocalOffsets(tmp_path, "192.0.2.10@bc0", "CG_broad").load(QUEUE) == 5
     assert path.with_suffix(".json.bak").read_text() == OF_JAVA
 
@@ -47,10 +55,46 @@ async def test_a_damaged_file_is_replaced_by_the_one_before(tmp_path, caplog):
 async def test_what_cannot_be_written_stays_to_be_written(tmp_path, caplog):
     (tmp_path / "id").write_text("a file where a folder should be")
     store = LocalOffsets(tmp_path, "id", "G")
-    store.table.advance(QUEUE, 1)
-    await store.persist()
+    owned = owned_at(1)
+    await store.store([owned])
     assert "not stored" in caplog.text
-    assert store.table.take_changed() == {QUEUE: 1}
+    assert owned.to_store(0) == 1
+
+
+async def test_what_is_kept_in_the_file_outlives_the_taking_of_its_queue(tmp_path):
+    store = LocalOffsets(tmp_path, "id", "G")
+    owned = owned_at(5)
+    await store.store([owned])
+    owned.give_up()
+    await store.store([owned_at(7, OTHER)])
+    assert (await store.load(QUEUE), await store.load(OTHER)) == (5, 7)
+
+
+async def test_two_writes_never_meet_even_when_the_first_one_is_cancelled(tmp_path, monkeypatch):
+    store = LocalOffsets(tmp_path, "id", "G")
+    may_go_on, begun, at_the_same_time, most = threading.Event(), threading.Event(), [], []
+    write = LocalOffsets._write
+
+    def slow(self, text):
+        at_the_same_time.append(1)
+        most.append(len(at_the_same_time))
+        begun.set()
+        may_go_on.wait(10)
+        write(self, text)
+        at_the_same_time.pop()
+    monkeypatch.setattr(LocalOffsets, "_write", slow)
+    owned = owned_at(1)
+    first = asyncio.create_task(store.store([owned]))
+    await asyncio.to_thread(begun.wait, 10)
+    first.cancel()
+    await asyncio.wait([first])
+    owned.pulled((), 2)
+    second = asyncio.create_task(store.store([owned]))
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await second
+    assert most == [1, 1]
+    assert await LocalOffsets(tmp_path, "id", "G").load(QUEUE) == 2
 
 
 @pytest.fixture
@@ -89,11 +133,11 @@ async def test_changed_offsets_are_stored_once_and_again_after_a_failure(cluster
     def answer(command):
         return refused(command, ResponseCode.SYSTEM_ERROR) if fails else command.response(ResponseCode.SUCCESS)
     broker, instance, store = await broker_offsets(cluster, answer)
-    store.table.advance(QUEUE, 3)
-    await store.persist()
+    owned = owned_at(3)
+    await store.store([owned])
     fails = False
-    await store.persist()
-    await store.persist()
+    await store.store([owned])
+    await store.store([owned])
     requests = broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
     assert [json.loads(json.dumps(request.ext)) for request in requests] == [
         {"consumerGroup": "G", "topic": "SBroad", "queueId": "0", "commitOffset": "3", "bname": "broker-a"}] * 2
@@ -107,14 +151,45 @@ async def test_what_a_cancelled_store_has_not_stored_is_stored_by_the_next(clust
         arrived.set()
         return command.response(ResponseCode.SUCCESS) if answers.pop(0) else None
     broker, instance, store = await broker_offsets(cluster, answer)
-    store.table.advance(QUEUE, 3)
-    cancelled = asyncio.create_task(store.persist())
+    owned = owned_at(3)
+    cancelled = asyncio.create_task(store.store([owned]))
     await arrived.wait()
     cancelled.cancel()
     await asyncio.wait([cancelled])
-    await store.persist()
+    await store.store([owned])
     offsets = [request.ext["commitOffset"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)]
     assert offsets == ["3", "3"]
+    await client_instance.release(instance)
+
+
+def four_queues(offset):
+    return [owned_at(offset, MessageQueue("SBroad", "broker-a", queue_id)) for queue_id in range(4)]
+
+
+async def test_an_offset_is_read_when_its_turn_comes_and_not_before(cluster):
+    """A pull carries offsets too: what was read before the queue before was answered, would undo that."""
+    first, second = owned_at(3), owned_at(10, OTHER)
+
+    def answer(command):
+        if command.ext["queueId"] == "0":
+            second.pulled((), 500)
+        return command.response(ResponseCode.SUCCESS)
+    broker, instance, store = await broker_offsets(cluster, answer)
+    await store.store([first, second])
+    offsets = [request.ext["commitOffset"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)]
+    assert offsets == ["3", "500"]
+    await client_instance.release(instance)
+
+
+async def test_nothing_is_stored_of_a_queue_that_was_given_up_meanwhile(cluster):
+    first, second = owned_at(3), owned_at(10, OTHER)
+
+    def answer(command):
+        second.give_up()
+        return command.response(ResponseCode.SUCCESS)
+    broker, instance, store = await broker_offsets(cluster, answer)
+    await store.store([first, second])
+    assert [request.ext["queueId"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)] == ["0"]
     await client_instance.release(instance)
 
 
@@ -130,12 +205,10 @@ async def test_a_broker_is_given_one_offset_after_the_other(cluster):
         at_the_same_time -= 1
         return command.response(ResponseCode.SUCCESS)
     broker, instance, store = await broker_offsets(cluster, answer)
-    queues = [MessageQueue("SBroad", "broker-a", queue_id) for queue_id in range(4)]
-    for queue in queues:
-        store.table.advance(queue, 1)
-    await store.persist()
+    owned = four_queues(1)
+    await asyncio.gather(store.store(owned[:2]), store.store(owned[2:]))
     assert len(broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)) == 4
-    assert store.table.take_changed() == {}
+    assert [each.to_store(0) for each in owned] == [None] * 4
     await client_instance.release(instance)
 
 
@@ -146,13 +219,12 @@ async def test_a_refused_offset_holds_back_no_other(cluster, caplog):
         code = answers.pop(0) if answers else ResponseCode.SUCCESS
         return command.response(code) if code == ResponseCode.SUCCESS else refused(command, code)
     broker, instance, store = await broker_offsets(cluster, answer)
-    for queue_id in range(4):
-        store.table.advance(MessageQueue("SBroad", "broker-a", queue_id), 7)
-    await store.persist()
+    owned = four_queues(7)
+    await store.store(owned)
     requests = broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
     assert len(requests) == 4
     assert "offset 7 of" in caplog.text
-    await store.persist()
+    await store.store(owned)
     assert [request.ext["queueId"] for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)[4:]] == [
         requests[1].ext["queueId"]]
     await client_instance.release(instance)
@@ -160,11 +232,9 @@ async def test_a_refused_offset_holds_back_no_other(cluster, caplog):
 
 async def test_a_broker_that_is_away_is_asked_for_one_queue_and_for_all_the_next_time(cluster, caplog):
     broker, instance, store = await broker_offsets(cluster, lambda command: command.response(ResponseCode.SUCCESS))
-    queues = {MessageQueue("SBroad", "broker-a", queue_id): 7 for queue_id in range(4)}
-    for queue, offset in queues.items():
-        store.table.advance(queue, offset)
+    owned = four_queues(7)
     await broker.stop()
-    await store.persist()
+    await store.store(owned)
     assert "offsets of 4 queues of broker-a not stored" in caplog.text
-    assert store.table.take_changed() == queues
+    assert [each.to_store(0) for each in owned] == [7] * 4
     await client_instance.release(instance)

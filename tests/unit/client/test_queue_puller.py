@@ -9,7 +9,7 @@ from regulus.client import client_instance
 from regulus.client.config import ClientConfig, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
-from regulus.client.core.process_queue import ProcessQueue
+from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.queue_puller import QueuePuller
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -21,6 +21,15 @@ from tests.unit.client.scripted_servers import refused, scripted_cluster
 QUEUE = MessageQueue("T", "a", 0)
 
 
+class Locked(OwnedQueue):
+    """Its lock is what the test says."""
+
+    __slots__ = ("has_lock",)
+
+    def is_locked(self, now_ms):
+        return self.has_lock
+
+
 class Consumer:
     """The consumer's side of a puller: keeps what it gets."""
 
@@ -29,13 +38,9 @@ class Consumer:
         self.config = PushConsumerConfig(pull_time_delay_when_exception=5, **settings)
         self.is_suspended = False
         self.flow_limits = FlowLimits(count_max=3)
-        self.commit = 0
-        self.passed = []
+        self.moves = []
         self.got = []
-        self.is_locked = True
-
-    def may_consume(self, process_queue):
-        return self.is_locked
+        self.unreadable = {}
 
     def subscription(self, topic):
         return SubscriptionData.compile(topic, "A || B", 77)
@@ -46,18 +51,13 @@ class Consumer:
     def limits(self, topic):
         return self.flow_limits
 
-    def commit_offset_for_pull(self, queue):
-        return self.commit
+    def pulled(self, owned, messages, unreadable, next_offset):
+        self.got += owned.pulled(messages, next_offset)
+        self.unreadable.update(unreadable)
 
-    def received(self, queue, process_queue, messages):
-        self.got += process_queue.put(messages)
-
-    def nothing_left(self, queue, process_queue, next_offset):
-        self.passed.append(next_offset)
-
-    async def offset_moved(self, queue, process_queue, offset):
-        process_queue.dropped = True
-        self.passed.append(offset)
+    def moved(self, owned, offset, is_reset):
+        owned.give_up()
+        self.moves.append((offset, is_reset))
 
 
 def found(command, count, tags="A"):
@@ -74,20 +74,22 @@ def placed(command, code, next_offset, body=b""):
 
 @pytest.fixture
 async def pulling():
-    """Starts a puller whose pulls are answered by a script; gives (consumer, process queue, puller, pulls so far)."""
+    """Starts a puller whose pulls are answered by a script; gives (consumer, taking, puller, pulls so far)."""
     started = []
     async with scripted_cluster(queue_count=1) as cluster:
-        async def start(script, consumer=None, offset=0):
+        async def start(script, consumer=None, offset=0, commit=0, has_lock=True):
             def others(command):
                 return script(command) if command.code == RequestCode.PULL_MESSAGE else command.response(0)
             broker = await cluster.add_broker("a", others=others)
             instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
             consumer = consumer or Consumer()
-            process_queue = ProcessQueue()
-            puller = QueuePuller(consumer, instance, QUEUE, process_queue, offset)
+            owned = Locked(QUEUE, offset, 0)
+            owned.has_lock = has_lock
+            owned.commit_offset = commit
+            puller = QueuePuller(consumer, consumer, instance, owned)
             task = asyncio.ensure_future(puller.run())
             started.append((task, instance))
-            return SimpleNamespace(consumer=consumer, process_queue=process_queue, puller=puller, task=task,
+            return SimpleNamespace(consumer=consumer, owned=owned, puller=puller, task=task,
                                    pulls=lambda: broker.requests_of(RequestCode.PULL_MESSAGE))
         yield start
         for task, instance in started:
@@ -103,9 +105,7 @@ async def until(condition):
 
 
 async def test_a_pull_says_who_what_and_where(pulling):
-    consumer = Consumer()
-    consumer.commit = 4
-    run = await pulling(lambda command: None, consumer, offset=7)
+    run = await pulling(lambda command: None, offset=7, commit=4)
     await until(run.pulls)
     assert run.pulls()[0].ext == {
         "consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "7", "maxMsgNums": "32", "sysFlag": "3",
@@ -120,10 +120,10 @@ async def test_with_post_subscription_the_expression_travels_too(pulling):
 
 async def test_above_a_limit_it_pauses_and_goes_on_when_there_is_room(pulling):
     run = await pulling(lambda command: found(command, 2) if int(command.ext["queueOffset"]) < 6 else None)
-    await until(lambda: run.process_queue.count == 4)
-    assert run.consumer.limits("T").exceeded(run.process_queue) == "count"
+    await until(lambda: run.owned.is_full)
+    assert run.consumer.limits("T").exceeded(run.owned.cache) == "count"
     assert len(run.pulls()) == 2
-    run.process_queue.remove(run.consumer.got[:2])
+    run.owned.finished(run.consumer.got[:2])
     run.puller.has_room()
     await until(lambda: len(run.pulls()) >= 3)
     assert run.pulls()[2].ext["queueOffset"] == "4"
@@ -131,8 +131,8 @@ async def test_above_a_limit_it_pauses_and_goes_on_when_there_is_room(pulling):
 
 async def test_messages_with_other_tags_are_passed(pulling):
     run = await pulling(lambda command: found(command, 3, tags="C") if command.ext["queueOffset"] == "0" else None)
-    await until(lambda: run.consumer.passed)
-    assert run.consumer.passed == [3]
+    await until(lambda: len(run.pulls()) == 2)
+    assert run.owned.commit_offset == 3
     assert run.consumer.got == []
 
 
@@ -141,13 +141,18 @@ async def test_when_nothing_is_found_it_pulls_on_behind_at_once(pulling, code):
     run = await pulling(lambda command: placed(command, code, 5) if command.ext["queueOffset"] == "0" else None)
     await until(lambda: len(run.pulls()) == 2)
     assert run.pulls()[1].ext["queueOffset"] == "5"
-    assert run.consumer.passed == [5]
+    assert run.owned.commit_offset == 5
 
 
-async def test_a_moved_offset_ends_the_pulling(pulling):
-    run = await pulling(lambda command: placed(command, ResponseCode.PULL_OFFSET_MOVED, 9))
+@pytest.mark.parametrize("remark", ["OFFSET_RESET", "OFFSET_TOO_SMALL"])
+async def test_a_moved_offset_is_told_and_why(pulling, remark):
+    def moved(command):
+        answer = placed(command, ResponseCode.PULL_OFFSET_MOVED, 9)
+        answer.remark = remark
+        return answer
+    run = await pulling(moved)
     await until(run.task.done)
-    assert run.consumer.passed == [9]
+    assert run.consumer.moves == [(9, remark == "OFFSET_RESET")]
     assert len(run.pulls()) == 1
 
 
@@ -159,18 +164,44 @@ async def test_a_refused_pull_is_repeated_after_a_pause(pulling, code):
     assert {pull.ext["queueOffset"] for pull in run.pulls()} == {"0"}
 
 
-async def test_an_answer_that_cannot_be_read_is_logged_and_the_pull_repeated(pulling, caplog):
-    run = await pulling(lambda command: placed(command, ResponseCode.SUCCESS, 5, b"no record"))
-    await until(lambda: len(run.pulls()) >= 2)
+async def test_a_record_that_cannot_be_read_is_pulled_alone_and_then_its_bytes_are_handed_on(pulling, caplog):
+    good, behind = (message_record.encode(MessageExt("T", b"x", {"TAGS": "A"}, queue_offset=offset))
+                    for offset in (0, 9))
+    bad = b"\0\0\0\x64no record"
+
+    def others_are_well(command):
+        start, count = int(command.ext["queueOffset"]), int(command.ext["maxMsgNums"])
+        if start == 0:
+            return placed(command, ResponseCode.SUCCESS, 10, good + bad + behind)
+        if start <= 8:
+            return placed(command, ResponseCode.SUCCESS, 9 if count == 1 else 10, bad if count == 1 else bad + behind)
+        return placed(command, ResponseCode.SUCCESS, 10, behind) if start == 9 else None
+
+    run = await pulling(others_are_well)
+    await until(lambda: len(run.pulls()) >= 7)
+    assert [(each.queue_offset, each.body) for each in run.consumer.got] == [(0, b"x"), (8, bad), (9, b"x")]
+    assert run.consumer.unreadable.keys() == {8}
+    asked = [(pull.ext["queueOffset"], pull.ext["maxMsgNums"]) for pull in run.pulls()]
+    assert asked[:7] == [("0", "32"), ("1", "32"), ("1", "1"), ("1", "1"), ("1", "1"), ("9", "32"), ("10", "32")]
     assert "cannot be read" in caplog.text
-    assert run.consumer.got == []
+
+
+async def test_a_record_that_was_damaged_on_its_way_is_read_the_next_time(pulling):
+    answers = [b"\0\0\0\x64damaged"]
+
+    def script(command):
+        if answers:
+            return placed(command, ResponseCode.SUCCESS, 1, answers.pop())
+        return found(command, 1) if command.ext["queueOffset"] == "0" else None
+    run = await pulling(script)
+    await until(lambda: run.consumer.got)
+    assert [message.body for message in run.consumer.got] == [b"x"]
+    assert run.consumer.unreadable == {}
 
 
 async def test_without_its_lock_a_queue_is_not_pulled(pulling):
-    consumer = Consumer()
-    consumer.is_locked = False
-    run = await pulling(lambda command: None, consumer)
+    run = await pulling(lambda command: None, has_lock=False)
     await asyncio.sleep(0.02)
     assert run.pulls() == []
-    consumer.is_locked = True
+    run.owned.has_lock = True
     await until(run.pulls)

@@ -149,7 +149,7 @@ async def test_a_member_tells_its_offsets_and_its_state():
         await first_pull(broker)
         answer = await ask_client(broker, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": "T", "group": "CG"})
         assert GetConsumerStatusBody.decode(answer.body).message_queue_table == {}
-        consumer._offsets.table.advance(MessageQueue("T", "a", 0), 30)
+        consumer._consumption.owned[MessageQueue("T", "a", 0)].pulled((), 30)
         answer = await ask_client(broker, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": "T", "group": "CG"})
         assert GetConsumerStatusBody.decode(answer.body).message_queue_table == {MessageQueue("T", "a", 0): 30}
         answer = await ask_client(broker, RequestCode.GET_CONSUMER_RUNNING_INFO,

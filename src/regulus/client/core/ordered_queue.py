@@ -1,49 +1,237 @@
-"""The messages of one queue that are consumed one batch after the other, in order.
+"""A taking of a queue that is consumed in order: one call at a time, the next only after the one before succeeded.
 
-A batch that fails stays the current one and is tried again; nothing behind it runs before it is done.
+    PULLING ── next_step: Call ──> CALLING ── success ──> PULLING
+       ^                              ├────── failure ──> SUSPENDED ── its time is over ──> PULLING
+       └── dead_lettered ── DeadLetter ┘ (too many failures, or a message that cannot be read)
 
-Source: ProcessQueue.takeMessages, ProcessQueue.makeMessageToConsumeAgain.
+`next_step` is the only place where a call begins, whatever asked for it: a pull, the end of a call, a timer, a lock.
+It gives none while one runs, before the rest after a failure is over, without the queue's lock, or while a call of the
+taking before this one still runs: a listener that never returns holds its queue up, and two calls never meet.
+
+Source: ConsumeMessageOrderlyService, ProcessQueue.takeMessages, ProcessQueue.makeMessageToConsumeAgain.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from regulus.client.core.owned_queue import OwnedQueue, State
 from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
 
 SUSPEND_MS_MIN = 10
 SUSPEND_MS_MAX = 30_000
+TELL_AFTER_TRIES = 3
+"""A blocked queue is told after so many tries, and again after twice as many each time."""
+
+NEEDS_NO_LOCK = 1 << 62
+"""`locked_until_ms` where nobody else consumes the queue: broadcasting."""
 
 
-class OrderedQueue:
-    """`current` is the batch that is being consumed or waits to be tried again; empty when there is none."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call the listener with these, and tell `call_ended`."""
 
-    def __init__(self) -> None:
-        self.current: list[MessageExt] = []
+    messages: list[MessageExt]
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Ask for the next step at this time."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Make dead letters of these, and tell `dead_lettered`. `reason`: why they cannot be read; empty: they failed."""
+
+    messages: list[MessageExt]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nothing moves behind this message; it is time to say so."""
+
+    message: MessageExt
+    tries: int
+    age_ms: int
+
+
+Step = Call | WakeAt | DeadLetter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderRules:
+    """`reconsume_times_max` -1 allows any number of tries."""
+
+    batch_size_max: int
+    reconsume_times_max: int
+    suspend_ms: int
+
+
+class OrderedQueue(OwnedQueue):
+    """`is_busy`: a call runs, or its messages are being made dead letters. `tries`: failures of the current batch."""
+
+    __slots__ = ("_after", "_blocked_since_ms", "_current", "_rules", "_suspended_until_ms", "_tell_at", "_unreadable",
+                 "_waiting", "is_busy", "locked_until_ms", "tries")
+
+    def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, rules: OrderRules, *,
+                 locked_until_ms: int, after: "OrderedQueue | None" = None, is_reset: bool = False) -> None:
+        """`after`: the taking before this one, whose call may still run."""
+        super().__init__(queue, start_offset, created_ms, is_reset=is_reset)
+        self.is_busy = False
+        self.tries = 0
+        self.locked_until_ms = locked_until_ms
+        self._rules = rules
+        self._after = after.unfinished() if after is not None else None
+        self._current: list[MessageExt] = []
         self._waiting: deque[MessageExt] = deque()
+        self._unreadable: dict[int, str] = {}
+        self._suspended_until_ms = 0
+        self._blocked_since_ms = 0
+        self._tell_at = TELL_AFTER_TRIES
 
-    def put(self, messages: Iterable[MessageExt]) -> None:
+    @property
+    def state(self) -> State:
+        if not self.is_pulled:
+            return super().state
+        if self.is_busy:
+            return State.CALLING
+        return State.SUSPENDED if self._suspended_until_ms else State.PULLING
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def queued(self, messages: Iterable[MessageExt], unreadable: Mapping[int, str]) -> None:
+        """What `pulled` found new; `unreadable` tells by queue offset which of them cannot be read, and why."""
         self._waiting.extend(messages)
+        self._unreadable.update(unreadable)
 
-    def begin_next(self, size_max: int) -> list[MessageExt]:
-        """Make the next messages the current batch; empty when one is current already or nothing waits."""
-        if self.current:
-            return []
-        waiting = self._waiting
-        self.current = [waiting.popleft() for _ in range(min(size_max, len(waiting)))]
-        return self.current
+    def next_step(self, now_ms: int) -> Step | None:
+        """What to do now, if anything."""
+        if self.is_busy or not self.is_pulled or self.locked_until_ms <= now_ms or self._waits_for_another():
+            return None
+        if self._suspended_until_ms > now_ms:
+            return WakeAt(self._suspended_until_ms)
+        self._suspended_until_ms = 0
+        batch = self._current or self._begin_next()
+        if not batch:
+            return None
+        self.is_busy = True
+        reason = self._unreadable.get(batch[0].queue_offset)
+        return Call(list(batch)) if reason is None else DeadLetter(list(batch), reason)
 
-    def done(self) -> None:
-        """The current batch needs no further try."""
-        self.current = []
-
-    def failed(self) -> None:
-        """The current batch is to be tried again."""
-        for message in self.current:
+    def call_ended(self, is_success: bool, wished_suspend_ms: int, now_ms: int) -> DeadLetter | Blocked | None:
+        """A negative wish takes the rules' rest. Makes dead letters of what was tried as often as allowed."""
+        self.is_busy = False
+        if self.is_given_up or not self._current:
+            return None
+        if is_success:
+            self.finished(self._current)
+            self._current = []
+            self._go_on()
+            return None
+        if self._has_had_enough():
+            self.is_busy = True
+            return DeadLetter(list(self._current))
+        for message in self._current:
             message.reconsume_times += 1
+        return self._failed(suspend_ms(wished_suspend_ms, self._rules.suspend_ms), now_ms)
 
-    def has_had_enough(self, reconsume_times_max: int) -> bool:
-        """True when a message of the failed current batch was tried as often as allowed; -1 allows any number."""
-        return reconsume_times_max >= 0 and any(each.reconsume_times >= reconsume_times_max for each in self.current)
+    def dead_lettered(self, taken: Sequence[MessageExt], now_ms: int) -> Blocked | None:
+        """Brokers have these dead letters; what they did not take of the batch is tried again after a rest."""
+        self.is_busy = False
+        if self.is_given_up or not self._current:
+            return None
+        self._done(taken)
+        return self._failed(suspend_ms(-1, self._rules.suspend_ms), now_ms) if self._current else None
+
+    def lock_renewed(self, asked_ms: int, until_ms: int) -> bool:
+        """False when the lock had lapsed: another member may have gone on with the queue, so take it anew."""
+        if self.locked_until_ms <= asked_ms:
+            return False
+        self.locked_until_ms = until_ms
+        return True
+
+    def lock_lost(self) -> None:
+        """Another member has it."""
+        self.locked_until_ms = 0
+
+    def reset(self, offset: int) -> None:
+        super().reset(offset)
+        self._current = []
+        self._waiting.clear()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def to_store(self, now_ms: int) -> int | None:
+        """None without the lock too: it is for its holder to say how far the group is."""
+        return super().to_store(now_ms) if self.is_locked(now_ms) else None
+
+    def is_locked(self, now_ms: int) -> bool:
+        return self.locked_until_ms > now_ms
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.is_busy
+
+    @property
+    def is_blocked(self) -> bool:
+        """Its head was tried so often that it was told."""
+        return self.tries >= TELL_AFTER_TRIES
+
+    def unfinished(self) -> "OrderedQueue | None":
+        """The taking whose call a next one must wait for: this one, or one before it."""
+        if self.is_busy:
+            return self
+        return self._after if self._waits_for_another() else None
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _waits_for_another(self) -> bool:
+        if self._after is not None and not self._after.is_busy:
+            self._after = None
+        return self._after is not None
+
+    def _begin_next(self) -> list[MessageExt]:
+        """The next messages become the current batch; one that cannot be read is a batch of its own."""
+        waiting, unreadable = self._waiting, self._unreadable
+        size = min(self._rules.batch_size_max, len(waiting))
+        if size and unreadable:
+            offsets = [waiting[place].queue_offset for place in range(size)]
+            size = next((place for place, offset in enumerate(offsets) if offset in unreadable), size) or 1
+        self._current = [waiting.popleft() for _ in range(size)]
+        return self._current
+
+    def _done(self, messages: Sequence[MessageExt]) -> None:
+        self.finished(messages)
+        offsets = {message.queue_offset for message in messages}
+        self._current = [message for message in self._current if message.queue_offset not in offsets]
+        if self._unreadable:
+            for offset in offsets:
+                self._unreadable.pop(offset, None)
+        if not self._current:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.tries:
+            self.tries = 0
+            self._tell_at = TELL_AFTER_TRIES
+
+    def _failed(self, rest_ms: int, now_ms: int) -> Blocked | None:
+        if not self.tries:
+            self._blocked_since_ms = now_ms
+        self.tries += 1
+        self._suspended_until_ms = now_ms + rest_ms
+        if self.tries < self._tell_at:
+            return None
+        self._tell_at *= 2
+        return Blocked(self._current[0], self.tries, now_ms - self._blocked_since_ms)
+
+    def _has_had_enough(self) -> bool:
+        limit = self._rules.reconsume_times_max
+        return limit >= 0 and any(each.reconsume_times >= limit for each in self._current)
 
 
 def suspend_ms(wished_ms: int, default_ms: int) -> int:

@@ -21,15 +21,11 @@ NOTHING_PUT = -1
 
 
 class ProcessQueue:
-    """`dropped`: the queue belongs to another client now; results that still come in count for nothing."""
+    """`size`: the bytes of the bodies that are cached."""
 
-    def __init__(self, created_ms: int = 0) -> None:
-        self.dropped = False
-        self.locked_until_ms = 0    # orderly consumption only
+    def __init__(self) -> None:
         self.size = 0
         self.max_offset = NOTHING_PUT
-        self.last_pull_ms = created_ms
-        self.last_consume_ms = created_ms
         self._messages: dict[int, MessageExt] = {}
         self._order: deque[int] = deque()
 
@@ -84,11 +80,6 @@ class ProcessQueue:
     def offset_range(self) -> tuple[int, int]:
         """The smallest and largest cached offset; 0, 0 when nothing is cached."""
         return (min(self._messages), max(self._messages)) if self._messages else (0, 0)
-
-    def clear(self) -> None:
-        self._messages.clear()
-        self._order.clear()
-        self.size = 0
 
     def _insert_late(self, offset: int) -> None:
         """Pulls come in order, so this happens only when a queue is read again from an earlier offset."""

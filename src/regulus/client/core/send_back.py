@@ -15,6 +15,9 @@ from regulus.model.topics import retry_topic
 DEAD_LETTER = -1
 """`delay_level` of a message that goes to the dead-letter topic at once."""
 
+UNREADABLE = "UNREADABLE_REASON"
+"""The property of a dead letter whose body no consumer could read: why."""
+
 _DROPPED = (names.TRANSACTION_PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME)
 
 

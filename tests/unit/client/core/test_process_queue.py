@@ -39,7 +39,7 @@ def test_count_size_and_span_follow_what_is_cached():
     assert (queue.count, queue.size, queue.span(), queue.offset_range()) == (3, 9, 5, (10, 15))
     queue.remove([messages[0]])
     assert (queue.count, queue.size, queue.span()) == (2, 6, 4)
-    queue.clear()
+    queue.remove(messages)
     assert (queue.count, queue.size, queue.span(), queue.offset_range()) == (0, 0, 0, (0, 0))
 
 

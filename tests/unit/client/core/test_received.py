@@ -1,28 +1,46 @@
-from regulus.client.core.received import prepare
+from regulus.client.core.received import decode_to_the_first_bad, prepare
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
+from regulus.record import message_record
 from regulus.wire import compression
 
 
 def test_tags_are_compared_by_text_because_hashes_collide():
     # "Aa" and "BB" have the same Java hash.
     messages = [MessageExt("T", b"x", {"TAGS": "Aa"}), MessageExt("T", b"x", {"TAGS": "BB"}), MessageExt("T", b"x", {})]
-    assert [each.tags for each in prepare(messages, {"Aa"}, "%RETRY%G", 0, 3)] == ["Aa"]
-    assert len(prepare(messages, (), "%RETRY%G", 0, 3)) == 3
+    assert [each.tags for each in prepare(messages, {"Aa"}, "%RETRY%G", 0, 3)[0]] == ["Aa"]
+    assert len(prepare(messages, (), "%RETRY%G", 0, 3)[0]) == 3
 
 
 def test_a_retry_shows_its_own_topic():
     retry = MessageExt("%RETRY%G", b"x", {"RETRY_TOPIC": "T"})
-    assert prepare([retry], (), "%RETRY%G", 0, 1)[0].topic == "T"
+    assert prepare([retry], (), "%RETRY%G", 0, 1)[0][0].topic == "T"
 
 
 def test_a_compressed_body_is_unpacked():
     body = b"abc" * 1000
     packed = MessageExt("T", compression.compress(body, flags.COMPRESSION_ZLIB), {},
                         sys_flag=flags.COMPRESSED | flags.COMPRESSION_ZLIB)
-    assert prepare([packed], (), "%RETRY%G", 0, 1)[0].body == body
+    assert prepare([packed], (), "%RETRY%G", 0, 1)[0][0].body == body
 
 
 def test_the_queue_range_is_told():
-    message = prepare([MessageExt("T", b"x", {})], (), "%RETRY%G", 3, 17)[0]
+    message = prepare([MessageExt("T", b"x", {})], (), "%RETRY%G", 3, 17)[0][0]
     assert (message.properties["MIN_OFFSET"], message.properties["MAX_OFFSET"]) == ("3", "17")
+
+
+def test_a_body_that_cannot_be_unpacked_is_told_and_kept_as_it_was_stored_and_the_others_are_fine():
+    plain = MessageExt("T", b"good", {}, queue_offset=6)
+    bad = MessageExt("%RETRY%G", b"no stream", {"RETRY_TOPIC": "T"}, queue_offset=7,
+                     sys_flag=flags.COMPRESSED | flags.COMPRESSION_ZLIB)
+    messages, unreadable = prepare([plain, bad], (), "%RETRY%G", 0, 9)
+    assert [(each.topic, each.body) for each in messages] == [("T", b"good"), ("T", b"no stream")]
+    assert unreadable.keys() == {7}
+    assert "body is no zlib stream" in unreadable[7]
+
+
+def test_what_lies_before_a_bad_record_is_read():
+    records = [message_record.encode(MessageExt("T", b"%d" % number, {}, queue_offset=number)) for number in range(3)]
+    damaged = records[0] + records[1] + b"\0\0\0\0" + records[2][4:]
+    assert [each.body for each in decode_to_the_first_bad(damaged)] == [b"0", b"1"]
+    assert decode_to_the_first_bad(records[0][:-1]) == []

@@ -1,0 +1,378 @@
+"""Takes queues, pulls them, gives them up: the one place that knows which queues this consumer owns.
+
+The rebalancer says which queues are wanted, brokers say that offsets are reset or have moved, and calls end. Each of
+these is an event that changes an `OwnedQueue` at once, without waiting for anything, and `_reconcile` then begins what
+is due: queues that are not wanted settle, settled ones are released, missing ones are taken. What has to wait for
+brokers is done by jobs, which change nothing by themselves but report here when they are done:
+
+    take       lock, find the start offset, tell the brokers, pull
+    release    store the offset, forget the queue, unlock
+
+So an event may come at any moment of any job. A queue is never in two jobs, and is not taken while it is released.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from regulus.client.calls import Calls
+from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
+from regulus.client.config import PushConsumerConfig
+from regulus.client.core.consume_statistics import TopicStatistics
+from regulus.client.core.flow_control import FlowLimits
+from regulus.client.core.ordered_queue import NEEDS_NO_LOCK, OrderedQueue, OrderRules
+from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.offset_store import OffsetStore
+from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS, QueueLocks
+from regulus.client.queue_puller import QueuePuller
+from regulus.client.start_offset import StartOffsets
+from regulus.client.tasks import TaskGroup
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.wire.bodies import SubscriptionData
+
+_log = logging.getLogger(__name__)
+
+SETTLE_WAIT_MS = 10_000
+"""How long a queue that is to be given up may wait for its running call; its lock is forgotten after 60 s anyway."""
+
+INCOMPLETE_INTERVAL_MS = 1_000
+"""How soon to try again when a queue could not be taken."""
+
+ANNOUNCE_WAIT_MS = 1_000
+"""How long the first pull of a queue waits until brokers know of it; one that does not answer must not hold up all."""
+
+STORES_MAX = 3
+"""How often a release stores an offset that is reset meanwhile."""
+
+
+class Consumer(Protocol):
+    """What is asked of the consumer as a whole."""
+
+    group: str
+    config: PushConsumerConfig
+    is_suspended: bool
+
+    def subscription(self, topic: str) -> SubscriptionData: ...
+    def touch_subscription(self, topic: str) -> None: ...
+    def statistics(self, topic: str) -> TopicStatistics: ...
+    def limits(self, topic: str) -> FlowLimits: ...
+    def set_queue_count(self, topic: str, count: int) -> None: ...
+
+
+class Consumption:
+    """`locks` None: nobody else consumes our queues, or not in order."""
+
+    def __init__(self, consumer: Consumer, instance: ClientInstance, calls: Calls, offsets: OffsetStore,
+                 starts: StartOffsets, locks: QueueLocks | None) -> None:
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self._consumer = consumer
+        self._instance = instance
+        self._calls = calls
+        self._offsets = offsets
+        self._starts = starts
+        self._locks = locks
+        config = consumer.config
+        self._rules = OrderRules(
+            batch_size_max=config.consume_message_batch_max_size, reconsume_times_max=config.max_reconsume_times,
+            suspend_ms=config.suspend_current_queue_time_millis) if config.consume_orderly else None
+        self._wanted: dict[str, frozenset[MessageQueue]] = {}
+        self._pullers: dict[OwnedQueue, tuple[QueuePuller, asyncio.Task[None]]] = {}
+        self._taking: dict[MessageQueue, int | None] = {}
+        self._releasing: set[MessageQueue] = set()
+        self._unfinished: dict[MessageQueue, OrderedQueue] = {}
+        self._idle = asyncio.Event()
+        self._is_closing = False
+        self._again: asyncio.TimerHandle | None = None
+        self._tasks = TaskGroup()
+        self._jobs = TaskGroup()
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._tasks.supervise(self._store_offsets, f"store offsets of {self._consumer.group}")
+        if self._locks is not None:
+            self._tasks.supervise(self._renew_locks, f"renew locks of {self._consumer.group}")
+
+    async def settle_all(self, wait_ms: int) -> None:
+        """Pull and take no more, begin no further call in order, and wait for those that run: their results count."""
+        self._is_closing = True
+        if self._again is not None:
+            self._again.cancel()
+        await self._jobs.cancel()
+        until = steady_ms() + wait_ms
+        for owned in self.owned.values():
+            self._settle(owned, until)
+        if not await self._settled(self.owned.values(), wait_ms):
+            _log.warning("the consumer of group %s leaves although listener calls still run", self._consumer.group)
+
+    async def close(self) -> None:
+        """Store the offsets and give back all queues."""
+        await self._tasks.cancel()
+        halfway = [queue for queue in (*self._taking, *self._releasing)
+                   if queue not in self.owned and queue not in self._unfinished]
+        await self._release(list(self.owned.values()), also_unlock=halfway)
+
+    @property
+    def restarts(self) -> int:
+        return self._tasks.restarts + self._calls.restarts
+
+    # --- which queues ------------------------------------------------------------------------------------------------
+
+    def want(self, topic: str, queues: Collection[MessageQueue]) -> None:
+        """Consume these queues of the topic and no others."""
+        self._wanted[topic] = frozenset(queues)
+        self._consumer.set_queue_count(topic, len(queues))
+        self._reconcile()
+
+    def want_topics(self, topics: Collection[str]) -> None:
+        """Consume no topics but these."""
+        for topic in self._wanted.keys() - topics:
+            del self._wanted[topic]
+        self._reconcile()
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on at these offsets, whatever was consumed; what is cached of the queues counts for nothing. Queues that
+        are not ours are left alone: their owners reset them, and their offsets are not ours to store."""
+        fresh = []
+        for queue, offset in offsets.items():
+            owned = self.owned.get(queue)
+            if owned is None:
+                if queue in self._taking:
+                    self._taking[queue] = offset
+            elif owned.is_pulled:
+                fresh.append(self._take_anew(owned, offset))
+            else:
+                owned.reset(offset)     # stored by its release
+        await self._offsets.store(fresh)
+
+    def moved(self, owned: OwnedQueue, offset: int, is_reset: bool) -> None:
+        """The broker says that the queue goes on elsewhere. What lies between is gone when that is further on, and
+        what is cached is still consumed; behind, the queue was reset or its tail is lost, and it begins there."""
+        if not owned.is_pulled:
+            return
+        if offset > owned.next_offset and not is_reset:
+            owned.pulled((), offset)
+        else:
+            fresh = self._take_anew(owned, offset)
+            self._jobs.spawn(self._offsets.store((fresh,)), f"store the offset of {owned.queue}")
+
+    # --- what pullers and calls tell ---------------------------------------------------------------------------------
+
+    def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
+               next_offset: int) -> None:
+        self._calls.pulled(owned, messages, unreadable, next_offset)
+
+    def has_room(self, owned: OwnedQueue) -> None:
+        puller = self._pullers.get(owned)
+        if puller is not None:
+            puller[0].has_room()
+
+    def idle(self, owned: OwnedQueue) -> None:
+        """The call of an ordered queue that is settling or given up ended: whoever waited for that may go on."""
+        self._idle.set()
+        if self._unfinished.get(owned.queue) is owned:
+            del self._unfinished[owned.queue]
+        later = self.owned.get(owned.queue)
+        if isinstance(later, OrderedQueue) and later is not owned:
+            self._calls.go_on(later)
+        self._reconcile()
+
+    # --- carrying out ------------------------------------------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Begin what is due. Walks the queues that are owned or wanted."""
+        if self._is_closing:
+            return
+        now = steady_ms()
+        leaving = []
+        for queue, owned in self.owned.items():
+            if owned.is_pulled and queue not in self._wanted.get(queue.topic, ()):
+                self._settle(owned, now + SETTLE_WAIT_MS)
+                if not owned.is_settled:
+                    asyncio.get_running_loop().call_later(SETTLE_WAIT_MS / 1000, self._reconcile)
+            if not owned.is_pulled and queue not in self._releasing and (
+                    owned.is_settled or owned.settle_until_ms <= now):
+                leaving.append(owned)
+        if leaving:
+            self._releasing.update(owned.queue for owned in leaving)
+            self._jobs.spawn(self._give_back(leaving), f"release queues of {self._consumer.group}")
+        missing: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for wanted in self._wanted.values():
+            for queue in wanted:
+                if queue not in self.owned and queue not in self._taking and queue not in self._releasing:
+                    missing[queue.broker_name].append(queue)
+        for broker_name, queues in missing.items():
+            self._taking.update(dict.fromkeys(queues))
+            self._jobs.spawn(self._take(sorted(queues)), f"take queues of {broker_name}")
+
+    async def _take(self, queues: list[MessageQueue]) -> None:
+        """Queues of one broker. Those that cannot be taken now are tried again soon."""
+        asked_ms = steady_ms()
+        begun: list[OwnedQueue] = []
+        try:
+            free = await self._lock(queues)
+            starts = await asyncio.gather(*(self._starts.of(queue) for queue in free))
+            known = {queue: start for queue, start in zip(free, starts, strict=True) if start is not None}
+            if known:
+                await self._announce({queue.topic for queue in known})
+            for queue, start in known.items():
+                if queue in self._wanted.get(queue.topic, ()):
+                    begun.append(self._begin(queue, start, self._taking[queue], asked_ms + TRUSTED_MS))
+            _log.info("group %s: took %s", self._consumer.group, [
+                (owned.queue.topic, owned.queue.broker_name, owned.queue.queue_id, owned.next_offset)
+                for owned in begun])
+            if self._locks is not None:
+                await self._locks.unlock([queue for queue in free if queue not in self._wanted.get(queue.topic, ())])
+        finally:
+            if not self._is_closing:
+                for queue in queues:
+                    del self._taking[queue]
+                if len(begun) < len(queues):
+                    self._reconcile_soon()
+
+    def _reconcile_soon(self) -> None:
+        """Look once more, for queues that could not be taken."""
+        if self._again is None:
+            self._again = asyncio.get_running_loop().call_later(INCOMPLETE_INTERVAL_MS / 1000, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._reconcile()
+
+    async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Those of the queues that this member may take."""
+        if self._locks is None:
+            return queues
+        said = await self._locks.lock(queues)
+        return [queue for queue in queues if said.get(queue)]
+
+    async def _announce(self, topics: Iterable[str]) -> None:
+        """Tell brokers that our queues of these topics changed, and give them a moment to hear it."""
+        for topic in topics:
+            self._consumer.touch_subscription(topic)
+        await asyncio.wait([self._jobs.spawn(self._instance.heartbeat(), "heartbeat")], timeout=ANNOUNCE_WAIT_MS / 1000)
+
+    def _begin(self, queue: MessageQueue, start: int, reset: int | None, locked_until_ms: int) -> OwnedQueue:
+        """The queue is ours; a reset that came while it was taken says where to begin."""
+        owned = self._taking_of(queue, start if reset is None else reset, locked_until_ms,
+                                self._unfinished.get(queue), is_reset=reset is not None)
+        self.owned[queue] = owned
+        self._pull(owned)
+        return owned
+
+    def _taking_of(self, queue: MessageQueue, start: int, locked_until_ms: int, after: OwnedQueue | None, *,
+                   is_reset: bool) -> OwnedQueue:
+        if self._rules is None:
+            return OwnedQueue(queue, start, now_ms(), is_reset=is_reset)
+        assert after is None or isinstance(after, OrderedQueue)
+        return OrderedQueue(queue, start, now_ms(), self._rules, after=after, is_reset=is_reset,
+                            locked_until_ms=NEEDS_NO_LOCK if self._locks is None else locked_until_ms)
+
+    def _take_anew(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
+        """In the place of a taking whose results count no more."""
+        locked_until_ms = owned.locked_until_ms if isinstance(owned, OrderedQueue) else 0
+        self._drop(owned)
+        fresh = self._taking_of(owned.queue, offset, locked_until_ms, owned, is_reset=True)
+        self.owned[owned.queue] = fresh
+        self._pull(fresh)
+        return fresh
+
+    def _pull(self, owned: OwnedQueue) -> None:
+        queue = owned.queue
+        puller = QueuePuller(self._consumer, self, self._instance, owned)
+        task = self._tasks.supervise(puller.run, f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
+        self._pullers[owned] = puller, task
+
+    def _stop_pulling(self, owned: OwnedQueue) -> None:
+        puller = self._pullers.pop(owned, None)
+        if puller is not None:
+            puller[1].cancel()
+
+    def _settle(self, owned: OwnedQueue, until_ms: int) -> None:
+        self._stop_pulling(owned)
+        owned.settle(until_ms)
+
+    def _drop(self, owned: OwnedQueue) -> None:
+        """The taking is over; a call that still runs for it keeps the next one from calling."""
+        self._stop_pulling(owned)
+        self._calls.forget(owned)
+        owned.give_up()
+        self.owned.pop(owned.queue, None)
+        if isinstance(owned, OrderedQueue) and (unfinished := owned.unfinished()) is not None:
+            self._unfinished[owned.queue] = unfinished
+
+    async def _give_back(self, leaving: list[OwnedQueue]) -> None:
+        queues = [owned.queue for owned in leaving]
+        try:
+            await self._release(leaving)
+            for topic in {queue.topic for queue in queues}:
+                self._consumer.touch_subscription(topic)
+            self._instance.heartbeat_soon()
+            _log.info("group %s: gave up %s", self._consumer.group, [
+                (queue.topic, queue.broker_name, queue.queue_id) for queue in queues])
+        finally:
+            if not self._is_closing:
+                self._releasing.difference_update(queues)
+                self._reconcile()
+
+    async def _release(self, leaving: list[OwnedQueue], also_unlock: Collection[MessageQueue] = ()) -> None:
+        """Others consume these now. What they are to begin with is stored first. A queue whose call still runs keeps
+        its lock, which runs out."""
+        for _ in range(STORES_MAX):
+            await self._offsets.store(leaving)
+            if all(owned.to_store(steady_ms()) is None for owned in leaving):
+                break
+        for owned in leaving:
+            self._drop(owned)
+        late = [owned.queue for owned in leaving if not owned.is_settled]
+        if late:
+            _log.warning("queues are given up although their listener calls still run: %s", late)
+        if self._locks is not None:
+            free = [owned.queue for owned in leaving if owned.is_settled]
+            await self._locks.unlock([*free, *also_unlock])
+
+    async def _settled(self, queues: Collection[OwnedQueue], wait_ms: int) -> bool:
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                while not all(owned.is_settled for owned in queues):
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # --- background --------------------------------------------------------------------------------------------------
+
+    async def _store_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(self._consumer.config.persist_consumer_offset_interval / 1000)
+            await self._offsets.store(list(self.owned.values()))
+
+    async def _renew_locks(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_INTERVAL_MS / 1000)
+            await self.renew_locks()
+
+    async def renew_locks(self) -> None:
+        """A queue whose lock had lapsed is taken anew, for another member may have gone on with it."""
+        assert self._locks is not None
+        asked_ms = steady_ms()
+        asked = [owned for owned in self.owned.values() if isinstance(owned, OrderedQueue)]
+        said = await self._locks.lock([owned.queue for owned in asked])
+        for owned in asked:
+            queue = owned.queue
+            if owned.is_given_up:
+                continue
+            if not said.get(queue):
+                _log.warning("the lock of %s could not be renewed; it rests until it can", queue)
+                if queue in said:
+                    owned.lock_lost()
+            elif owned.lock_renewed(asked_ms, asked_ms + TRUSTED_MS):
+                self._calls.go_on(owned)
+            elif owned.is_pulled:
+                _log.warning("the lock of %s had lapsed; the queue is taken anew", queue)
+                self._drop(owned)
+        self._reconcile()

@@ -1,0 +1,126 @@
+"""One taking of a queue: all that is known of it, and what is to be done next.
+
+    PULLING ── settle ──> SETTLING ── give_up ──> GIVEN_UP
+       └──────────────────── give_up ──────────────┘
+
+Every taking is an object of its own, and what is under way for it carries the object: a result that comes when the
+taking is GIVEN_UP counts for nothing, whoever has the queue by then. While it is SETTLING nothing is begun, but what
+runs still counts. A reset of a queue that is pulled is a new taking; one that is settling keeps the offset for its next
+owner. Here any number of calls may run at the same time; `ordered_queue` adds what one at a time needs.
+
+The offset to store only grows within a taking, unless a reset says so, and a taking that is given up has none. So
+neither a late result nor a timer can undo what a reset or a later taking stored.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+
+from regulus.client.core.process_queue import NOTHING_PUT, ProcessQueue
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+
+NOT_SETTLING = 0
+
+
+class State(Enum):
+    PULLING = auto()
+    CALLING = auto()
+    """An ordered queue has a call under way, or a dead letter."""
+    SUSPENDED = auto()
+    """An ordered queue rests after a failure."""
+    SETTLING = auto()
+    GIVEN_UP = auto()
+
+
+class OwnedQueue:
+    """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller."""
+
+    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "last_consume_ms",
+                 "last_pull_ms", "next_offset", "queue", "settle_until_ms")
+
+    def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
+        """With `is_reset` the start offset is to be stored, whatever was stored before."""
+        self.queue = queue
+        self.cache = ProcessQueue()
+        self.next_offset = start_offset
+        self.commit_offset = start_offset if is_reset else NOTHING_PUT
+        self.is_full = False
+        self.is_given_up = False
+        self.settle_until_ms = NOT_SETTLING
+        self.last_pull_ms = created_ms
+        self.last_consume_ms = created_ms
+        self._stored_offset = NOTHING_PUT
+
+    @property
+    def state(self) -> State:
+        if self.is_given_up:
+            return State.GIVEN_UP
+        return State.PULLING if self.settle_until_ms == NOT_SETTLING else State.SETTLING
+
+    @property
+    def is_pulled(self) -> bool:
+        return not self.is_given_up and self.settle_until_ms == NOT_SETTLING
+
+    # --- messages come and are done ----------------------------------------------------------------------------------
+
+    def pulled(self, messages: Sequence[MessageExt], next_offset: int) -> list[MessageExt]:
+        """A pull brought these, and the next one begins at `next_offset`. Those that are new, in order."""
+        if not self.is_pulled:
+            return []
+        self.next_offset = next_offset
+        if not messages:
+            self._nothing_left(next_offset)
+            return []
+        return self.cache.put(messages)
+
+    def held(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
+        """Those of the messages that are not done yet; none when the queue was given up."""
+        return [] if self.is_given_up else [message for message in messages if self.cache.holds(message)]
+
+    def finished(self, messages: Iterable[MessageExt]) -> None:
+        """These are done: consumed, sent back or dead letters."""
+        if self.is_given_up:
+            return
+        commit = self.cache.remove(messages)
+        if commit > self.commit_offset:
+            self.commit_offset = commit
+
+    def _nothing_left(self, next_offset: int) -> None:
+        if self.cache.count == 0 and next_offset > self.commit_offset:
+            self.commit_offset = next_offset
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def to_store(self, now_ms: int) -> int | None:
+        """The offset that is to be stored now, None when there is none. Ask when it is sent, not before."""
+        if self.is_given_up or self.commit_offset == self._stored_offset:
+            return None
+        return self.commit_offset
+
+    def stored(self, offset: int) -> None:
+        self._stored_offset = offset
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+
+    def is_locked(self, now_ms: int) -> bool:
+        """Whether nobody else may consume the queue; only ordered queues need that."""
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is under way whose end is worth waiting for."""
+        return True
+
+    def settle(self, until_ms: int) -> None:
+        """Begin nothing more; the queue is given up when it `is_settled`, or at that time."""
+        self.settle_until_ms = until_ms
+
+    def reset(self, offset: int) -> None:
+        """While it settles: the next owner begins there, and what runs counts for nothing."""
+        assert not self.is_pulled, "a queue that is pulled is taken anew"
+        self.cache = ProcessQueue()
+        self.commit_offset = offset
+        self._stored_offset = NOTHING_PUT
+
+    def give_up(self) -> None:
+        self.is_given_up = True

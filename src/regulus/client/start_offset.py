@@ -1,0 +1,63 @@
+"""Where a consumer begins in a queue that it takes. Source: RebalancePushImpl.computePullFromWhere."""
+
+import logging
+
+from regulus.client.client_instance import ClientInstance
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.offset_store import OffsetStore
+from regulus.errors import ClientError, HeaderError
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import is_retry_topic
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import (
+    GetMaxOffsetRequest,
+    GetMaxOffsetResponse,
+    SearchOffsetByTimestampRequest,
+    SearchOffsetByTimestampResponse,
+)
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+CONSUME_TIMESTAMP_DEFAULT_AGE_MS = 30 * 60_000
+
+
+class StartOffsets:
+    def __init__(self, instance: ClientInstance, config: PushConsumerConfig, offsets: OffsetStore,
+                 started_ms: int) -> None:
+        self._instance = instance
+        self._config = config
+        self._offsets = offsets
+        self._started_ms = started_ms
+
+    async def of(self, queue: MessageQueue) -> int | None:
+        """Where to begin; None when that cannot be known now, in which case the queue is not taken this time."""
+        try:
+            stored = await self._offsets.load(queue)
+            return stored if stored is not None else await self._first_offset(queue)
+        except (ClientError, HeaderError) as error:
+            _log.warning("start of %s not known, trying again: %s", queue, error)
+            return None
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        """Where a group begins that has no offset. Retry topics begin at 0, so that no retry is skipped."""
+        where = self._config.consume_from_where
+        if is_retry_topic(queue.topic) or where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return 0
+        route = await self._instance.route(queue.topic)
+        address = route.any_address(queue.broker_name)
+        if address is None:
+            raise ClientError(f"broker {queue.broker_name} is not in the route of {queue.topic}")
+        if where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
+            last = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
+            answer = await self._instance.request(address,
+                                                  RemotingCommand.request(RequestCode.GET_MAX_OFFSET, last.ext()))
+            return GetMaxOffsetResponse.decode(answer).offset
+        timestamp = self._config.consume_timestamp
+        if timestamp is None:
+            timestamp = self._started_ms - CONSUME_TIMESTAMP_DEFAULT_AGE_MS
+        search = SearchOffsetByTimestampRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp,
+                                                broker_name=queue.broker_name)
+        answer = await self._instance.request(
+            address, RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search.ext()))
+        return SearchOffsetByTimestampResponse.decode(answer).offset
