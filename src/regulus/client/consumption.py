@@ -268,6 +268,8 @@ class Consumption:
         if self._rules is None:
             return OwnedQueue(queue, start, now_ms(), is_reset=is_reset)
         assert after is None or isinstance(after, OrderedQueue)
+        if after is not None and after.unfinished() is not None:
+            _log.warning("%s waits for the listener call that began before it was taken anew", queue)
         return OrderedQueue(queue, start, now_ms(), self._rules, after=after, is_reset=is_reset,
                             locked_until_ms=NEEDS_NO_LOCK if self._locks is None else locked_until_ms)
 

@@ -1,0 +1,307 @@
+"""Taking queues, resets, hand-overs and locks, with a scripted broker and calls that end when a test says so."""
+
+import asyncio
+
+from regulus.client import consumption, rebalancer, tasks
+from regulus.client.config import MessageModel, PushConsumerConfig
+from regulus.client.push_consumer import PushConsumer
+from regulus.client.rebalancer import Rebalancer
+from regulus.model.message_queue import MessageQueue
+from regulus.wire import fastjson, json_fields
+from regulus.wire.bodies import OffsetSerializeWrapper
+from regulus.wire.codes import RequestCode
+from tests.unit.client.scripted_group import (
+    ME,
+    OTHER,
+    QUEUE,
+    Held,
+    Shelf,
+    consuming,
+    places_of,
+    pulls_of,
+    push_reset,
+    until,
+)
+from tests.unit.client.scripted_servers import scripted_cluster
+
+
+def owns(consumer):
+    return QUEUE in consumer.assigned_queues()
+
+
+# --- resets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reset_in_the_middle_of_an_orderly_call_brings_no_second_call_before_it_ended():
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (_, broker):
+        await until(lambda: listener.running == 1)
+        push_reset(broker, 1)
+        await until(lambda: pulls_of(broker).count(3) == 2)      # the second taking has everything too
+        assert listener.seen == [0]
+        listener.end(10)
+        await until(lambda: len(listener.seen) == 3)
+    assert listener.seen == [0, 1, 2]
+    assert listener.most == 1
+    assert shelf.committed == 3
+
+
+async def test_a_late_result_of_what_was_reset_moves_no_offset():
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_thread_max=1) as (_, broker):
+        await until(lambda: listener.running == 1)
+        push_reset(broker, 2)
+        await until(lambda: shelf.committed == 2)
+        listener.end()
+        await until(lambda: listener.seen == [0, 2])
+        assert shelf.committed == 2
+        listener.end()
+        await until(lambda: shelf.committed == 3)
+
+
+async def test_a_pushed_reset_of_a_queue_of_another_member_stores_nothing():
+    shelf = Shelf(committed=100)
+    shelf.members = [OTHER]
+    async with consuming(shelf, Held()) as (_, broker):
+        await until(lambda: broker.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        push_reset(broker, 50)
+        shelf.members = [ME]
+        await until(lambda: pulls_of(broker))
+        assert pulls_of(broker) == [100]
+    assert shelf.committed == 100
+
+
+async def test_a_reset_during_an_orderly_hand_over_is_what_the_next_owner_begins_with_and_rebalancing_lives_on():
+    shelf, listener = Shelf(count=30), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        taking = consumer._consumption.owned[QUEUE]
+        await until(lambda: not taking.is_pulled)
+        push_reset(broker, 7)
+        await until(lambda: taking.commit_offset == 7)
+        listener.end()
+        await until(lambda: not owns(consumer))
+        assert shelf.committed == 7
+        shelf.members = [ME]
+        await until(lambda: len(listener.seen) == 2)
+        assert listener.seen == [0, 7]
+        listener.end(100)
+
+
+# --- hand-overs ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_result_of_a_call_counts_and_is_stored_before_its_queue_is_unlocked():
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True, persist_consumer_offset_interval=60_000) as (
+            consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        taking = consumer._consumption.owned[QUEUE]
+        await until(lambda: not taking.is_pulled)
+        assert not broker.requests_of(RequestCode.UNLOCK_BATCH_MQ)
+        listener.end()
+        await until(lambda: not owns(consumer))
+        await until(lambda: broker.requests_of(RequestCode.UNLOCK_BATCH_MQ))
+        assert shelf.committed == 1
+        assert places_of(broker, RequestCode.UPDATE_CONSUMER_OFFSET)[0] < places_of(
+            broker, RequestCode.UNLOCK_BATCH_MQ)[0]
+    assert listener.seen == [0]
+
+
+async def test_at_the_end_offsets_are_stored_before_queues_are_unlocked():
+    shelf, listener = Shelf(count=1), Held()
+    listener.end()
+    async with consuming(shelf, listener, consume_orderly=True, persist_consumer_offset_interval=60_000) as (_, broker):
+        await until(lambda: listener.seen == [0])
+    assert shelf.committed == 1
+    assert places_of(broker, RequestCode.UPDATE_CONSUMER_OFFSET)[-1] < places_of(
+        broker, RequestCode.UNLOCK_BATCH_MQ)[0]
+
+
+async def test_a_queue_whose_call_does_not_end_is_given_up_without_unlocking_and_retaken_without_a_second_call(
+        monkeypatch, caplog):
+    monkeypatch.setattr(consumption, "SETTLE_WAIT_MS", 30)
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        await until(lambda: not owns(consumer))
+        await until(lambda: broker.requests_of(RequestCode.UNLOCK_BATCH_MQ))    # of the retry topic's queue
+        unlocked = [request.body for request in broker.requests_of(RequestCode.UNLOCK_BATCH_MQ)]
+        assert not any(b'"topic":"T"' in body for body in unlocked)
+        assert "although their listener calls still run" in caplog.text
+        shelf.members = [ME]
+        await until(lambda: owns(consumer))
+        await until(lambda: pulls_of(broker).count(3) == 2)
+        assert listener.seen == [0]
+        assert "waits for the listener call" in caplog.text
+        listener.end(10)
+        await until(lambda: len(listener.seen) == 4)
+    assert listener.seen == [0, 0, 1, 2]
+    assert listener.most == 1
+
+
+async def test_what_ends_after_its_queue_was_lost_is_neither_stored_nor_sent_back():
+    shelf, listener = Shelf(count=1), Held(answer=None)
+    async with consuming(shelf, listener) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        await until(lambda: not owns(consumer))
+        shelf.committed = 77    # the new owner's
+        listener.end()
+        await until(lambda: not consumer._calls.workers.running)
+    assert not broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert shelf.committed == 77
+
+
+async def test_what_was_not_called_when_its_queue_was_lost_is_not_called():
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_thread_max=1) as (consumer, _):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        await until(lambda: not owns(consumer))
+        listener.end(3)
+        await until(lambda: not consumer._calls.workers.running)
+    assert listener.seen == [0]
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lock_is_renewed_before_it_lapses(monkeypatch):
+    monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
+    monkeypatch.setattr(consumption, "TRUSTED_MS", 500)
+    shelf, listener = Shelf(count=1), Held()
+    listener.end(100)
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, _):
+        await until(lambda: listener.seen == [0])
+        taking = consumer._consumption.owned[QUEUE]
+        first = taking.locked_until_ms
+        await until(lambda: taking.locked_until_ms >= first + 600)      # longer than one lock is trusted
+        shelf.put()
+        await until(lambda: listener.seen == [0, 1])
+
+
+async def test_without_its_lock_nothing_is_called_and_when_it_has_lapsed_the_queue_is_taken_anew(monkeypatch):
+    monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        taking = consumer._consumption.owned[QUEUE]
+        shelf.free = False
+        await until(lambda: taking.locked_until_ms == 0)
+        listener.end()
+        await until(lambda: listener.running == 0)
+        renewals = len(broker.requests_of(RequestCode.LOCK_BATCH_MQ))
+        await until(lambda: len(broker.requests_of(RequestCode.LOCK_BATCH_MQ)) > renewals + 2)
+        assert listener.seen == [0]
+        shelf.committed = 2     # another member's, who had the lock
+        shelf.free = True
+        await until(lambda: len(listener.seen) == 2)
+        assert listener.seen == [0, 2]
+        listener.end(10)
+    assert shelf.committed == 3
+
+
+# --- offsets that moved ----------------------------------------------------------------------------------------------
+
+
+async def test_a_broadcasting_member_goes_on_where_the_broker_says_and_not_at_the_end(tmp_path):
+    folder = tmp_path / ME / "CG"
+    folder.mkdir(parents=True)
+    text = fastjson.dumps_pretty(json_fields.to_value(OffsetSerializeWrapper(offset_table={QUEUE: 50})))
+    (folder / "offsets.json").write_text(text)
+    shelf, listener = Shelf(count=21), Held()
+    shelf.moves = {50: 0}
+    listener.end(100)
+    async with consuming(shelf, listener, message_model=MessageModel.BROADCASTING,
+                         offset_store_path=str(tmp_path)) as (_, broker):
+        await until(lambda: len(listener.seen) == 21)
+        assert not broker.requests_of(RequestCode.GET_MAX_OFFSET)
+    assert sorted(listener.seen) == list(range(21))
+    kept = OffsetSerializeWrapper.decode((folder / "offsets.json").read_bytes()).offset_table
+    assert kept == {QUEUE: 21}
+
+
+async def test_when_the_queue_goes_on_further_up_what_is_cached_is_still_consumed():
+    shelf, listener = Shelf(count=3), Held()
+    shelf.moves = {3: 5}
+    async with consuming(shelf, listener, consume_orderly=True) as (_, broker):
+        await until(lambda: 5 in pulls_of(broker))
+        listener.end(10)
+        await until(lambda: len(listener.seen) == 3)
+        for _ in range(4):
+            shelf.put()
+        await until(lambda: len(listener.seen) == 5)
+    assert listener.seen == [0, 1, 2, 5, 6]
+    assert shelf.committed == 7
+
+
+# --- rebalancing -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_does_not_answer_keeps_no_queue_of_another_from_us(monkeypatch):
+    """It comes first by name, and tells nothing: neither members, nor offsets, nor that it got a heartbeat."""
+    monkeypatch.setattr(rebalancer, "MEMBERS_TIMEOUT_MS", 50)
+    monkeypatch.setattr(consumption, "ANNOUNCE_WAIT_MS", 50)
+    shelf, listener = Shelf(), Held()
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("a", others=lambda _: None)
+        healthy = await cluster.add_broker("b", others=shelf)
+        consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(
+            client_ip="10.0.0.5", instance_name="me", mq_client_api_timeout=300))
+        consumer.subscribe("T")
+        async with consumer:
+            await until(lambda: MessageQueue("T", "b", 0) in consumer.assigned_queues())
+            asked = len(healthy.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+            dead = cluster.brokers["a"]
+            before = len(dead.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+            consumer.routes_changed()
+            await until(lambda: len(healthy.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked + 1)
+            assert len(dead.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) == before
+
+
+async def test_a_rebalance_that_dies_is_told_and_begins_anew(monkeypatch, caplog):
+    monkeypatch.setattr(tasks, "RESTART_MS_MIN", 1)
+    rebalance, failures = Rebalancer._rebalance, [KeyError("a fault of ours")]
+
+    async def fails_once(self):
+        if failures:
+            raise failures.pop()
+        return await rebalance(self)
+    monkeypatch.setattr(Rebalancer, "_rebalance", fails_once)
+    async with consuming(Shelf(), Held()) as (consumer, _):
+        await until(lambda: owns(consumer))
+        assert consumer.running_info().properties["PROP_TASKS_RESTARTED"] == "1"
+    assert "task rebalance CG died" in caplog.text
+    assert "a fault of ours" in caplog.text
+
+
+async def test_a_queue_is_unsubscribed_and_subscribed_again():
+    shelf, listener = Shelf(count=1), Held()
+    listener.end(10)
+    async with consuming(shelf, listener) as (consumer, _):
+        await until(lambda: listener.seen == [0])
+        consumer.unsubscribe("T")
+        await until(lambda: not owns(consumer))
+        assert shelf.committed == 1
+        consumer.subscribe("T")
+        shelf.put()
+        await until(lambda: listener.seen == [0, 1])
+
+
+async def test_a_member_that_leaves_while_it_takes_queues_ends():
+    held = asyncio.Event()
+
+    class Slow(Shelf):
+        def __call__(self, command):
+            if command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+                held.set()
+                return None
+            return super().__call__(command)
+
+    async with asyncio.timeout(20), consuming(Slow(), Held(), consume_orderly=True) as (_, broker):
+        await held.wait()
+    assert b'"topic":"T"' in broker.requests_of(RequestCode.UNLOCK_BATCH_MQ)[-1].body
