@@ -1,5 +1,6 @@
 import asyncio
 
+from regulus.client import tasks as tasks_module
 from regulus.client.tasks import SharedTasks, TaskGroup
 
 
@@ -83,3 +84,48 @@ async def test_the_failure_of_shared_work_reaches_everybody():
     shared = SharedTasks()
     outcomes = await asyncio.gather(*(shared.result("key", work, "work") for _ in range(2)), return_exceptions=True)
     assert [str(outcome) for outcome in outcomes] == ["no", "no"]
+
+
+async def test_a_supervised_task_that_dies_is_told_and_begins_anew_after_growing_rests(monkeypatch, caplog):
+    monkeypatch.setattr(tasks_module, "RESTART_MS_MIN", 1)
+    monkeypatch.setattr(tasks_module, "RESTART_MS_MAX", 4)
+    faults = [KeyError("first"), RuntimeError("second"), asyncio.CancelledError(), ValueError("fourth")]
+
+    async def work():
+        if faults:
+            raise faults.pop(0)
+    tasks = TaskGroup()
+    await tasks.supervise(work, "the brittle one")
+    assert tasks.restarts == 4
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"task the brittle one died; it begins anew in {rest} ms" for rest in (1, 2, 4, 4)]
+    assert "first" in caplog.text
+
+
+async def test_a_supervised_task_that_is_cancelled_ends_and_is_no_failure(caplog):
+    begun = asyncio.Event()
+
+    async def work():
+        begun.set()
+        await asyncio.Event().wait()
+    tasks = TaskGroup()
+    task = tasks.supervise(work, "waits")
+    await begun.wait()
+    await tasks.cancel()
+    assert task.cancelled()
+    assert tasks.restarts == 0
+    assert caplog.records == []
+
+
+async def test_a_supervised_task_that_is_cancelled_while_it_rests_ends(monkeypatch):
+    died = asyncio.Event()
+
+    async def work():
+        died.set()
+        raise RuntimeError("no")
+    tasks = TaskGroup()
+    tasks.supervise(work, "rests")
+    await died.wait()
+    async with asyncio.timeout(10):
+        await tasks.cancel()
+    assert tasks.restarts == 1
