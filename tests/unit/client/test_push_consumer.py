@@ -430,11 +430,15 @@ async def test_what_takes_too_long_is_sent_back_and_its_late_result_is_ignored(s
             return LATER
         return SUCCESS
 
-    async with consuming(server, listen, consume_timeout=40):
+    async with consuming(server, listen, consume_timeout=40) as consumer:
         async with asyncio.timeout(TIME_LIMIT):
             await done.wait()
         release.set()
-        await asyncio.sleep(0.2)
+
+        async def the_late_call_ended():
+            return not consumer._calls.workers.running
+        await eventually(the_late_call_ended)
+    assert await admin.max_offset(MessageQueue(retry_topic("CG"), "broker-a", 0)) == 1
     assert Counter(seen) == {(b"0", 0): 1, (b"1", 0): 1, (b"1", 1): 1}
 
 
@@ -470,20 +474,25 @@ async def test_members_share_the_queues_and_take_over_from_one_that_leaves(serve
 
 async def test_a_queue_that_was_lost_during_processing_counts_for_its_new_owner_only(server, admin, producer):
     await create_topic(admin, queues=1)
-    await producer.send(Message("T", b"x"))
-    release, begun = asyncio.Event(), asyncio.Event()
+    await send_all(producer, 3)
+    release, begun, seen = asyncio.Event(), asyncio.Event(), []
 
     async def stuck(messages, context):
+        seen.append(messages[0].body)
         begun.set()
         await release.wait()
-        return LATER
+        return LATER if messages[0].body == b"0" else SUCCESS
 
-    async with consuming(server, stuck) as first:
+    async def the_next_owner_is_done():
+        return seen == [b"0", b"2"]
+
+    async with consuming(server, stuck, consume_thread_max=1) as first:
         async with asyncio.timeout(TIME_LIMIT):
             await begun.wait()
-        await first.reset_offsets({MessageQueue("T", "broker-a", 0): 1})
+        await first.reset_offsets({MessageQueue("T", "broker-a", 0): 2})
+        assert [each.consumer_offset for each in (await admin.progress("CG", "T")).offsets.values()] == [2]
         release.set()
-        await asyncio.sleep(0.1)
+        await eventually(the_next_owner_is_done)
     assert await admin.max_offset(MessageQueue(retry_topic("CG"), "broker-a", 0)) == 0
     assert (await admin.progress("CG", "T")).lag == 0
 

@@ -114,8 +114,22 @@ async def test_the_heartbeat_with_the_new_version_comes_before_the_first_pull():
 
 
 async def test_leaving_stores_offsets_and_says_goodbye():
-    async with consuming(GroupScript()) as (_, broker):
-        await first_pull(broker)
+    class NothingThere(GroupScript):
+        def __call__(self, command):
+            if command.code == RequestCode.PULL_MESSAGE and command.ext.get("queueOffset") == "22":
+                return command.response(ResponseCode.PULL_NOT_FOUND, ext={
+                    "nextBeginOffset": "30", "minOffset": "0", "maxOffset": "30", "suggestWhichBrokerId": "0"})
+            return super().__call__(command)
+
+    async with consuming(NothingThere(), persist_consumer_offset_interval=60_000) as (_, broker):
+        async with asyncio.timeout(10):
+            while not any(pull.ext["queueOffset"] == "30" for pull in broker.requests_of(RequestCode.PULL_MESSAGE)):
+                await asyncio.sleep(0.001)
+        assert not broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    stored = [(request.ext["topic"], request.ext["commitOffset"])
+              for request in broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)]
+    assert ("T", "30") in stored
+    assert broker.requests[-1].code == RequestCode.UNREGISTER_CLIENT
     (goodbye,) = broker.requests_of(RequestCode.UNREGISTER_CLIENT)
     assert goodbye.ext == {"clientID": "10.0.0.5@me", "consumerGroup": "CG"}
 
