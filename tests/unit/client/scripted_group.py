@@ -65,6 +65,8 @@ class Shelf:
             return command.response(ResponseCode.SUCCESS, body=body)
         if code is RequestCode.QUERY_CONSUMER_OFFSET:
             return command.response(ResponseCode.SUCCESS, ext={"offset": str(self.committed)})
+        if code is RequestCode.GET_MAX_OFFSET:
+            return command.response(ResponseCode.SUCCESS, ext={"offset": str(len(self.messages))})
         if code is RequestCode.UPDATE_CONSUMER_OFFSET and command.ext["topic"] == "T":
             self.committed = int(command.ext["commitOffset"])
         if code is RequestCode.LOCK_BATCH_MQ:
@@ -129,10 +131,10 @@ def pulls_of(broker):
             if pull.ext["topic"] == "T"]
 
 
-def places_of(broker, *codes):
-    """Where requests of T with these codes stand in the order in which requests came."""
-    return [place for place, request in enumerate(broker.requests) if request.code in codes
-            and (request.ext.get("topic", "T") == "T")]
+def places_of(broker, code):
+    """Where requests of T's queue with this code stand in the order in which requests came."""
+    return [place for place, request in enumerate(broker.requests) if request.code == code
+            and (request.ext.get("topic") == "T" or b'"topic":"T"' in request.body)]
 
 
 class Held:
