@@ -216,11 +216,13 @@ class Calls:
 
     def _ordered_call_ended(self, owned: OrderedQueue, work: Work, status: ConsumeStatus) -> None:
         is_success = status == ConsumeStatus.CONSUME_SUCCESS
-        ok = len(work.messages) if is_success else 0
-        self._statistics(owned.queue.topic).consumed(ok, len(work.messages) - ok, steady_ms() - work.started_ms)
+        now = steady_ms()
+        if not owned.is_given_up:
+            ok = len(work.messages) if is_success else 0
+            self._statistics(owned.queue.topic).consumed(ok, len(work.messages) - ok, now - work.started_ms)
         if not is_success:
             self._check_return(status)
-        said = owned.call_ended(is_success, work.context.suspend_current_queue_time_millis, steady_ms())
+        said = owned.call_ended(is_success, work.context.suspend_current_queue_time_millis, now)
         if isinstance(said, DeadLetter):
             self._sends_back.spawn(self._dead_letters(owned, said), f"dead letters of {owned.queue}")
             return

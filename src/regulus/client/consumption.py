@@ -45,7 +45,7 @@ ANNOUNCE_WAIT_MS = 1_000
 """How long the first pull of a queue waits until brokers know of it; one that does not answer must not hold up all."""
 
 STORES_MAX = 3
-"""How often a release stores an offset that is reset meanwhile."""
+"""How often a release stores offsets that move on, or are reset, meanwhile."""
 
 
 class Consumer(Protocol):
@@ -310,6 +310,8 @@ class Consumption:
         queues = [owned.queue for owned in leaving]
         try:
             await self._release(leaving)
+            self._releasing.difference_update(queues)
+            self._reconcile()
             for topic in {queue.topic for queue in queues}:
                 self._consumer.touch_subscription(topic)
             self._instance.heartbeat_soon()
@@ -318,14 +320,15 @@ class Consumption:
         finally:
             if not self._is_closing:
                 self._releasing.difference_update(queues)
-                self._reconcile()
+                self._reconcile_soon()
 
     async def _release(self, leaving: list[OwnedQueue], also_unlock: Collection[MessageQueue] = ()) -> None:
         """Others consume these now. What they are to begin with is stored first. A queue whose call still runs keeps
         its lock, which runs out."""
         for _ in range(STORES_MAX):
+            offsets = [owned.commit_offset for owned in leaving]
             await self._offsets.store(leaving)
-            if all(owned.to_store(steady_ms()) is None for owned in leaving):
+            if offsets == [owned.commit_offset for owned in leaving]:
                 break
         for owned in leaving:
             self._drop(owned)

@@ -47,7 +47,8 @@ OnResult = Callable[[Work, ConsumeStatus], None]
 
 
 class ListenerWorkers:
-    """`on_result` is called in the event loop, once for each work that was begun.
+    """`on_result` is called in the event loop, once for each work that was submitted, unless `close` comes first. Works
+    of queues that were given up before they began are not begun: they end as RECONSUME_LATER.
 
     A listener may answer what is no ConsumeStatus; whatever it raises counts as RECONSUME_LATER, its `sys.exit()` in a
     thread and cancellations from within included. `restarts`: how often a worker died nevertheless.
@@ -134,6 +135,7 @@ class ListenerWorkers:
                 continue
             work = ready.popleft()
             if work.owned.is_given_up:
+                self._on_result(work, ConsumeStatus.RECONSUME_LATER)
                 continue
             if ready:
                 self._wake_one()
@@ -169,13 +171,13 @@ class ListenerWorkers:
 
     def _run_thread(self) -> None:
         while (work := self._handed.get()) is not None:
-            if work.owned.is_given_up:
-                continue
-            work.started_ms = steady_ms()
-            self.running.add(work)
-            status, error = self._call(work)
-            if error is not None:
-                _log_failure(work, error)
+            status = ConsumeStatus.RECONSUME_LATER
+            if not work.owned.is_given_up:
+                work.started_ms = steady_ms()
+                self.running.add(work)
+                status, error = self._call(work)
+                if error is not None:
+                    _log_failure(work, error)
             self._finished.append((work, status))
             if not self._is_drain_due:
                 self._is_drain_due = True

@@ -1,4 +1,4 @@
-"""A scripted broker with one queue of topic T, and a consumer of it that is the only member of its group."""
+"""A scripted broker with topic T, whose queues are all alike, and a consumer that is the only member of its group."""
 
 import asyncio
 import logging
@@ -95,11 +95,11 @@ class Shelf:
 
 
 @asynccontextmanager
-async def consuming(shelf, listener, **settings):
+async def consuming(shelf, listener, queue_count=1, **settings):
     settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, "client_ip": "10.0.0.5",
                 "instance_name": "me", "persist_consumer_offset_interval": 5, "rebalance_interval": 20,
                 "await_termination_millis_when_shutdown": 10_000, **settings}
-    async with scripted_cluster(queue_count=1) as cluster:
+    async with scripted_cluster(queue_count) as cluster:
         broker = await cluster.add_broker("a", shelf.send, others=shelf)
         consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(**settings))
         consumer.subscribe("T")

@@ -46,6 +46,20 @@ async def test_a_reset_in_the_middle_of_an_orderly_call_brings_no_second_call_be
     assert shelf.committed == 3
 
 
+async def test_a_reset_before_a_call_that_waits_for_a_worker_was_begun_holds_the_queue_up_no_longer():
+    shelf, listener = Shelf(count=1), Held()
+    async with consuming(shelf, listener, queue_count=2, consume_orderly=True, consume_thread_max=1) as (
+            consumer, broker):
+        await until(lambda: listener.running == 1 and consumer._calls.workers.waiting() == 1)
+        (running,) = consumer._calls.workers.running
+        other = MessageQueue("T", "a", 1 - running.owned.queue.queue_id)
+        waiting = consumer._consumption.owned[other]
+        push_reset(broker, 0, other)
+        await until(lambda: waiting.is_given_up)
+        listener.end(10)
+        await until(lambda: consumer._consumption.owned[other].commit_offset == 1)
+
+
 async def test_a_late_result_of_what_was_reset_moves_no_offset():
     shelf, listener = Shelf(count=3), Held()
     async with consuming(shelf, listener, consume_thread_max=1) as (_, broker):

@@ -175,15 +175,25 @@ async def test_other_functions_run_in_at_most_so_many_threads_at_once():
     await workers.close(1000)
 
 
-@pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
-async def test_works_of_a_lost_queue_are_not_begun(listener):
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_works_of_a_lost_queue_end_without_being_begun(is_async):
+    called = []
+
+    def plain(messages, context):
+        called.append(messages[0].queue_offset)
+        return SUCCESS
+
+    async def coroutine(messages, context):
+        return plain(messages, context)
+
     lost = OwnedQueue(QUEUE, 0, 0)
     lost.give_up()
-    results = Results(1)
-    workers = ListenerWorkers(listener, 1, results)
+    results = Results(4)
+    workers = ListenerWorkers(coroutine if is_async else plain, 1, results)
     workers.submit(works_of(3, lost))
     workers.submit(works_of(1))
-    assert await results.all() == [(0, SUCCESS)]
+    assert await results.all() == [(0, LATER), (1, LATER), (2, LATER), (0, SUCCESS)]
+    assert called == [0]
     await workers.close(1000)
 
 

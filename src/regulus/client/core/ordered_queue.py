@@ -110,7 +110,9 @@ class OrderedQueue(OwnedQueue):
 
     def next_step(self, now_ms: int) -> Step | None:
         """What to do now, if anything."""
-        if self.is_busy or not self.is_pulled or self.locked_until_ms <= now_ms or self._waits_for_another():
+        if self.is_busy or self.is_given_up or self.settle_until_ms or self.locked_until_ms <= now_ms:
+            return None
+        if self._after is not None and self._waits_for_another():
             return None
         if self._suspended_until_ms > now_ms:
             return WakeAt(self._suspended_until_ms)
@@ -119,7 +121,7 @@ class OrderedQueue(OwnedQueue):
         if not batch:
             return None
         self.is_busy = True
-        reason = self._unreadable.get(batch[0].queue_offset)
+        reason = self._unreadable.get(batch[0].queue_offset) if self._unreadable else None
         return Call(list(batch)) if reason is None else DeadLetter(list(batch), reason)
 
     def call_ended(self, is_success: bool, wished_suspend_ms: int, now_ms: int) -> DeadLetter | Blocked | None:
