@@ -14,6 +14,7 @@ Source: ConsumeMessageOrderlyService, ProcessQueue.takeMessages, ProcessQueue.ma
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from regulus.client.core.owned_queue import OwnedQueue, State
 from regulus.model.message import MessageExt
@@ -28,8 +29,7 @@ NEEDS_NO_LOCK = 1 << 62
 """`locked_until_ms` where nobody else consumes the queue: broadcasting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Call the listener with these, and tell `call_ended`."""
 
     messages: list[MessageExt]
@@ -132,7 +132,8 @@ class OrderedQueue(OwnedQueue):
         if is_success:
             self.finished(self._current)
             self._current = []
-            self._go_on()
+            if self.tries:
+                self._goes_on()
             return None
         if self._has_had_enough():
             self.is_busy = True
@@ -214,12 +215,11 @@ class OrderedQueue(OwnedQueue):
             for offset in offsets:
                 self._unreadable.pop(offset, None)
         if not self._current:
-            self._go_on()
+            self._goes_on()
 
-    def _go_on(self) -> None:
-        if self.tries:
-            self.tries = 0
-            self._tell_at = TELL_AFTER_TRIES
+    def _goes_on(self) -> None:
+        self.tries = 0
+        self._tell_at = TELL_AFTER_TRIES
 
     def _failed(self, rest_ms: int, now_ms: int) -> Blocked | None:
         if not self.tries:
