@@ -1,7 +1,6 @@
 """A scripted broker with topic T, whose queues are all alike, and a consumer that is the only member of its group."""
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
@@ -161,5 +160,7 @@ class Held:
             self._may_end.release()
 
 
-def errors_of(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+def told_by_calls(caplog):
+    """What the part that deals with messages said, but for failures of brokers and listeners."""
+    return [text for record in caplog.records if record.name == "regulus.client.calls"
+            and "dropped" not in (text := record.getMessage())]

@@ -15,8 +15,8 @@ from tests.unit.client.scripted_group import (
     Held,
     Shelf,
     consuming,
-    errors_of,
     pulls_of,
+    told_by_calls,
     until,
 )
 
@@ -118,7 +118,7 @@ async def test_a_message_that_cannot_be_unpacked_goes_back_with_its_reason_told_
         await until(lambda: shelf.committed == 4)
     assert sorted(listener.seen) == [(0, 0), (1, 0), (3, 0)]
     assert sent_back(broker) == [(2, "0")]
-    (told,) = errors_of(caplog)
+    (told,) = told_by_calls(caplog)
     assert "offset 2" in told
     assert str(QUEUE) in told
     assert "body is no zlib stream" in told
@@ -157,7 +157,7 @@ async def test_broadcasting_passes_over_it(tmp_path, orderly, caplog):
         await until(lambda: consumer._consumption.owned[QUEUE].commit_offset == 4)
     assert sorted(listener.seen) == [(0, 0), (1, 0), (3, 0)]
     assert sent_back(broker) == []
-    assert len(errors_of(caplog)) == 1
+    assert len(told_by_calls(caplog)) == 1
 
 
 async def test_a_record_that_cannot_be_read_becomes_a_dead_letter_of_its_bytes():
@@ -198,7 +198,7 @@ async def test_a_blocked_orderly_queue_is_told_and_counted(caplog):
         listener.script = lambda message: SUCCESS
         await until(lambda: shelf.committed == 2)
         assert consumer.running_info().properties["PROP_BLOCKED_QUEUES"] == "0"
-    told = errors_of(caplog)
+    told = told_by_calls(caplog)
     assert len(told) == 2
     assert "message U0 at offset 0 failed 3 times in" in told[0]
     assert "failed 6 times in" in told[1]
@@ -216,4 +216,4 @@ async def test_a_listener_that_answers_no_status_is_told_once_and_its_messages_c
     async with consuming(shelf, listener, consume_orderly=orderly, suspend_current_queue_time_millis=10):
         await until(lambda: shelf.committed == 3)
     assert sorted(listener.seen) == [(offset, times) for offset in range(3) for times in range(2)]
-    assert [words in told for told in errors_of(caplog)] == [True]
+    assert [words in told for told in told_by_calls(caplog)] == [True]
