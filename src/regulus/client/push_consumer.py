@@ -143,12 +143,12 @@ class PushConsumer:
             await consumer_start.fetch_routes(instance, list(self._subscriptions))
             await consumer_start.check_expressions(instance, self.group, self._subscriptions)
             limit = await consumer_start.limit_to_send(instance, self.group, self.config, self._subscriptions)
+            calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
+            await instance.heartbeat()
         except (RegulusError, asyncio.CancelledError):
             await calls.close(0)
             await self._leave(instance)
             raise
-        calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
-        await instance.heartbeat()
         consumption.start()
         self._rebalancer.start()
         self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")

@@ -317,3 +317,28 @@ async def test_a_member_that_leaves_while_it_takes_queues_ends():
     async with asyncio.timeout(20), consuming(Slow(), Held(), consume_orderly=True) as (_, broker):
         await held.wait()
     assert places_of(broker, RequestCode.UNLOCK_BATCH_MQ)
+
+
+async def test_a_start_that_is_cancelled_while_brokers_are_greeted_leaves_nothing_behind():
+    greeted = asyncio.Event()
+
+    def answer(command):
+        if command.code == RequestCode.HEART_BEAT:
+            greeted.set()
+            return None
+        return shelf(command)
+
+    shelf = Shelf()
+    before = asyncio.all_tasks()
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a", others=answer)
+        consumer = PushConsumer(cluster.name_server.address, "CG", Held())
+        consumer.subscribe("T")
+        starting = asyncio.create_task(consumer.start())
+        await greeted.wait()
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        await until(lambda: broker.requests_of(RequestCode.UNREGISTER_CLIENT))
+        ours = ("listener", "refresh routes", "heartbeats", "consume timeout")
+        assert [task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith(ours)] == []
