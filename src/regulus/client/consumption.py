@@ -19,19 +19,15 @@ from typing import Protocol
 
 from regulus.client.calls import Calls
 from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
-from regulus.client.config import PushConsumerConfig
-from regulus.client.core.consume_statistics import TopicStatistics
-from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.ordered_queue import NEEDS_NO_LOCK, OrderedQueue, OrderRules
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.offset_store import OffsetStore
 from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS, QueueLocks
-from regulus.client.queue_puller import QueuePuller
+from regulus.client.queue_puller import Consumer, QueuePuller
 from regulus.client.start_offset import StartOffsets
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
-from regulus.wire.bodies import SubscriptionData
 
 _log = logging.getLogger(__name__)
 
@@ -48,24 +44,17 @@ STORES_MAX = 3
 """How often a release stores offsets that move on, or are reset, meanwhile."""
 
 
-class Consumer(Protocol):
-    """What is asked of the consumer as a whole."""
+class OwningConsumer(Consumer, Protocol):
+    """What is asked of the consumer as a whole, beside what pullers ask."""
 
-    group: str
-    config: PushConsumerConfig
-    is_suspended: bool
-
-    def subscription(self, topic: str) -> SubscriptionData: ...
     def touch_subscription(self, topic: str) -> None: ...
-    def statistics(self, topic: str) -> TopicStatistics: ...
-    def limits(self, topic: str) -> FlowLimits: ...
     def set_queue_count(self, topic: str, count: int) -> None: ...
 
 
 class Consumption:
     """`locks` None: nobody else consumes our queues, or not in order."""
 
-    def __init__(self, consumer: Consumer, instance: ClientInstance, calls: Calls, offsets: OffsetStore,
+    def __init__(self, consumer: OwningConsumer, instance: ClientInstance, calls: Calls, offsets: OffsetStore,
                  starts: StartOffsets, locks: QueueLocks | None) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self._consumer = consumer

@@ -185,8 +185,8 @@ async def test_an_orderly_queue_rests_after_a_failure_whatever_arrives():
         shelf.put()
         await until(lambda: shelf.committed == len(shelf.messages))
     first, second, third = listener.at[:3]
-    assert second - first >= 0.1
-    assert third - second >= 0.1
+    assert second - first >= 0.099      # the consumer's clock counts whole ms
+    assert third - second >= 0.099
     assert listener.seen == [(0, 0), (0, 1), (0, 2), *((offset, 0) for offset in range(1, len(shelf.messages)))]
 
 
