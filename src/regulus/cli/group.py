@@ -8,9 +8,11 @@ from regulus.cli.connection import Moment, with_admin
 from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
+from regulus.client.running_info import BLOCKED_QUEUES, TASKS_RESTARTED
 from regulus.errors import ClientError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
+from regulus.wire.bodies import ConsumerRunningInfo
 from regulus.wire.codes import ResponseCode
 
 
@@ -82,6 +84,27 @@ async def members(admin: Admin, name: str, json_output: bool) -> None:
         (each.client_id, each.client_addr, each.language, each.version) for each in connection.connection_set])
     print_table(("TOPIC", "EXPRESSION", "TYPE"), [
         (each.topic, each.sub_string, each.expression_type) for each in connection.subscription_table.values()])
+
+
+@group.command()
+@click.argument("name")
+@with_output
+@with_admin
+async def show(admin: Admin, name: str, json_output: bool) -> None:
+    """Show how the members of group NAME fare: queues, cached messages, blocked queues, tasks that died."""
+    connection = await admin.consumer_connection(name)
+    if connection is None:
+        raise ClientError(f"nobody consumes as group {name} now", ResponseCode.CONSUMER_NOT_ONLINE)
+    rows = [_row_of(each.client_id, await admin.consumer_running_info(name, each.client_id))
+            for each in connection.connection_set]
+    print_rows(("client", "queues", "cached", "blocked", "restarts"), rows, json_output=json_output)
+
+
+def _row_of(client_id: str, info: ConsumerRunningInfo) -> tuple[object, ...]:
+    """Clients other than ours do not count blocked queues and restarts."""
+    counts = [int(count) if (count := info.properties.get(key)) is not None else "-"
+              for key in (BLOCKED_QUEUES, TASKS_RESTARTED)]
+    return client_id, len(info.mq_table), sum(each.cached_msg_count for each in info.mq_table.values()), *counts
 
 
 @group.command()

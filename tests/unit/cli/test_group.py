@@ -2,10 +2,14 @@
 
 import json
 import re
+import threading
 
 from regulus.cli.bench import bench
 from regulus.cli.group import group
 from regulus.cli.topic import topic
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.listener import ConsumeStatus
+from regulus.client.sync import PushConsumer
 
 
 def test_a_group_shows_progress_and_is_reset_and_deleted(run):
@@ -23,6 +27,27 @@ def test_a_group_shows_progress_and_is_reset_and_deleted(run):
     assert "nobody consumes" in run(group, "members", "billing", fails=True)
     run(group, "delete", "billing", "--yes")
     assert "billing" not in run(group, "list")
+
+
+def test_a_member_shows_its_blocked_queues(run, regulus_server):
+    run(topic, "create", "Orders", "-q", "1")
+    run(bench, "producer", "--topic", "Orders", "-c", "1", "-f", "1")
+    assert "nobody consumes" in run(group, "show", "billing", fails=True)
+    tries = threading.Semaphore(0)
+
+    def fail(messages, context):
+        tries.release()
+        return ConsumeStatus.RECONSUME_LATER
+
+    consumer = PushConsumer(regulus_server.name_server_address, "billing", fail, PushConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_orderly=True,
+        suspend_current_queue_time_millis=10))
+    consumer.subscribe("Orders")
+    with consumer:
+        for _ in range(5):
+            assert tries.acquire(timeout=20)
+        (member,) = json.loads(run(group, "show", "billing", "--json"))
+    assert member == {"client": member["client"], "queues": 2, "cached": 2, "blocked": 1, "restarts": 0}
 
 
 def test_a_reset_needs_one_place_to_go(run):
