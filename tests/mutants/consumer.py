@@ -126,7 +126,7 @@ MUTANTS = [
            old="                if queue in said:\n                    owned.lock_lost()\n", new="",
            tests=_CONSUMPTION_TESTS),
     Mutant(name="a moved offset drops what is cached", path=_CONSUMPTION,
-           old="if offset > owned.next_offset and not is_reset:", new="if False:", tests=_CONSUMPTION_TESTS),
+           old="if offset >= owned.next_offset and not is_reset:", new="if False:", tests=_CONSUMPTION_TESTS),
     Mutant(name="a broker that tells no members ends the rebalance", path=_REBALANCER,
            old="                failures.append(str(error))\n                continue\n",
            new="                raise\n", tests=_CONSUMPTION_TESTS),

@@ -142,7 +142,7 @@ class Consumption:
         what is cached is still consumed; behind, the queue was reset or its tail is lost, and it begins there."""
         if not owned.is_pulled:
             return
-        if offset > owned.next_offset and not is_reset:
+        if offset >= owned.next_offset and not is_reset:
             owned.pulled((), offset)
         else:
             fresh = self._take_anew(owned, offset)

@@ -177,8 +177,9 @@ class QueuePuller:
             header = PullMessageResponse.decode(answer)
             _log.warning("offset %d of %s is out of range; going on at %d", owned.next_offset, self._queue,
                          header.next_begin_offset)
+            has_moved = header.next_begin_offset != owned.next_offset
             self._receiver.moved(owned, header.next_begin_offset, answer.remark == OFFSET_RESET)
-            return 0
+            return 0 if has_moved else config.pull_time_delay_when_exception
         if code == ResponseCode.FLOW_CONTROL:
             return THROTTLED_PAUSE_MS
         if code in _SUBSCRIPTION_UNKNOWN:

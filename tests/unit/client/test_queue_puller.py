@@ -35,7 +35,7 @@ class Consumer:
 
     def __init__(self, **settings):
         self.group = "CG"
-        self.config = PushConsumerConfig(pull_time_delay_when_exception=5, **settings)
+        self.config = PushConsumerConfig(**{"pull_time_delay_when_exception": 5, **settings})
         self.is_suspended = False
         self.flow_limits = FlowLimits(count_max=3)
         self.moves = []
@@ -153,6 +153,19 @@ async def test_a_moved_offset_is_told_and_why(pulling, remark):
     run = await pulling(moved)
     await until(run.task.done)
     assert run.consumer.moves == [(9, remark == "OFFSET_RESET")]
+    assert len(run.pulls()) == 1
+
+
+async def test_an_offset_that_moves_to_where_it_is_makes_no_storm_of_pulls(pulling):
+    class Stays(Consumer):
+        def moved(self, owned, offset, is_reset):
+            self.moves.append(offset)
+
+    consumer = Stays(pull_time_delay_when_exception=60_000)
+    run = await pulling(lambda command: placed(command, ResponseCode.PULL_OFFSET_MOVED, 9), consumer, offset=9)
+    await until(lambda: consumer.moves)
+    for _ in range(200):    # turns of the loop, enough for many pulls
+        await asyncio.sleep(0)
     assert len(run.pulls()) == 1
 
 
