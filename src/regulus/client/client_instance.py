@@ -98,13 +98,18 @@ class ClientInstance:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._tasks.spawn(self._refresh_routes(), "refresh routes")
-        self._tasks.spawn(self._heartbeats(), "heartbeats")
+        self._tasks.supervise(self._refresh_routes, "refresh routes")
+        self._tasks.supervise(self._heartbeats, "heartbeats")
 
     async def close(self) -> None:
         self._fetching.cancel()
         await self._tasks.cancel()
         await self.connections.close()
+
+    @property
+    def restarts(self) -> int:
+        """How often a background task died and began anew."""
+        return self._tasks.restarts
 
     def has_group(self, member: GroupMember) -> bool:
         """True when the instance already has another consumer of the group; producers of a group are all alike."""

@@ -288,13 +288,15 @@ class PushConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         """What an operator sees of this consumer."""
-        consumption = self._consuming()
-        restarts = consumption.restarts + (self._rebalancer.restarts if self._rebalancer is not None else 0)
+        consumption, instance = self._consuming(), self._running()
+        restarts = consumption.restarts + instance.restarts + self._tasks.restarts
+        if self._rebalancer is not None:
+            restarts += self._rebalancer.restarts
         return running_info(
-            name_servers=self._running().name_servers.addresses, started_ms=self._started_ms,
+            name_servers=instance.name_servers.addresses, started_ms=self._started_ms,
             orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
             subscriptions=self._subscriptions.values(), queues=consumption.owned.values(),
-            statistics=self._statistics, restarts=restarts + self._tasks.restarts, now_ms=steady_ms())
+            statistics=self._statistics, restarts=restarts, now_ms=steady_ms())
 
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from regulus.client import client_instance
+from regulus.client import client_instance, tasks
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused, ClientError, HeaderError
 from regulus.wire.acl_signature import signature
@@ -115,6 +115,28 @@ async def test_routes_in_use_are_refreshed():
             while len(cluster.name_server.requests) < 3:
                 await asyncio.sleep(0.001)
         await client_instance.release(instance, member)
+
+
+async def test_a_refresh_of_routes_that_dies_is_told_and_begins_anew(monkeypatch, caplog):
+    monkeypatch.setattr(tasks, "RESTART_MS_MIN", 1)
+    refresh, failures = client_instance.ClientInstance._refresh_route, [KeyError("a fault of ours")]
+
+    async def fails_once(self, topic):
+        if failures:
+            raise failures.pop()
+        await refresh(self, topic)
+    monkeypatch.setattr(client_instance.ClientInstance, "_refresh_route", fails_once)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        member = Member("CG", is_consumer=True, topics=("T",))
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig(poll_name_server_interval=5),
+                                           member)
+        async with asyncio.timeout(10):
+            while len(cluster.name_server.requests) < 2:
+                await asyncio.sleep(0.001)
+        assert instance.restarts == 1
+        await client_instance.release(instance, member)
+    assert "task refresh routes died" in caplog.text
 
 
 async def ask_client(broker, code, ext=None):
