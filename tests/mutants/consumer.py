@@ -92,7 +92,7 @@ MUTANTS = [
            old="if blocked is not None:", new="if False:", tests=_CALLS_TESTS),
     Mutant(name="a listener without a return is silent", path=_CALLS,
            old="if isinstance(status, ConsumeStatus) or self._is_told_of_returns:", new="if True:", tests=_CALLS_TESTS),
-    Mutant(name="a bad record is skipped", path=_PULLER,
+    Mutant(name="a bad record in a pull is skipped", path=_PULLER,
            old="self._receiver.pulled(self._owned, [bad], {offset: str(error)}, header.next_begin_offset)",
            new="self._owned.pulled((), header.next_begin_offset)",
            tests=(*_CALLS_TESTS, "tests/unit/client/test_queue_puller.py")),

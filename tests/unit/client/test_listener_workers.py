@@ -179,17 +179,17 @@ async def test_other_functions_run_in_at_most_so_many_threads_at_once():
 async def test_works_of_a_lost_queue_end_without_being_begun(is_async):
     called = []
 
-    def plain(messages, context):
+    def blocking(messages, context):
         called.append(messages[0].queue_offset)
         return SUCCESS
 
     async def coroutine(messages, context):
-        return plain(messages, context)
+        return blocking(messages, context)
 
     lost = OwnedQueue(QUEUE, 0, 0)
     lost.give_up()
     results = Results(4)
-    workers = ListenerWorkers(coroutine if is_async else plain, 1, results)
+    workers = ListenerWorkers(coroutine if is_async else blocking, 1, results)
     workers.submit(works_of(3, lost))
     workers.submit(works_of(1))
     assert await results.all() == [(0, LATER), (1, LATER), (2, LATER), (0, SUCCESS)]
