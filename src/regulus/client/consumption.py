@@ -181,7 +181,8 @@ class Consumption:
             if owned.is_pulled and queue not in self._wanted.get(queue.topic, ()):
                 self._settle(owned, now + SETTLE_WAIT_MS)
                 if not owned.is_settled:
-                    asyncio.get_running_loop().call_later(SETTLE_WAIT_MS / 1000, self._reconcile)
+                    # One ms later, for clocks in whole ms: at its time, the wait must be over.
+                    asyncio.get_running_loop().call_later((SETTLE_WAIT_MS + 1) / 1000, self._reconcile)
             if not owned.is_pulled and queue not in self._releasing and (
                     owned.is_settled or owned.settle_until_ms <= now):
                 leaving.append(owned)
