@@ -9,6 +9,7 @@ Source: ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, ProducerManager.
 
 from collections.abc import Sequence
 
+from regulus.model.happenings import Happenings
 from regulus.wire.bodies import GetConsumerListByGroupResponseBody, SubscriptionData
 
 CLIENT_EXPIRY_MS = 120_000
@@ -82,13 +83,12 @@ class ConsumerGroup:
             self._encoded_ids = None
         return before is None
 
-    def remove(self, channel: int) -> bool:
-        """Whether the connection was in the group."""
+    def remove(self, channel: int) -> Client | None:
+        """The client of the connection; None when it was not in the group."""
         client = self.clients.pop(channel, None)
-        if client is None:
-            return False
-        self._forget_id(client)
-        return True
+        if client is not None:
+            self._forget_id(client)
+        return client
 
     def _forget_id(self, client: Client) -> None:
         channels = self._channels[client.client_id]
@@ -110,7 +110,10 @@ class _Memberships:
 
 
 class Clients:
+    """`happenings` has who joined and left which group."""
+
     def __init__(self) -> None:
+        self.happenings = Happenings()
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Client]] = {}
         self._memberships: dict[int, _Memberships] = {}
@@ -146,7 +149,10 @@ class Clients:
         return consumer
 
     def register_producer(self, group: str, client: Client) -> None:
-        self._producers.setdefault(group, {})[client.channel] = client
+        clients = self._producers.setdefault(group, {})
+        if client.channel not in clients:
+            self.happenings.note("producers joined", _member(group, client))
+        clients[client.channel] = client
         self._of(client).producers[group] = None
 
     def register_consumer(self, group: str, client: Client, consume_type: str, message_model: str,
@@ -163,6 +169,8 @@ class Clients:
         entry.consume_from_where = consume_from_where
         entry.last_update_timestamp = client.last_update_timestamp
         joined = entry.add(client)
+        if joined:
+            self.happenings.note("consumers joined", _member(group, client))
         self._of(client).consumers[group] = None
         if subscriptions is None:
             return joined
@@ -170,8 +178,10 @@ class Clients:
 
     def unregister_producer(self, group: str, channel: int) -> None:
         clients = self._producers.get(group)
-        if clients is None or clients.pop(channel, None) is None:
+        client = None if clients is None else clients.pop(channel, None)
+        if clients is None or client is None:
             return
+        self.happenings.note("producers left", _member(group, client))
         if not clients:
             del self._producers[group]
         memberships = self._memberships[channel]
@@ -181,8 +191,10 @@ class Clients:
     def unregister_consumer(self, group: str, channel: int) -> bool:
         """Whether the channel was in the group, so that the others must hear."""
         entry = self._consumers.get(group)
-        if entry is None or not entry.remove(channel):
+        client = None if entry is None else entry.remove(channel)
+        if entry is None or client is None:
             return False
+        self.happenings.note("consumers left", _member(group, client))
         if not entry.clients:
             del self._consumers[group]
         memberships = self._memberships[channel]
@@ -240,6 +252,10 @@ class Clients:
         del channels[channel]
         if not channels:
             del self._channels[memberships.client_id]
+
+
+def _member(group: str, client: Client) -> str:
+    return f"{client.client_id} at {client.remote_text} in group {group}"
 
 
 def _replace_subscriptions(table: dict[str, SubscriptionData], given: Sequence[SubscriptionData]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from regulus.model.happenings import Happenings
 from regulus.wire.encoded_table import EncodedTable, LatePieces
 
 
@@ -40,6 +41,11 @@ class KeptPart:
     def unencoded(self) -> int:
         """Members that the next document has to encode."""
         return sum(len(table.changed) for table in self.tables)
+
+    def tell(self, taker: Happenings) -> None:
+        """Hand over what happened to the members that are encoded, since the last call."""
+        for table in self.tables:
+            taker.put(table.happenings.take())
 
     def encode(self, count_max: int) -> None:
         """Encode so many of them of each table."""

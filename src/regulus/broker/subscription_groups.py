@@ -24,7 +24,7 @@ class SubscriptionGroups:
         self.changes = 0
         self.unsaved: dict[str, int] = {}
         self._settings = settings or SettingsChanges()
-        self.encoded = EncodedTable(self.table, pretty_writer(SubscriptionGroupConfig, 2))
+        self.encoded = EncodedTable(self.table, pretty_writer(SubscriptionGroupConfig, 2), "groups")
         self._encoded_forbidden = EncodedTable(self.forbidden, _write_forbidden)
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:

@@ -54,7 +54,7 @@ class Topics:
         for topic in _system_topics(config):
             self._set(topic)
             self.system.add(topic.topic_name)
-        self.encoded = EncodedTable(self.table, _written)
+        self.encoded = EncodedTable(self.table, _written, "topics")
 
     def get(self, name: str) -> TopicConfig | None:
         return self.table.get(name)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from regulus.model import permission
+from regulus.model.happenings import Happenings
 from regulus.model.topics import DataVersion, TopicConfig
 
 MASTER_ID = 0
@@ -105,7 +106,10 @@ class TopicRoute:
 
 
 class RouteTable:
+    """`happenings` has which brokers came and went, and which routes others than a first registration changed."""
+
     def __init__(self) -> None:
+        self.happenings = Happenings()
         self.topics: dict[str, dict[str, QueueRow]] = {}
         self.brokers: dict[str, BrokerRow] = {}
         self.clusters: dict[str, set[str]] = {}
@@ -133,11 +137,27 @@ class RouteTable:
             self._take_live((registration.cluster_name, registration.broker_addr))
             return Registered(accepted=True)
         first = first or not row.broker_addrs.get(registration.broker_id)
+        is_new = row.broker_addrs.get(registration.broker_id) != registration.broker_addr
         row.broker_addrs[registration.broker_id] = registration.broker_addr
         self._take_topics(row, registration, first, delete_missing_topics)
+        self._note_broker(row, registration, is_new)
         self._enter_live(registration, steady_ms)
         master_addr, ha_server_addr = self._master_of(row, registration)
         return Registered(True, master_addr, ha_server_addr, min_changed)
+
+    def _note_broker(self, row: BrokerRow, registration: Registration, is_new: bool) -> None:
+        """A broker that comes, which may tell the rest of its topics in requests that follow."""
+        live = self._live.get((registration.cluster_name, registration.broker_addr))
+        described = self._described(row, registration.broker_addr, " so far")
+        if is_new:
+            self.happenings.note("brokers registered", described)
+        elif live is not None and live.channel != registration.channel:
+            self.happenings.note("brokers registered over another connection", described)
+
+    def _described(self, row: BrokerRow, address: str, so_far: str = "") -> str:
+        broker_id = next(key for key, value in row.broker_addrs.items() if value == address)
+        topics = len(self._topics_of.get(row.broker_name, ()))
+        return f"{row.broker_name} at {address} (id {broker_id}, {topics} topics{so_far})"
 
     def heartbeat(self, cluster_name: str, broker_addr: str, steady_ms: int) -> None:
         """Renew a registration; one that is not there is passed over."""
@@ -165,18 +185,24 @@ class RouteTable:
         if registration.topics is None or not (is_master or is_prime_slave):
             return
         if delete_missing:
-            self._drop_rows(row.broker_name, [topic for topic in self._topics_of.get(row.broker_name, ())
-                                              if topic not in registration.topics])
+            missing = [topic for topic in self._topics_of.get(row.broker_name, ()) if topic not in registration.topics]
+            for topic in missing:
+                self.happenings.note("routes deleted", f"{topic} on {row.broker_name}")
+            self._drop_rows(row.broker_name, missing)
         known = self.data_version(registration.cluster_name, registration.broker_addr)
         changed = first or known != registration.data_version
         for topic, config in registration.topics.items():
             if changed or row.broker_name not in self.topics.get(topic, {}):
                 perm = config.perm & ~permission.WRITE if is_prime_slave and row.enable_acting_master else config.perm
                 self._enter_row(topic, row.broker_name, QueueRow(config.read_queue_nums, config.write_queue_nums, perm,
-                                                                 config.topic_sys_flag))
+                                                                 config.topic_sys_flag), is_noted=not first)
 
-    def _enter_row(self, topic: str, broker_name: str, row: QueueRow) -> None:
-        self.topics.setdefault(topic, {})[broker_name] = row
+    def _enter_row(self, topic: str, broker_name: str, row: QueueRow, *, is_noted: bool = True) -> None:
+        rows = self.topics.setdefault(topic, {})
+        if is_noted and rows.get(broker_name) != row:
+            self.happenings.note("routes changed" if broker_name in rows else "routes added",
+                                 f"{topic} on {broker_name}")
+        rows[broker_name] = row
         self._topics_of.setdefault(broker_name, {})[topic] = None
 
     def _enter_live(self, registration: Registration, steady_ms: int) -> None:
@@ -211,14 +237,17 @@ class RouteTable:
 
     # --- brokers go ---------------------------------------------------------------------------------------------------
 
-    def unregister(self, cluster_name: str, broker_name: str, broker_addr: str,
-                   broker_id: int) -> MinBrokerIdChange | None:
-        """Drop one address. Answers what the brokers left under that name should hear when their lowest id changed."""
+    def unregister(self, cluster_name: str, broker_name: str, broker_addr: str, broker_id: int,
+                   cause: str = "brokers unregistered") -> MinBrokerIdChange | None:
+        """Drop one address; `cause` is how that is noted. Answers what the brokers left under that name should hear
+        when their lowest id changed."""
         live = self._take_live((cluster_name, broker_addr))
         self._filter_servers.pop((cluster_name, broker_addr), None)
         row = self.brokers.get(broker_name)
         if row is None:
             return None
+        if broker_addr in row.broker_addrs.values():
+            self.happenings.note(cause, self._described(row, broker_addr))
         min_leaves = bool(row.broker_addrs) and broker_id == min(row.broker_addrs)
         row.broker_addrs = {key: value for key, value in row.broker_addrs.items() if value != broker_addr}
         if not row.broker_addrs:
@@ -231,12 +260,14 @@ class RouteTable:
 
     def channel_closed(self, channel: int) -> list[MinBrokerIdChange]:
         """Drop all brokers registered over this connection."""
-        return self._unregister_all(list(self._channels.get(channel, ())))
+        return self._unregister_all(list(self._channels.get(channel, ())),
+                                    "brokers forgotten whose connection closed")
 
     def expire(self, steady_ms: int) -> list[MinBrokerIdChange]:
         """Drop all brokers whose registration lapsed."""
         return self._unregister_all([key for key, live in self._live.items()
-                                     if live.heard_ms + live.timeout_ms < steady_ms])
+                                     if live.heard_ms + live.timeout_ms < steady_ms],
+                                    "brokers forgotten that went silent")
 
     def min_broker_id_change(self, broker_name: str, offline_addr: str | None,
                              ha_addr: str | None) -> MinBrokerIdChange | None:
@@ -251,11 +282,11 @@ class RouteTable:
         return MinBrokerIdChange(broker_name, lowest, row.broker_addrs[lowest], offline_addr, ha_addr,
                                  tuple(live.channel for live in lives if live is not None))
 
-    def _unregister_all(self, keys: list[tuple[str, str]]) -> list[MinBrokerIdChange]:
+    def _unregister_all(self, keys: list[tuple[str, str]], cause: str) -> list[MinBrokerIdChange]:
         changes = []
         for cluster_name, broker_addr in keys:
             live = self._live[cluster_name, broker_addr]
-            changes.append(self.unregister(cluster_name, live.broker_name, broker_addr, live.broker_id))
+            changes.append(self.unregister(cluster_name, live.broker_name, broker_addr, live.broker_id, cause))
         return [change for change in changes if change is not None]
 
     def _drop_broker(self, cluster_name: str, broker_name: str) -> None:
@@ -304,6 +335,7 @@ class RouteTable:
         members = None if cluster_name is None else self.clusters.get(cluster_name, set())
         for broker_name in list(self.topics.get(topic, ())):
             if members is None or broker_name in members:
+                self.happenings.note("routes deleted", f"{topic} on {broker_name}")
                 self._drop_rows(broker_name, [topic])
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
@@ -327,7 +359,8 @@ class RouteTable:
         topics = self._topics_of.get(broker_name, {})
         for topic in topics:
             rows = self.topics[topic]
-            rows[broker_name] = rows[broker_name]._replace(perm=change(rows[broker_name].perm))
+            changed = rows[broker_name]._replace(perm=change(rows[broker_name].perm))
+            self._enter_row(topic, broker_name, changed)
         return len(topics)
 
 

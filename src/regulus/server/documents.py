@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.errors import StoreError
+from regulus.model.happenings import Happenings
 from regulus.wire.encoded_table import LatePieces, joined
 
 _log = logging.getLogger(__name__)
@@ -69,7 +70,8 @@ class _Waiting(NamedTuple):
 
 
 class DocumentKeeper:
-    """`flusher` is the line of work in which the log is flushed, `writer` that of the documents."""
+    """`flusher` is the line of work in which the log is flushed, `writer` that of the documents. `happenings` has what
+    was made, changed and deleted, once it is saved."""
 
     def __init__(self, store: KeepingStore, state: KeptState, flusher: Executor, writer: Executor,
                  interval_ms: Callable[[], int]) -> None:
@@ -78,6 +80,8 @@ class DocumentKeeper:
         self._flusher = flusher
         self._writer = writer
         self._interval_ms = interval_ms
+        self.happenings = Happenings()
+        self._unsaved = {kept.name: Happenings() for kept in state.kept_parts}
         self._loop = asyncio.get_running_loop()
         self._saved = {kept.name: kept.saved for kept in state.kept_parts}
         self._waiting: deque[_Waiting] = deque()
@@ -160,13 +164,16 @@ class DocumentKeeper:
         # No other step of the loop comes between these lines: the documents are all of one moment, and all that
         # changed meanwhile are among them.
         change = self._state.settings.count
-        documents = [_Document(kept.name, kept.part.changes, kept.part.document())
-                     for kept in self._changed_parts(at_once)]
+        changed = self._changed_parts(at_once)
+        documents = [_Document(kept.name, kept.part.changes, kept.part.document()) for kept in changed]
+        for kept in changed:
+            kept.tell(self._unsaved[kept.name])
         faults = await self._write(documents, behind_log=not at_once)
         for document in documents:
             self._tell(document.name, faults.get(document.name, ""))
             if document.name not in faults:
                 self._saved[document.name] = document.changes
+                self.happenings.put(self._unsaved[document.name].take())
         if at_once:
             self._settle(change, next(iter(faults.values()), ""))
 

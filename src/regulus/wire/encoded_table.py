@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+from regulus.model.happenings import Happenings
 from regulus.wire import fastjson
 
 BLOCK_SIZE_MAX = 256
@@ -25,10 +26,14 @@ V = TypeVar("V")
 class EncodedTable(Generic[V]):
     """The member of a document whose name is not given here, one level deep in it.
 
-    Whoever changes `values` puts the key into `changed`; `write` makes the text of a value, two levels deep.
+    Whoever changes `values` puts the key into `changed`; `write` makes the text of a value, two levels deep. What is
+    encoded for the first time, changed or gone is noted in `happenings` as `noun`, where one is given; what stood in a
+    whole table that came is not.
     """
 
-    def __init__(self, values: Mapping[str, V], write: Callable[[V], str]) -> None:
+    def __init__(self, values: Mapping[str, V], write: Callable[[V], str], noun: str = "") -> None:
+        self.happenings = Happenings()
+        self._noun = noun
         self.changed: dict[str, None] = {}
         self._write = write
         self._firsts: list[str] = []            # the first key of each block
@@ -68,11 +73,22 @@ class EncodedTable(Generic[V]):
         place = bisect_left(keys, quoted)
         is_known = place < len(keys) and keys[place] == quoted
         value = self._values.get(key)
+        if self._noun:
+            self._note(key, number, place, is_known)
         if value is not None:
             member = f",\n\t\t{quoted}:{self._write(value)}".encode("utf-8", "replace")
             self._put(number, place, quoted, member, is_known)
         elif is_known:
             self._remove(number, place)
+
+    def _note(self, key: str, number: int, place: int, is_known: bool) -> None:
+        if key not in self._values:
+            if is_known:
+                self.happenings.note(f"{self._noun} deleted", key)
+        elif not is_known:
+            self.happenings.note(f"{self._noun} made", key)
+        elif self._blocks[number][place]:
+            self.happenings.note(f"{self._noun} changed", key)
 
     def _put(self, number: int, place: int, quoted: str, member: bytes, is_known: bool) -> None:
         if not self._blocks:

@@ -159,3 +159,31 @@ def test_nothing_is_left_of_connections_that_are_gone():
     for channel in range(5):
         clients.channel_closed(channel)
     assert not any((clients._consumers, clients._producers, clients._memberships, clients._channels))
+
+
+def happened(clients: Clients) -> dict[str, str]:
+    return {kind: str(names) for kind, names in clients.happenings.take().items()}
+
+
+def test_who_comes_and_goes_is_noted_once():
+    clients = Clients()
+    for _ in range(3):
+        join(clients, 1, "T")
+        clients.register_producer("P", client(1))
+    assert happened(clients) == {"consumers joined": "c1 at 10.0.0.5:1 in group G",
+                                 "producers joined": "c1 at 10.0.0.5:1 in group P"}
+    clients.unregister_consumer("G", 1)
+    clients.unregister_consumer("G", 1)
+    assert happened(clients) == {"consumers left": "c1 at 10.0.0.5:1 in group G"}
+    clients.channel_closed(1)
+    assert happened(clients) == {"producers left": "c1 at 10.0.0.5:1 in group P"}
+
+
+def test_silent_clients_are_noted_as_gone():
+    clients = Clients()
+    join(clients, 1, "T")
+    clients.register_producer("P", client(1))
+    happened(clients)
+    clients.tick(CLIENT_EXPIRY_MS + 1)
+    assert happened(clients) == {"producers left": "c1 at 10.0.0.5:1 in group P",
+                                 "consumers left": "c1 at 10.0.0.5:1 in group G"}

@@ -165,3 +165,54 @@ def test_rows_of_deleted_topics_are_not_kept_in_mind() -> None:
     assert table.add_write_perm("broker-a") == 1
     table.channel_closed(1)
     assert not table.topics
+
+
+def happened(table: RouteTable) -> dict[str, str]:
+    return {kind: str(names) for kind, names in table.happenings.take().items()}
+
+
+def test_a_broker_that_comes_is_noted_and_one_that_stays_is_not() -> None:
+    table = RouteTable()
+    for _ in range(3):
+        table.register(registration(), 0)
+    assert happened(table) == {"brokers registered": "broker-a at 10.0.0.1:10911 (id 0, 2 topics so far)"}
+    table.register(registration(channel=2), 0)
+    assert happened(table) == {
+        "brokers registered over another connection": "broker-a at 10.0.0.1:10911 (id 0, 2 topics so far)"}
+
+
+def test_why_a_broker_goes_is_noted() -> None:
+    table = RouteTable()
+    described = "broker-a at 10.0.0.1:10911 (id 0, 2 topics)"
+
+    def come() -> None:
+        table.register(registration(), 0)
+        table.happenings.take()
+
+    come()
+    table.unregister("C", "broker-a", "10.0.0.1:10911", 0)
+    assert happened(table) == {"brokers unregistered": described}
+    table.unregister("C", "broker-a", "10.0.0.1:10911", 0)
+    assert happened(table) == {}
+    come()
+    table.channel_closed(1)
+    assert happened(table) == {"brokers forgotten whose connection closed": described}
+    come()
+    table.expire(120_001)
+    assert happened(table) == {"brokers forgotten that went silent": described}
+
+
+def test_routes_that_change_are_noted() -> None:
+    table = RouteTable()
+    table.register(registration(), 0)
+    table.happenings.take()
+    more = {**TOPICS, "TopicA": TopicConfig(topic_name="TopicA", perm=4), "TopicC": TopicConfig(topic_name="TopicC")}
+    table.register(replace(registration(counter=2), topics=more), 0)
+    assert happened(table) == {"routes changed": "TopicA on broker-a", "routes added": "TopicC on broker-a"}
+    table.register(replace(registration(counter=3), topics=TOPICS), 0, delete_missing_topics=True)
+    assert happened(table) == {"routes deleted": "TopicC on broker-a", "routes changed": "TopicA on broker-a"}
+    table.delete_topic("TopicA")
+    assert happened(table) == {"routes deleted": "TopicA on broker-a"}
+    table.wipe_write_perm("broker-a")
+    table.wipe_write_perm("broker-a")
+    assert happened(table) == {"routes changed": "TopicB on broker-a"}

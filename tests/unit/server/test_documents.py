@@ -261,3 +261,17 @@ async def test_a_stop_ends_a_saving_that_is_to_begin_again(bench: Bench, monkeyp
     asyncio.get_running_loop().call_later(0.002, timer.set)
     await timer.wait()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_was_made_is_told_when_it_is_saved(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.keeper.happenings.take() == {}, "what a start finds is not told"
+    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.01)
+    bench.shelf.is_full = True
+    bench.put("Fresh")
+    await bench.until(1)
+    assert bench.keeper.happenings.take() == {}
+    bench.shelf.is_full = False
+    async with asyncio.timeout(5):
+        while bench.broker.topics.unsaved:
+            await asyncio.sleep(0.01)
+    assert {kind: str(names) for kind, names in bench.keeper.happenings.take().items()} == {"topics made": "Fresh"}

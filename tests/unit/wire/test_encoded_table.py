@@ -75,3 +75,23 @@ def test_configurations_are_written_as_ever() -> None:
                                                                                      attributes=attributes)):
         writer = json_fields.pretty_writer(type(config), 2)
         assert writer(config) == fastjson.dumps_pretty(json_fields.to_value(config), 2)
+
+
+def test_what_is_made_changed_and_deleted_is_noted_and_what_was_there_is_not() -> None:
+    values = {"there": 1, "goes": 2}
+    table = EncodedTable(values, str, "things")
+    table.pieces()
+    assert table.happenings.take() == {}
+    values.update(made=3, there=4)
+    del values["goes"]
+    table.changed.update(dict.fromkeys(("made", "there", "goes", "neither")))
+    table.pieces()
+    assert {kind: str(names) for kind, names in table.happenings.take().items()} == {
+        "things made": "made", "things changed": "there", "things deleted": "goes"}
+
+
+def test_without_a_noun_nothing_is_noted() -> None:
+    table = EncodedTable({}, str)
+    table.changed["a"] = None
+    table.pieces()
+    assert table.happenings.take() == {}

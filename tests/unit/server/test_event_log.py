@@ -1,0 +1,42 @@
+"""How often and how long what happens is told."""
+
+import logging
+
+import pytest
+
+from regulus.model.happenings import Happenings
+from regulus.server.event_log import EVENT_INTERVAL_MS, EventLog
+
+
+@pytest.fixture(autouse=True)
+def told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "regulus.server.event_log")
+
+
+def test_each_kind_is_one_line_however_much_happened(caplog: pytest.LogCaptureFixture) -> None:
+    topics, clients = Happenings(), Happenings()
+    for number in range(100_000):
+        topics.note("topics made", f"T{number}")
+    clients.note("consumers left", "c1")
+    EventLog([topics, clients]).tick(0)
+    assert caplog.messages == ["topics made: T0, T1, T2, T3, T4 and 99995 more", "consumers left: c1"]
+
+
+def test_what_follows_a_line_waits_for_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    topics = Happenings()
+    log = EventLog([topics])
+    for steady_ms in range(0, 3 * EVENT_INTERVAL_MS, 100):
+        topics.note("topics made", str(steady_ms))
+        log.tick(steady_ms)
+    assert caplog.messages == [
+        "topics made: 0", "topics made: 100, 200, 300, 400, 500 and 5 more",
+        "topics made: 1100, 1200, 1300, 1400, 1500 and 5 more"]
+
+
+def test_the_first_after_a_quiet_time_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    topics = Happenings()
+    log = EventLog([topics])
+    log.tick(5_000)
+    topics.note("topics made", "A")
+    log.tick(5_100)
+    assert caplog.messages == ["topics made: A"]
