@@ -86,16 +86,18 @@ def turn(reader: Any, reads: list[bytes], broker: Any) -> float:
     from regulus.broker import request_table
     from regulus.model.message_id import host_bytes
     from regulus.model.peer import Peer
+    from regulus.server.refusals import Refusals
     from regulus.server.request_server import decide
 
     peer = Peer(1, host_bytes("127.0.0.1", 50_000), host_bytes("127.0.0.1", 10911), "127.0.0.1:50000", "127.0.0.1")
     parts: list[bytes | memoryview] = []
     others: list[Any] = []
+    refusals = Refusals()
     begin = time.process_time()
     for data in reads:
         reader.feed(data)
         parts.clear()
-        decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others)
+        decide(reader.frames(), request_table.handle, peer, broker, NOW_MS, parts, [], others, refusals)
     spent = time.process_time() - begin
     reader.feed(b"".join(parts))
     answers = reader.frames()

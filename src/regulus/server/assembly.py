@@ -27,6 +27,7 @@ from regulus.server.deep_check_loop import DeepCheckLoop
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
 from regulus.server.durability import Durability, Writer
+from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.kv_documents import KvDocuments
@@ -111,6 +112,7 @@ class NameServer:
         await self._listener.accept()
         if self._keeper is not None:
             await self._keeper.start()
+        self._events = EventLog([self.state.routes.happenings])
         self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
                                _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
@@ -121,6 +123,8 @@ class NameServer:
         if self._keeper is not None:
             await self._keeper.stop()
         await self._listener.close()
+        self._events.tell()
+        self._requests.refusals.tell()
         self._workers.shutdown()
 
     def ask(self, request: RemotingCommand) -> RemotingCommand | None:
@@ -142,6 +146,8 @@ class NameServer:
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
         self._settle(now_ms)
+        self._events.tick(self.state.steady_ms)
+        self._requests.refusals.tick(self.state.steady_ms)
         return wait_ms
 
     def _settle(self, now_ms: int) -> None:
@@ -246,6 +252,8 @@ class BrokerServer:
         await self._deep_check.stop()
         await self._care.stop()
         await self._keeper.save_all()
+        self._events.tell()
+        self._requests.refusals.tell()
         self._workers.shutdown()
         try:
             self.store.close()
@@ -269,6 +277,7 @@ class BrokerServer:
         self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
+        self._events = EventLog([self._keeper.happenings, self.broker.clients.happenings])
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
@@ -318,6 +327,8 @@ class BrokerServer:
         wait_ms = self.broker.tick(now_ms)
         self._facts.tick(self.broker.steady_ms)
         self._settle(now_ms)
+        self._events.tick(self.broker.steady_ms)
+        self._requests.refusals.tick(self.broker.steady_ms)
         return wait_ms
 
     def _settle(self, now_ms: int) -> None:

@@ -11,7 +11,7 @@ from regulus.model.happenings import Happenings
 _log = logging.getLogger(__name__)
 
 EVENT_INTERVAL_MS = 1_000
-"""What happens within this time after a line is gathered for the next."""
+"""Between two looks at what was noted."""
 
 
 class EventLog:
@@ -20,12 +20,12 @@ class EventLog:
         self._next_ms = 0
 
     def tick(self, steady_ms: int) -> None:
-        if steady_ms >= self._next_ms and self.tell():
+        if steady_ms >= self._next_ms:
             self._next_ms = steady_ms + EVENT_INTERVAL_MS
+            self.tell()
 
-    def tell(self) -> bool:
-        """Tell now. Whether there was something."""
-        taken = [item for source in self._sources for item in source.take().items()]
-        for kind, names in taken:
-            _log.info("%s: %s", kind, names)
-        return bool(taken)
+    def tell(self) -> None:
+        """Tell now what was not told yet."""
+        for source in self._sources:
+            for kind, names in source.take().items():
+                _log.info("%s: %s", kind, names)

@@ -9,6 +9,6 @@ cdef Py_ssize_t _JOINED_PART_MAX
 @cython.locals(size=Py_ssize_t)
 cpdef send_parts(object connection, list parts)
 
-@cython.locals(request=RemotingCommand, reply=Reply, taker=list, end="long long")
+@cython.locals(request=RemotingCommand, reply=Reply, command=RemotingCommand, taker=list, end="long long")
 cpdef long long decide(list requests, object handle, object peer, object state, object now_ms, list parts, list held,
-                       list others) except -1
+                       list others, object refusals) except -1

@@ -16,6 +16,7 @@ from regulus.server.channel import Channel
 from regulus.server.clock import Clock
 from regulus.server.damage_report import DamageReport
 from regulus.server.durability import Writer
+from regulus.server.refusals import Refusals
 from regulus.transport.connection import Connection
 from regulus.wire.codes import ResponseCode
 from regulus.wire.frame_reader import FrameReader
@@ -37,7 +38,8 @@ WhenSaved = Callable[[int, Callable[[str], None]], None]
 
 
 class RequestServer:
-    """`handle` decides one request on `state`; `settle` follows each batch: save, register, dispatch, send notices."""
+    """`handle` decides one request on `state`; `settle` follows each batch: save, register, dispatch, send notices.
+    `refusals` has what was refused."""
 
     def __init__(self, handle: Handle, state: Any, settle: Settle, answer_when_durable: AnswerWhenDurable,
                  when_saved: WhenSaved, channel_closed: Callable[[int, int], None], clock: Clock) -> None:
@@ -48,6 +50,7 @@ class RequestServer:
         self._when_saved = when_saved
         self._channel_closed = channel_closed
         self._clock = clock
+        self.refusals = Refusals()
         self._channels: dict[int, Channel] = {}
         self._relays: set[asyncio.Task[None]] = set()
 
@@ -65,7 +68,8 @@ class RequestServer:
         parts: list[bytes | memoryview] = []
         held: list[bytes | memoryview] = []
         others: list[Outcome] = []
-        end = decide(requests, self._handle, connection.peer, self._state, now_ms, parts, held, others)
+        end = decide(requests, self._handle, connection.peer, self._state, now_ms, parts, held, others,
+                     self.refusals)
         if held:
             self._answer_when_durable(end, connection, b"".join(held))
         for outcome in others:
@@ -141,9 +145,11 @@ def send_parts(connection: Connection, parts: list[bytes | memoryview]) -> None:
 
 
 def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: Any, now_ms: int,
-           parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome]) -> int:
+           parts: list[bytes | memoryview], held: list[bytes | memoryview], others: list[Outcome],
+           refusals: Refusals) -> int:
     """Decide one request after the other; `parts` takes the frames that leave now, `held` those that wait until the log
-    is durable up to the position returned, `others` all outcomes that are no replies."""
+    is durable up to the position returned, `others` all outcomes that are no replies, `refusals` what is answered with
+    a code."""
     end = 0
     for request in requests:
         try:
@@ -154,17 +160,28 @@ def decide(requests: list[RemotingCommand], handle: Handle, peer: Peer, state: A
             outcome = _unexpected(request, peer)
         if type(outcome) is not Reply:
             others.append(outcome)
+            if isinstance(outcome, ReplyWhenSaved):
+                _note_waiting(outcome, request, peer, refusals)
             continue
         reply = outcome
         taker = parts
         if reply.durable_at:
             end = max(end, reply.durable_at)
             taker = held
-        if type(reply.answer) is bytes:
+        if isinstance(reply.answer, bytes):
             taker.append(reply.answer)
         else:
-            taker += reply.encode_parts()
+            command = reply.answer
+            if command.code:
+                refusals.note(request, command, peer)
+            taker += command.encode_parts()
     return end
+
+
+def _note_waiting(outcome: ReplyWhenSaved, request: RemotingCommand, peer: Peer, refusals: Refusals) -> None:
+    answer = outcome.reply.answer
+    if not isinstance(answer, bytes) and answer.code:
+        refusals.note(request, answer, peer)
 
 
 def _unexpected(request: RemotingCommand, peer: Peer) -> Outcome:

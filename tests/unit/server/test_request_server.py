@@ -1,6 +1,7 @@
 """Outcomes carried out over real connections; the decisions are a table in the test."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
@@ -13,6 +14,7 @@ from regulus.broker.outcome import (
     Relay,
     Reply,
     ReplyWhenSaved,
+    refuse,
     reply_frame,
 )
 from regulus.errors import StoreDamaged
@@ -25,7 +27,8 @@ from regulus.transport.listener import Listener, listen
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING, DAMAGED = range(1, 13)
+(ECHO, DURABLE, HELD, BROKEN, SLICES, RELAY, FRAME, DURABLE_FRAME, SAVED, SAVED_DURABLE, NOTHING, DAMAGED, REFUSED,
+ REFUSED_SAVED) = range(1, 15)
 
 
 class Desk:
@@ -71,6 +74,10 @@ class Desk:
                 return ReplyWhenSaved(Reply(request.response(0, "saved"), 55), 5)
             case 12:
                 raise StoreDamaged(f"message {request.body.decode()} is damaged")
+            case 13:
+                return refuse(request, ResponseCode.NO_PERMISSION, "not yours")
+            case 14:
+                return ReplyWhenSaved(refuse(request, ResponseCode.TOPIC_EXIST_ALREADY, "is there"), 5)
             case _:
                 return NO_REPLY
 
@@ -279,4 +286,29 @@ async def test_what_is_saved_may_have_to_wait_for_the_log(desk: Desk, listener: 
     assert end == 55
     requester.write(frames)
     assert (await waiting).remark == "saved"
+    connection.close()
+
+
+async def test_refusals_are_counted_and_nothing_else_is(
+        desk: Desk, listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "regulus.server.refusals")
+    connection = await connect("127.0.0.1", listener.port)
+    for code in (ECHO, SLICES, FRAME):
+        await ask(connection, code, body=b"x")
+    desk.server.refusals.tell()
+    assert caplog.messages == []
+    for code in (REFUSED, REFUSED, BROKEN):
+        await ask(connection, code)
+    waiting = asyncio.create_task(ask(connection, REFUSED_SAVED))
+    async with asyncio.timeout(5):
+        while not desk.saving:
+            await asyncio.sleep(0)
+    desk.server.refusals.tell()
+    (line,) = [message for message in caplog.messages if message.startswith("refused: ")]
+    assert line.startswith("refused: 2 QUERY_BROKER_OFFSET with 16 NO_PERMISSION, 1 request 4 with 1 SYSTEM_ERROR, "
+                           "1 QUERY_CONSUMER_OFFSET with 18 TOPIC_EXIST_ALREADY; the last: QUERY_CONSUMER_OFFSET with "
+                           "18 TOPIC_EXIST_ALREADY, of 127.0.0.1:")
+    assert line.endswith(": is there")
+    desk.saving[0][1]("")
+    await waiting
     connection.close()
