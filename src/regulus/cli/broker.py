@@ -14,6 +14,7 @@ from regulus.cli.serve import (
     flush_values,
     listen_option,
     load_configs,
+    log_format_option,
     log_level_option,
     open_warning,
     run_server,
@@ -34,8 +35,10 @@ from regulus.transport.config import TransportConfig
 @cut_option
 @listen_option
 @log_level_option
+@log_format_option
 def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None, store_path: str | None,
-           flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str) -> None:
+           flush: str | None, cut_damaged_log: str | None, bind_address: str | None, log_level: str,
+           log_format: str) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "storePathRootDir": store_path,
@@ -45,5 +48,5 @@ def broker(config_path: Path | None, namesrv_addr: str | None, port: int | None,
     broker_config, store_config, transport_config = loaded.configs
     run_server(lambda: BrokerServer(broker_config, store_config, transport_config=transport_config),
                lambda server: f"regulus broker is ready: {transport_config.bind_address}:{server.port}, "
-                              f"store {store_config.root.resolve()}", log_level, loaded.warning,
+                              f"store {store_config.root.resolve()}", log_level, log_format, loaded.warning,
                open_warning(transport_config.bind_address))

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.serve import config_option, listen_option, load_configs, log_level_option, open_warning, run_server
+from regulus.cli.serve import (
+    config_option,
+    listen_option,
+    load_configs,
+    log_format_option,
+    log_level_option,
+    open_warning,
+    run_server,
+)
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import NameServer
 
@@ -16,12 +24,14 @@ from regulus.server.assembly import NameServer
               "[~/namesrv/kvConfig.json].")
 @listen_option
 @log_level_option
+@log_format_option
 def nameserver(config_path: Path | None, port: int | None, kv_config_path: str | None, bind_address: str | None,
-               log_level: str) -> None:
+               log_level: str, log_format: str) -> None:
     """Run a name server until SIGTERM or Ctrl-C."""
     loaded = load_configs(config_path, {
         "listenPort": None if port is None else str(port), "kvConfigPath": kv_config_path, "bindAddress": bind_address,
     }, NamesrvConfig(kv_config_path="~/namesrv/kvConfig.json"))
     config = loaded.configs[0]
     run_server(lambda: NameServer(config), lambda server: f"regulus name server is ready: "
-               f"{config.bind_address}:{server.port}", log_level, loaded.warning, open_warning(config.bind_address))
+               f"{config.bind_address}:{server.port}", log_level, log_format, loaded.warning,
+               open_warning(config.bind_address))

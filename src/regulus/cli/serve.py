@@ -47,6 +47,10 @@ listen_option = click.option("--listen", "bind_address", metavar="HOST",
 log_level_option = click.option("--log-level", default="info", show_default=True,
                                 type=click.Choice([level.lower() for level in logging_setup.LEVELS]))
 
+log_format_option = click.option("--log-format", default="text", show_default=True,
+                                 type=click.Choice(logging_setup.FORMATS),
+                                 help="How each line of the log is written; json: one object a line.")
+
 
 def load_configs(config_path: Path | None, options: dict[str, str | None],
                  *defaults: "DataclassInstance") -> LoadedConfigs:
@@ -80,9 +84,9 @@ def open_warning(host: str) -> str | None:
 
 
 def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
-               *warnings: str | None) -> None:
+               log_format: str, *warnings: str | None) -> None:
     """Start, print the ready line, serve until SIGTERM or SIGINT, stop. Refusals of the machine end in one line."""
-    logging_setup.set_up(log_level)
+    logging_setup.set_up(log_level, log_format)
     for warning in filter(None, warnings):
         _log.warning("%s", warning)
     event_loop.run(_serve(make_server, ready_line))

@@ -13,6 +13,7 @@ from regulus.cli.serve import (
     is_loopback,
     listen_option,
     load_configs,
+    log_format_option,
     log_level_option,
     run_server,
     store_option,
@@ -34,8 +35,9 @@ LOOPBACK = "127.0.0.1"
 @cut_option
 @listen_option
 @log_level_option
+@log_format_option
 def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path: str | None, flush: str | None,
-       cut_damaged_log: str | None, bind_address: str | None, log_level: str) -> None:
+       cut_damaged_log: str | None, bind_address: str | None, log_level: str, log_format: str) -> None:
     """Run a broker and a name server in one process, until SIGTERM or Ctrl-C.
 
     Only this machine reaches them, unless --listen says otherwise.
@@ -49,7 +51,7 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path
                                    kv_config_path=str(store_config.root / "config" / "kvConfig.json"))
     run_server(lambda: Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config),
                lambda server: _ready_line(server, transport_config.bind_address, store_config), log_level,
-               loaded.warning)
+               log_format, loaded.warning)
 
 
 def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig) -> str:

@@ -1,16 +1,51 @@
 """How the servers speak: one line per event on standard error, because standard output is for the ready line."""
 
+import json
 import logging
+from datetime import datetime
 
 from regulus.errors import ConfigError
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+FORMATS = ("text", "json")
+
+_ESCAPED = {number: repr(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+"""What would end a line, or steer the terminal that shows it."""
 
 
-def set_up(level: str = "INFO") -> None:
-    """Raises ConfigError for an unknown level."""
+class TextFormatter(logging.Formatter):
+    """A line of text; only the trace of an exception follows on lines of its own. Names and remarks of peers are in
+    the messages, and must not be able to look like lines of ours."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(_ESCAPED)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (ISO 8601 with the zone), `level`, `logger`, `message`, and `exception` when there
+    is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
+            "level": record.levelname, "logger": record.name, "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told)
+
+
+def set_up(level: str = "INFO", log_format: str = "text") -> None:
+    """Raises ConfigError for an unknown level or format."""
     if level.upper() not in LEVELS:
         raise ConfigError(f"log level {level!r}: write one of {', '.join(LEVELS)}")
-    logging.basicConfig(level=level.upper(), format=_FORMAT)
+    if log_format not in FORMATS:
+        raise ConfigError(f"log format {log_format!r}: write one of {', '.join(FORMATS)}")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)

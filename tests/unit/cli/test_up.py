@@ -126,3 +126,14 @@ def test_nothing_heavy_is_imported_on_the_way_up() -> None:
 
 def run_python(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_its_log_has_the_form_that_was_asked_for(make_broker_process: MakeProcess, log_format: str) -> None:
+    process = make_broker_process("--log-format", log_format)
+    assert process.stop() == 0
+    lines = process.log_path.read_text().splitlines()
+    assert any("broker stopped" in line for line in lines)
+    assert [line.startswith("{") for line in lines] == [log_format == "json"] * len(lines)
+    if log_format == "json":
+        assert {key for line in lines for key in json.loads(line)} == {"time", "level", "logger", "message"}
