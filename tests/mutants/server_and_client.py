@@ -39,7 +39,7 @@ MUTANTS = [
            old="self._drop_rows(broker_name, list(self._topics_of.get(broker_name, ())))", new="pass",
            tests=_ROUTE_TESTS),
     Mutant(name="a closed connection leaves its broker", path=_ROUTES,
-           old="list(self._channels.get(channel, ())))", new="[])", tests=_ROUTE_TESTS),
+           old="list(self._channels.get(channel, ())),", new="[],", tests=_ROUTE_TESTS),
     Mutant(name="a topic is deleted in all clusters", path=_ROUTES,
            old="if members is None or broker_name in members:", new="if True:",
            tests=_ROUTE_TESTS),

@@ -1,0 +1,42 @@
+"""Faults of what the log tells: too early, too often, what is none, or in a form that a peer may forge."""
+
+from tests.mutants import Mutant
+
+_REQUESTS = "regulus/server/request_server.py"
+_REFUSALS = "regulus/server/refusals.py"
+_ROUTES = "regulus/nameserver/route_table.py"
+
+_REQUEST_TESTS = ("tests/unit/server/test_request_server.py",)
+_REFUSAL_TESTS = ("tests/unit/server/test_refusals.py",)
+_ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py",)
+
+MUTANTS = [
+    Mutant(name="a topic is told before it is saved", path="regulus/server/documents.py",
+           old="                self.happenings.put(", new="            self.happenings.put(",
+           tests=("tests/unit/server/test_documents.py",)),
+    Mutant(name="a start tells all that it finds", path="regulus/wire/encoded_table.py",
+           old="        elif self._blocks[number][place]:", new="        else:",
+           tests=("tests/unit/wire/test_encoded_table.py",)),
+    Mutant(name="each heartbeat of a producer is told", path="regulus/broker/clients.py",
+           old="        if client.channel not in clients:", new="        if True:",
+           tests=("tests/unit/broker/test_clients.py",)),
+    Mutant(name="each registration of a broker is told", path=_ROUTES,
+           old="        if is_new:", new="        if True:", tests=_ROUTE_TESTS),
+    Mutant(name="the topics of a broker that comes are told one by one", path=_ROUTES,
+           old="is_noted=not first)", new="is_noted=True)", tests=_ROUTE_TESTS),
+    Mutant(name="what happens is told at every tick", path="regulus/server/event_log.py",
+           old="            self._next_ms = steady_ms + EVENT_INTERVAL_MS", new="            pass",
+           tests=("tests/unit/server/test_event_log.py",)),
+    Mutant(name="a refusal is not counted", path=_REQUESTS,
+           old="            if command.code:", new="            if False:", tests=_REQUEST_TESTS),
+    Mutant(name="a refusal that waits for saving is not counted", path=_REQUESTS,
+           old="                _note_waiting(outcome, request, peer, refusals)", new="                pass",
+           tests=_REQUEST_TESTS),
+    Mutant(name="an empty queue counts as refused", path=_REFUSALS,
+           old="        if answer.code in NO_REFUSALS:", new="        if False:", tests=_REFUSAL_TESTS),
+    Mutant(name="refusals are told at every tick", path=_REFUSALS,
+           old="            self._next_ms = steady_ms + REFUSALS_INTERVAL_MS", new="            pass",
+           tests=_REFUSAL_TESTS),
+    Mutant(name="a name of a peer may end a line of the log", path="regulus/server/logging_setup.py",
+           old=".translate(_ESCAPED)", new="", tests=("tests/unit/server/test_logging_setup.py",)),
+]
