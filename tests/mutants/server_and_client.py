@@ -7,11 +7,15 @@ _FRAMES = "regulus/wire/frame_reader.py"
 _FLUSH = "regulus/server/flush_loop.py"
 _DURABILITY = "regulus/server/durability.py"
 _DOCUMENTS = "regulus/server/documents.py"
+_CHECK = "regulus/server/deep_check_loop.py"
+_ASSEMBLY = "regulus/server/assembly.py"
 _PROCESS_QUEUE = "regulus/client/core/process_queue.py"
 _REBALANCE = "regulus/client/core/rebalance.py"
 _RETRY = "regulus/client/core/send_back.py"
 _RESEND = "regulus/client/core/resend.py"
 
+_CHECK_TESTS = ("tests/unit/server/test_deep_check_loop.py",)
+_NAME_SERVER_TESTS = ("tests/unit/server/test_name_server.py",)
 _ROUTE_TESTS = ("tests/unit/nameserver/test_route_table.py", "tests/unit/nameserver/handlers")
 _FRAME_TESTS = ("tests/unit/wire/test_frame_reader.py", "tests/property/test_wire_frames.py")
 _FLUSH_TESTS = ("tests/unit/server/test_flush_loop.py",)
@@ -121,6 +125,38 @@ MUTANTS = [
     Mutant(name="a permission of the broker is registered for no topic", path="regulus/broker/topics.py",
            old="            self._changed_names.clear()", new="            self._changed_names.append(())",
            tests=("tests/unit/server/test_registration.py",)),
+    Mutant(name="a deletion that is asked for again is answered before it is saved", path=_ASSEMBLY,
+           old="        if self._documents is not None and self._documents.note_changes() and "
+               "self._keeper is not None:\n"
+               "            self._keeper.settings_changed()\n        if answer is None:\n            return NO_REPLY\n"
+               "        is_kept =",
+           new="        is_changed = self._documents is not None and self._documents.note_changes()\n"
+               "        if is_changed and self._keeper is not None:\n            self._keeper.settings_changed()\n"
+               "        if answer is None:\n            return NO_REPLY\n        is_kept = is_changed and",
+           tests=_NAME_SERVER_TESTS),
+    Mutant(name="a one-way change is saved by the next request", path=_ASSEMBLY,
+           old="        if self._documents is not None and self._documents.note_changes() and "
+               "self._keeper is not None:\n"
+               "            self._keeper.settings_changed()\n        if answer is None:\n            return NO_REPLY\n",
+           new="        if answer is None:\n            return NO_REPLY\n        if self._documents is not None and "
+               "self._documents.note_changes() and self._keeper is not None:\n"
+               "            self._keeper.settings_changed()\n", tests=_NAME_SERVER_TESTS),
+    Mutant(name="a name server stops without saving", path=_ASSEMBLY,
+           old="        if self._keeper is not None:\n            await self._keeper.stop()\n", new="",
+           tests=_NAME_SERVER_TESTS),
+    Mutant(name="a check that is stopped leaves a step under way", path=_CHECK,
+           old="        await self._loop.run_in_executor(self._worker, _nothing)", new="        pass",
+           tests=_CHECK_TESTS),
+    Mutant(name="faults of the index make no warning of the check", path=_CHECK,
+           old="bad_queues + log_faults + index_faults", new="bad_queues + log_faults", tests=_CHECK_TESTS),
+    Mutant(name="a one-way request whose handler breaks is answered", path="regulus/server/request_server.py",
+           old='failed", request.code, peer.remote_text)\n    if request.is_oneway:',
+           new='failed", request.code, peer.remote_text)\n    if False:',
+           tests=("tests/unit/server/test_request_server.py",)),
+    Mutant(name="a one-way request for what is damaged is answered", path="regulus/server/request_server.py",
+           old='refused: %s", request.code, peer.remote_text, error)\n    if request.is_oneway:',
+           new='refused: %s", request.code, peer.remote_text, error)\n    if False:',
+           tests=("tests/unit/server/test_request_server.py",)),
     # --- the client's core -------------------------------------------------------------------------------------------
     Mutant(name="an offset passes a message that is not done", path=_PROCESS_QUEUE,
            old="        if order:\n            return order[0]\n", new="", tests=_PROCESS_QUEUE_TESTS),

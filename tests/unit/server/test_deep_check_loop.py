@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,6 +73,39 @@ def test_rot_in_log_and_index_is_told_with_its_place_and_count(tmp_path: Path, m
     assert "of the log have 2 faults" in done.message
     assert done.message.endswith("of the index 1")
     assert "built anew from the log" in mended.message
+
+
+def test_rot_in_the_index_alone_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                             caplog: pytest.LogCaptureFixture) -> None:
+    store = resting_store(tmp_path, 0, monkeypatch)
+    with index_file(tmp_path).open("r+b") as file:
+        file.seek(40 + 4 * 16 + 20)
+        file.write(b"~~~~")
+    checked(store)
+    assert [record.levelno for record in caplog.records if "the deep check is done" in record.message] == [
+        logging.WARNING]
+
+
+def test_a_stop_waits_for_the_step_that_has_begun(tmp_path: Path) -> None:
+    """Whoever stops it closes the store next."""
+    store = open_store(tmp_path)
+
+    async def run() -> None:
+        step_ends = threading.Event()
+        with ThreadPoolExecutor(1) as worker:
+            loop = DeepCheckLoop(store, worker, pause_s=0)
+            loop.start()
+            worker.submit(step_ends.wait)
+            stop = asyncio.ensure_future(loop.stop())
+            try:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(stop), 0.1)
+            finally:
+                step_ends.set()
+            await stop
+
+    asyncio.run(run())
+    store.close()
 
 
 def log_file(root: Path) -> Path:

@@ -14,7 +14,7 @@ from regulus.server.assembly import NameServer
 from regulus.server.workers import Line
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
 HOST = "127.0.0.1"
 
@@ -70,6 +70,48 @@ async def test_a_change_is_answered_when_it_is_saved_and_others_do_not_wait(tmp_
     assert '"two"' in saved.read_text()
     connection.close()
     await server.stop()
+
+
+async def test_a_deletion_that_is_asked_for_again_is_answered_when_it_is_saved_too(tmp_path: Path) -> None:
+    shelf = ClosedShelf()
+    server = NameServer(config(tmp_path / "kvConfig.json"), workers=shelf)
+    await server.start()
+    connection = await connect(HOST, server.port)
+    changes = [put("one"), *(RemotingCommand.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "N", "key": "k"})
+                             for _ in range(2))]
+    answers = [asyncio.ensure_future(connection.request(change, 5000)) for change in changes]
+    await asyncio.sleep(0)      # they are on their way
+    get = RemotingCommand.request(RequestCode.GET_KV_CONFIG, {"namespace": "N", "key": "k"})
+    assert (await connection.request(get, 5000)).code == ResponseCode.QUERY_NOT_FOUND
+    assert not any(answer.done() for answer in answers)
+    shelf.open()
+    assert [answer.code for answer in await asyncio.gather(*answers)] == [ResponseCode.SUCCESS] * 3
+    connection.close()
+    await server.stop()
+
+
+async def test_a_one_way_change_is_saved_at_once(tmp_path: Path) -> None:
+    saved = tmp_path / "kvConfig.json"
+    server = NameServer(config(saved))
+    await server.start()
+    connection = await connect(HOST, server.port)
+    change = put("kept")
+    change.flag |= ONEWAY_FLAG
+    connection.send(change)
+    async with asyncio.timeout(20):
+        while not saved.exists():
+            await asyncio.sleep(0)
+    connection.close()
+    await server.stop()
+
+
+async def test_a_stop_saves_what_is_not_saved_yet(tmp_path: Path) -> None:
+    saved = tmp_path / "kvConfig.json"
+    server = NameServer(config(saved))
+    await server.start()
+    server.state.kv_config.put("N", "k", "late")
+    await server.stop()
+    assert '"late"' in saved.read_text()
 
 
 async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_later(
