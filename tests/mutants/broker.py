@@ -185,6 +185,9 @@ MUTANTS = [
     Mutant(name="who comes while others are ready is never woken", path=_HELD,
            old="if lines is None or lines.get(line.tag) is not line:",
            new="if lines is None or line.tag not in lines:", tests=_HELD_TESTS),
+    Mutant(name="a line in which nobody waits stands", path=_HELD,
+           old="queue_offset))\n        if not line.blocks:\n            self._remove(line)",
+           new="queue_offset))", tests=_HELD_TESTS),
     Mutant(name="who left takes another out of its line", path=_HELD,
            old="if block[position][:2] == order:", new="if block:", tests=_HELD_TESTS),
     Mutant(name="a block of a line that is split loses its second half", path=_HELD,
@@ -205,4 +208,7 @@ MUTANTS = [
            tests=_SEND_TESTS),
     Mutant(name="a batch may be delayed", path=_SEND,
            old="if not _NEVER_IN_BATCH.isdisjoint(header.properties) or", new="if", tests=_SEND_TESTS),
+    Mutant(name="a minute has a sample too many", path="regulus/broker/statistics.py",
+           old="self._minute[1 - MINUTE_SAMPLES_MAX:]", new="self._minute[-MINUTE_SAMPLES_MAX:]",
+           tests=("tests/unit/broker/test_statistics.py",)),
 ]

@@ -118,6 +118,15 @@ def test_all_of_a_queue_are_woken_whatever_they_wait_for():
     assert requests.take_ready(9) == []
 
 
+def test_all_of_a_queue_are_woken_while_others_of_it_are_ready():
+    early, late = held(), held(queue_offset=9, codes={5})
+    requests = holding(early, late)
+    requests.wake([arrival()])
+    requests.wake_queue("T", 0)
+    assert requests.take_ready(9) == [early, late]
+    assert not requests.queues
+
+
 def test_a_deadline_passes_once():
     first, second = held(deadline_ms=10), held(deadline_ms=20)
     requests = holding(second, first)

@@ -1,7 +1,7 @@
 """Counts, samples and rates."""
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.statistics import Statistics
+from regulus.broker.statistics import Statistics, StatisticsItem
 from regulus.broker.topics import Topics
 from regulus.model.topics import TopicConfig
 
@@ -94,6 +94,14 @@ def test_what_is_counted_for_the_first_time_was_nothing_at_the_last_sample():
     put(topics, 30, 3000)
     statistics.tick(20_000, 20_000)
     assert statistics.item("TOPIC_PUT_NUMS", "T").minute().tps == 3.0
+
+
+def test_a_minute_looks_back_six_samples_and_a_day_twenty_four():
+    item = StatisticsItem(0)
+    for number in range(1, 41):
+        item.add(1)
+        item.sample(number * 10_000, True, True)
+    assert (item.minute().sum, item.hour().sum, item.day().sum) == (6, 6, 24)
 
 
 def test_mornings_are_remembered():
