@@ -14,6 +14,8 @@ _STORE = "regulus/store/file_message_store.py"
 _DEEP = "regulus/store/deep_check.py"
 _INDEX_CHECK = "regulus/store/index_check.py"
 _REBUILD = "regulus/store/queue_rebuild.py"
+_PASS = "regulus/store/log_pass.py"
+_INDEX = "regulus/store/index.py"
 
 _LOG_TESTS = ("tests/unit/store/test_commit_log.py", "tests/contract/test_message_store.py")
 _QUEUE_TESTS = ("tests/unit/store/test_consume_queue.py", "tests/unit/store/test_dispatch.py")
@@ -273,6 +275,52 @@ MUTANTS = [
            tests=_RECOVERY_TESTS),
     Mutant(name="records for a faulty queue stop the dispatcher", path=_DISPATCH,
            old="if (request.topic, request.queue_id) not in self.queues.faulty:", new="if True:", tests=_REBUILD_TESTS),
+    Mutant(name="the last record of the log is damage when it is long", path=_PASS,
+           old="if len(self._buffer) < size <= min(", new="if len(self._buffer) < size < min(", tests=_PASS_TESTS),
+    Mutant(name="a record that is too long to be read is damage", path=_PASS,
+           old="if size <= room and self._has_head(", new="if False and self._has_head(", tests=_PASS_TESTS),
+    Mutant(name="a light queue is built anew", path=_DEEP, old="if not name[0].startswith(LIGHT_PREFIX)]", new="]",
+           tests=_REBUILD_TESTS),
+    Mutant(name="an index file that cannot be read stays as it is", path=_DEEP,
+           old="file.fault = f\"cannot be read", new="_ = f\"cannot be read", tests=_INDEX_TESTS),
+    Mutant(name="an index file that is deleted meanwhile is damage", path=_DEEP,
+           old="if self._index is not None and file in self._index.files:", new="if True:", tests=_INDEX_TESTS),
+    Mutant(name="an index file that is built anew has rollbacks", path=_INDEX_CHECK,
+           old="if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:", new="if False:", tests=_INDEX_TESTS),
+    Mutant(name="a slot may lead just behind the last entry", path=_INDEX,
+           old="if number < 0 or number >= self.index_count:", new="if number < 0 or number > self.index_count:",
+           tests=_INDEX_TESTS),
+    Mutant(name="an entry of a deleted record is noise", path=_STORE,
+           old="elif physical_offset >= self._log.start:", new="else:", tests=_INDEX_TESTS),
+    Mutant(name="all queues are built when one is faulty", path=_REBUILD,
+           old="        self._dispatcher.only = frozenset(self.names)\n", new="", tests=_REBUILD_TESTS),
+    Mutant(name="a batch for a damaged queue is told that the disk is at fault", path=_STORE,
+           old="            return self._log.append_batch(messages, now_ms)\n        except StoreDamaged as error:\n"
+               "            return Appended(PutStatus.QUEUE_DAMAGED",
+           new="            return self._log.append_batch(messages, now_ms)\n        except StoreDamaged as error:\n"
+               "            return Appended(PutStatus.SERVICE_NOT_AVAILABLE", tests=_REBUILD_TESTS),
+    Mutant(name="a fault that is found in a quiet log is not in the table", path=_STORE,
+           old="last == self._tabled_record and not self._queues.faulty", new="last == self._tabled_record",
+           tests=_CHECK_TESTS),
+    Mutant(name="a line behind one that was cut short ends the start", path="regulus/record/queue_table.py",
+           old='elif kind == "log" and rest.isdigit():', new='elif kind == "log":',
+           tests=("tests/unit/record/test_queue_table.py",)),
+    Mutant(name="records of a light queue are refused", path=_LOG, old="and (queue.is_light or (", new="and ((",
+           tests=_LOG_TESTS),
+    Mutant(name="a gap of any size is filled", path=_QUEUE,
+           old="if wanted - self.end <= self.files.file_size:", new="if True:", tests=_QUEUE_TESTS),
+    Mutant(name="a gap as large as a file is not filled", path=_QUEUE,
+           old="if wanted - self.end <= self.files.file_size:", new="if wanted - self.end < self.files.file_size:",
+           tests=_QUEUE_TESTS),
+    Mutant(name="a full disk leaves half of a queue's first file", path=_QUEUE,
+           old="        file.write(0, encode_unit(FILLER) * ((position - file.start) // _UNIT))\n"
+               "        file.wrote_position = position - file.start\n        self.files.files.append(file) ",
+           new="        self.files.files.append(file)\n"
+               "        file.write(0, encode_unit(FILLER) * ((position - file.start) // _UNIT))\n"
+               "        file.wrote_position = position - file.start\n        ", tests=_QUEUE_TESTS),
+    Mutant(name="what a faulty queue does not take wakes those who wait there", path=_DISPATCH,
+           old="            if queue is None:\n                is_visible = False\n",
+           new="            if queue is None:\n                pass\n", tests=_REBUILD_TESTS),
     # --- retention ---------------------------------------------------------------------------------------------------
     Mutant(name="files go before their time", path=_RETENTION,
            old="now_ms >= file.modified_ms + rules.reserved_ms", new="True", tests=_RETENTION_TESTS),

@@ -40,3 +40,10 @@ def test_where_the_log_begins_is_what_was_said_last() -> None:
     assert queue_table.decode(WHOLE + later).log_start == 8192
     assert queue_table.decode(WHOLE + later[:-1]).log_start == 4096
     assert set(queue_table.decode(WHOLE + later).queues) == {"TopicA", "TopicB"}
+
+
+def test_a_line_that_was_added_behind_one_that_was_cut_short_is_passed_over() -> None:
+    cut = queue_table.encode_log_start(4096)[:-2]
+    for line in (queue_table.encode_gone("TopicB", 0), queue_table.encode_log_start(8192)):
+        table = queue_table.decode(WHOLE + cut + line)
+        assert (table.log_start, set(table.queues)) == (4096, {"TopicA", "TopicB"})

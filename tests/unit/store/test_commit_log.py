@@ -256,6 +256,21 @@ def test_a_unit_that_leads_to_the_record_of_another_queue_is_refused(tmp_path: P
         store.get_message("TopicA", 0, 1, 32, 1 << 20, EVERYTHING)
 
 
+def test_a_light_queue_serves_records_of_other_queues(tmp_path: Path) -> None:
+    """RocketMQ makes them, and numbers their units by themselves."""
+    store = open_store(tmp_path)
+    fill(store, 8)
+    store.close()
+    units = (tmp_path / "consumequeue/TopicA/0" / f"{0:020d}").read_bytes()[5 * 20:8 * 20]
+    light = tmp_path / "consumequeue" / "%LMQ%123" / "0"
+    light.mkdir(parents=True)
+    (light / f"{0:020d}").write_bytes(units.ljust(200, b"\0"))
+    (tmp_path / "regulusQueues").unlink()
+    store = open_store(tmp_path)
+    assert [body[:8] for body in bodies(store, "%LMQ%123")] == [b"00000005", b"00000006", b"00000007"]
+    store.close()
+
+
 def test_a_record_that_is_known_to_be_rotten_is_refused(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     messages = fill(store, 5)

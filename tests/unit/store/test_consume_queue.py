@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from regulus.errors import StoreNotWritable
 from regulus.record.consume_queue_unit import FILLER, decode_all, encode
 from regulus.record.consume_queue_unit import ConsumeQueueUnit as Unit
+from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
 from regulus.store.mapped_file import MappedFilePool
 
@@ -47,6 +49,28 @@ def test_what_was_built_before_is_not_built_again(tmp_path: Path) -> None:
     assert not queue.put(300, 100, 0, 3)
     assert not queue.put(900, 100, 0, 2)
     assert queue.max_offset == 5
+
+
+@pytest.mark.parametrize(("gap", "filled_gap"), [(9, 9), (10, 10), (11, 0)])
+def test_a_gap_is_filled_up_to_the_size_of_a_file(tmp_path: Path, gap: int, filled_gap: int) -> None:
+    queue = filled(tmp_path, 1)
+    assert queue.put(900, 100, 0, 1 + gap)
+    assert queue.max_offset == 2 + filled_gap
+
+
+def test_a_full_disk_leaves_nothing_of_a_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queues(tmp_path).have("TopicA", 3)
+
+    def refuse(path: str, offset: int, length: int) -> None:
+        raise StoreNotWritable("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(disk, "reserve", refuse)
+        with pytest.raises(StoreNotWritable):
+            queue.put(900, 100, 0, 5)
+    assert queue.files.files == []
+    assert queue.put(900, 100, 0, 5)
+    assert [unit.queue_offset for unit in queue.units(0, 10)] == [5]
 
 
 def test_it_comes_back(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from regulus.model.sys_flag import TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from regulus.record.index_entry import ENTRY_SIZE, entry_position
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.index import Index
-from tests.stores import NOW, dispatch, fill, open_store
+from tests.stores import NOW, a_message, dispatch, fill, open_store
 
 COUNT = 60
 FLIP = b""
@@ -120,6 +121,31 @@ def test_entries_may_come_while_the_newest_file_is_looked_at(store: FileMessageS
     assert [fault for step in steps for fault in step.faults] == []
 
 
+def test_a_chain_without_end_among_those_that_come_meanwhile_is_found(store: FileMessageStore) -> None:
+    steps = store.deep_check.index_steps()
+    for _ in range(2 * len(index_of(store).files) - 1):     # all but the last file's slots
+        next(steps)
+    newest = index_of(store).files[-1]
+    number = newest.index_count
+    fill(store, 1, first=COUNT)
+    assert newest is index_of(store).files[-1]
+    for late in range(number, newest.index_count):
+        overwrite(store, -1, entry(late) + 16, late.to_bytes(4, "big"))
+    assert ["slot that does not fit" in fault for step in steps for fault in step.faults] == [True]
+
+
+def test_a_file_that_is_deleted_while_it_is_looked_at_has_no_fault(store: FileMessageStore) -> None:
+    steps = store.deep_check.index_steps()
+    next(steps)
+    while store.commit_log_min_offset() <= index_of(store).files[1].end_physical_offset:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        store.old_files.delete_hanging(NOW, 0)
+    gone = store.old_files.take_index_files()
+    assert len(gone) >= 2
+    store.old_files.delete_all(gone)
+    assert [fault for step in steps for fault in step.faults] == []
+
+
 @pytest.mark.parametrize("field", [0, 4, 16])
 def test_a_query_that_meets_noise_has_the_file_built_anew(store: FileMessageStore, field: int) -> None:
     """In a file with one chain for each message, the noise is in the way of some key."""
@@ -131,6 +157,25 @@ def test_a_query_that_meets_noise_has_the_file_built_anew(store: FileMessageStor
     assert missed(store) == []
 
 
+def test_a_slot_that_leads_just_behind_the_last_entry_has_the_file_built_anew(store: FileMessageStore) -> None:
+    overwrite(store, 5, 40, index_of(store).files[5].index_count.to_bytes(4, "big") * 16)
+    assert missed(store)
+    assert "slot that does not fit" in index_of(store).files[5].fault
+    mend(store)
+    assert missed(store) == []
+
+
+def test_a_file_that_is_built_anew_has_halves_and_no_rollbacks(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number, sys_flag in enumerate((TRANSACTION_NOT, TRANSACTION_ROLLBACK, TRANSACTION_PREPARED)):
+        store.append(a_message(sys_flag=sys_flag, UNIQ_KEY=f"U{number}"), NOW)
+        dispatch(store)
+    overwrite(store, 0, 40, bytes(64))
+    assert len(check(store)) == 1
+    assert [told.rpartition(", ")[2] for told in mend(store)] == ["with 2 entries"]
+    store.close()
+
+
 def test_a_record_of_another_key_is_not_served(store: FileMessageStore) -> None:
     file = index_of(store).files[0]
     data = Path(file.file.path).read_bytes()
@@ -140,6 +185,13 @@ def test_a_record_of_another_key_is_not_served(store: FileMessageStore) -> None:
     for key in ("U00000003", "k3"):
         assert store.query_message("TopicA", key, 10, 0, NOW * 2).buffers == []
     assert file.fault
+
+
+def test_entries_of_records_that_were_deleted_do_fit(store: FileMessageStore) -> None:
+    assert store.old_files.take_log_file(0, NOW)
+    assert store.old_files.delete_hanging(NOW, 0)
+    assert "U00000000" in missed(store)
+    assert not any(file.fault for file in index_of(store).files)
 
 
 def test_an_index_file_of_which_the_log_has_nothing_goes(store: FileMessageStore) -> None:
@@ -176,3 +228,14 @@ def test_a_file_that_does_not_fit_when_it_was_just_built_is_left(store: FileMess
         assert len(check(store)) == 1
         told = mend(store)
     assert told == []
+
+
+def test_a_file_that_cannot_be_read_is_built_anew(store: FileMessageStore) -> None:
+    path = Path(index_of(store).files[1].file.path)
+    path.unlink()
+    (fault,) = check(store)
+    assert fault.startswith(f"index file {path.name} cannot be read")
+    assert len(mend(store)) == 1
+    assert path.exists()
+    assert missed(store) == []
+    assert check(store) == []

@@ -76,6 +76,31 @@ def test_a_record_that_rots_in_the_middle_is_told_and_refused_and_the_rest_is_go
         assert store.get_message("TopicA", 0, queue_offset + 1, 1, 1 << 20, EVERYTHING).message_count == 1
 
 
+def test_a_record_as_long_as_the_rest_of_the_log_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "STEP_SIZE", 64)
+    store = open_store(tmp_path)
+    (only,) = fill(store, 1, size=300)
+    store.close()
+    store = open_store(tmp_path)
+    assert faults(store) == []
+    overwrite(store, only.physical_offset + BODY_START_V4 + 200, b"!")
+    (fault,) = faults(store)
+    assert "body and its checksum differ" in fault
+    store.close()
+
+
+def test_a_record_that_is_too_long_to_be_read_is_well_when_it_leads_to_the_next(
+        store: FileMessageStore, messages: list[MessageExt], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "STEP_SIZE", 64)
+    monkeypatch.setattr(log_pass, "RECORD_SIZE_MAX", 200)
+    check = LogPass(store._log, 0, messages[3].physical_offset + 64, check_crc=True)
+    assert [fault for step in check.steps() for fault in step.faults if " at 0," in fault] == []
+    overwrite(store, messages[1].physical_offset, b"\1\1\1\1")
+    told = [fault for step in check.steps() for fault in step.faults]
+    assert f"the log is damaged at {messages[1].physical_offset}, byte" in told[0]
+    assert f"goes on at {messages[2].physical_offset}:" in told[0]
+
+
 def test_what_was_appended_since_the_start_is_not_looked_at(store: FileMessageStore) -> None:
     (late,) = fill(store, 1, first=40)
     overwrite(store, late.physical_offset + BODY_START_V4, b"!")

@@ -4,6 +4,7 @@ import pytest
 
 from regulus.errors import StoreDamaged
 from regulus.model.message_filter import EVERYTHING
+from regulus.record import queue_table
 from regulus.store import queue_check, recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, bodies, fill, open_store, small_config
@@ -81,6 +82,16 @@ def test_a_faulty_queue_stays_in_the_table(tmp_path: Path, monkeypatch: pytest.M
     again = FileMessageStore(small_config(tmp_path))
     assert "queue 0 of T1 ends at 22, and something was there up to 25" in str(again.open())
     assert len(bodies(again, "T1")) == 25
+
+
+def test_a_queue_that_is_found_faulty_while_nothing_is_sent_comes_into_the_table(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = resting_store(tmp_path, monkeypatch, "T1")
+    store.flush_queue_table()
+    for found in looked(store):
+        assert store.take_out_queue(*found)
+    store.flush_queue_table()
+    assert queue_table.decode((tmp_path / "regulusQueues").read_bytes()).faulty == [("T1", 0)]
 
 
 def test_a_queue_that_somebody_opened_well_meanwhile_stays_in_use(tmp_path: Path,

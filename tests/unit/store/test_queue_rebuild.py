@@ -9,7 +9,7 @@ from regulus.model.store_result import PutStatus
 from regulus.record.layout import BODY_START_V4
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
-from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+from tests.stores import NOW, a_message, bodies, fill, open_store, small_config
 
 
 def damaged_store(root: Path, monkeypatch: pytest.MonkeyPatch, *topics: str, is_made: bool = False) -> FileMessageStore:
@@ -46,6 +46,7 @@ def test_a_faulty_queue_is_built_anew_and_serves_again_without_a_restart(tmp_pat
     store = damaged_store(tmp_path, monkeypatch, "T1", "T4")
     take_out(store)
     assert store.append(a_message("T1"), NOW).status is PutStatus.QUEUE_DAMAGED
+    assert store.append_batch([a_message("T1"), a_message("T1")], NOW).status is PutStatus.QUEUE_DAMAGED
     told = mend(store)
     assert told == [f"queue 0 of {topic} was built anew from the log, from 0 to 25, and serves again"
                     for topic in ("T1", "T4")]
@@ -57,6 +58,16 @@ def test_a_faulty_queue_is_built_anew_and_serves_again_without_a_restart(tmp_pat
     again = FileMessageStore(small_config(tmp_path))
     assert not again.open().is_warning
     assert [len(bodies(again, f"T{number}")) for number in range(6)] == [25, 26, 25, 25, 26, 25]
+
+
+def test_queues_that_are_well_are_not_built_beside_the_faulty_one(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1")
+    take_out(store)
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    list(rebuild.steps())
+    assert [path.name for path in (tmp_path / "consumequeue" / ".anew").iterdir()] == ["T1"]
 
 
 def test_a_queue_that_was_found_faulty_when_it_was_used_is_built_anew(tmp_path: Path,
@@ -75,8 +86,9 @@ def test_records_that_were_not_dispatched_when_the_queue_went_are_in_it_afterwar
     store = damaged_store(tmp_path, monkeypatch, "T1")
     take_out(store)
     store.old_files._dispatcher.position = 0
-    dispatch(store)
+    arrivals = store.dispatch(1000)
     assert store.dispatch_behind_bytes() == 0
+    assert {arrival.topic for arrival in arrivals} == {"T0", "T2", "T3", "T4", "T5"}
     assert len(mend(store)) == 1
     assert len(bodies(store, "T1")) == 25
 
@@ -142,3 +154,22 @@ def test_a_queue_that_was_half_built_when_the_broker_went_is_built_by_the_next_s
     again = FileMessageStore(small_config(tmp_path / "copy"))
     assert "queue 0 of T1 ends at" in str(again.open())
     assert len(bodies(again, "T1")) == 25
+
+
+def test_a_light_queue_that_cannot_be_opened_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its units cannot be made from the log's records alone."""
+    store = open_store(tmp_path)
+    fill(store, 25, topic="T0")
+    store.close()
+    light = tmp_path / "consumequeue" / "%LMQ%123" / "0"
+    shutil.copytree(tmp_path / "consumequeue" / "T0" / "0", light)
+    (tmp_path / "regulusQueues").unlink()
+    open_store(tmp_path).close()        # it is in the table now, and rests the next time
+    with (light / f"{200:020d}").open("ab") as file:
+        file.write(b"!")
+    before = {path.name: path.read_bytes() for path in light.iterdir()}
+    store = damaged_store(tmp_path, monkeypatch, is_made=True)
+    take_out(store)
+    assert ("%LMQ%123", 0) in store._queues.faulty
+    assert mend(store) == []
+    assert {path.name: path.read_bytes() for path in light.iterdir()} == before
