@@ -50,6 +50,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
+Bind = Callable[[str, int], socket]
+"""Takes an address and a port; raises OSError."""
+
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
@@ -81,13 +84,15 @@ def _never_saved(change: int, release: Callable[[str], None]) -> None:
 
 class NameServer:
     """A name server on its port. `unfinished` is the account of frames that it shares with a broker in this process.
-    `workers` do what blocks, and end with it."""
+    `workers` do what blocks, and end with it. `bind` takes the port."""
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None) -> None:
+                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None,
+                 bind: Bind = bind) -> None:
         self._config = config
         self._workers = workers or ThreadWorkers()
+        self._bind = bind
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
@@ -107,7 +112,7 @@ class NameServer:
         self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
                                        self._keeper.when_saved if self._keeper is not None else _never_saved,
                                        self.state.channel_closed, self._tell_time)
-        bound = bind(self._config.bind_address, self._config.listen_port)
+        bound = self._bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
         await self._listener.accept()
         if self._keeper is not None:
@@ -177,7 +182,7 @@ class NameServer:
 
 class BrokerServer:
     """A broker on its port, with its store. `name_server` is the one in this process, if there is one. `workers` do
-    what blocks, and end with the broker.
+    what blocks, and end with the broker. `bind` takes the port.
 
     Raises ConfigError when an address of `namesrvAddr` is none.
     """
@@ -185,8 +190,10 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None) -> None:
+                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None,
+                 bind: Bind = bind) -> None:
         self._config = config
+        self._bind = bind
         self._workers = workers or ThreadWorkers()
         self._store_config = store_config
         self._name_server = name_server
@@ -208,7 +215,7 @@ class BrokerServer:
         """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
         disk.raise_open_files_limit(self._transport_config.connections_max + self._store_config.mapped_files_max
                                     + _OTHER_OPEN_FILES)
-        bound = bind(self._transport_config.bind_address, self._config.listen_port)
+        bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
         try:
             report = self.store.open(time.monotonic, StartProgress())
             _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,

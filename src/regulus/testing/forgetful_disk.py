@@ -345,6 +345,20 @@ class ForgetfulDisk:
 
     # --- the power cut -----------------------------------------------------------------------------------------------
 
+    def hand_over(self, path: Path, target: Path, seed: int = EVERYTHING) -> Path:
+        """Make `target`, which lies below `root` as `path` does: that folder as a power cut could leave it now. What is
+        in it then is sure; `path` is of no use any more."""
+        with self._lock:
+            self.look()
+            node = self._node(path)
+            assert isinstance(node, _Directory)
+            _leave(node, target, _Choice(seed, self._now))
+            self._look_below(target, is_sure=True)
+            parent = self._node(target.parent)
+            assert isinstance(parent, _Directory)
+            self._look_at_names(parent, target.parent, is_sure=True)
+        return target
+
     def crash(self, seed: int, target: Path) -> Path:
         """Make `target`, which must not exist: `root` as it could be found after a power cut now."""
         with self._lock:

@@ -1,0 +1,319 @@
+"""Applications: they send, consume and decide on transactions, and note what they were promised and what they got."""
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from regulus.client import client_instance
+from regulus.client.config import ConsumeFromWhere, MessageModel, ProducerConfig, PushConsumerConfig
+from regulus.client.core.queue_selector import select_by_hash
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.client.producer import Producer
+from regulus.client.push_consumer import PushConsumer
+from regulus.client.send_result import SendResult, SendStatus
+from regulus.client.transaction_producer import TransactionProducer, TransactionProducerConfig, TransactionState
+from regulus.errors import RegulusError
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.testing.simulation.cluster import Machines
+from regulus.testing.simulation.history import Call, Ending, Fate, GroupFacts, Outcome, Sent
+from regulus.testing.simulation.loop import Node
+
+ALWAYS = 1_000
+"""So often fails what never succeeds."""
+_RESTART_S = 1.0
+_LEFT_OVER_S = 5.0
+"""How long after its end a client may still have tasks."""
+
+
+class Manner(StrEnum):
+    """How a listener fails."""
+
+    LATER = "later"
+    RAISES = "raises"
+    FORGETS = "forgets to return"
+    CANCELLED = "raises CancelledError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temper:
+    """How listeners are, of all groups."""
+
+    fails: float = 0.0
+    """Of the messages, so many fail once or twice."""
+    always_fails: float = 0.0
+    manners: tuple[Manner, ...] = (Manner.LATER, Manner.RAISES)
+    slow: float = 0.05
+    """Of the calls, so many take up to `slow_s`."""
+    slow_s: float = 3.0
+    suspends_ms: tuple[int, ...] = (-1,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingPlan:
+    """What one producer sends. The rest of the messages are plain sends."""
+
+    count: int = 20
+    ordered: float = 0.0
+    batches: float = 0.0
+    transactions: float = 0.0
+    oneway: float = 0.0
+    over_s: float = 20.0
+    lanes: int = 3
+    """Sends under way at the same time."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Sender:
+    """A producer and the application around it."""
+
+    def __init__(self, machines: Machines, name: str, host: str, name_servers: str, topics: list[str],
+                 plan: SendingPlan, temper: Temper, chance: Random) -> None:
+        self.name = name
+        self.node = Node(name, host)
+        self._machines = machines
+        self._history = machines.history
+        self._topics = topics
+        self._plan = plan
+        self._temper = temper
+        self._chance = chance
+        self._count = 0
+        self.is_done = False
+        """Everything is sent."""
+        settings = {"client_ip": host, "instance_name": name, **plan.settings}
+        self._producer: Producer
+        if plan.transactions:
+            self._producer = TransactionProducer(name_servers, f"{name}-group", self._check,
+                                                 TransactionProducerConfig(**settings), topics=topics)
+        else:
+            self._producer = Producer(name_servers, f"{name}-group", ProducerConfig(**settings))
+
+    async def run(self) -> None:
+        async with self._producer:
+            await asyncio.gather(*(self._lane(number) for number in range(self._plan.lanes)))
+            self.is_done = True
+            # It answers the questions that brokers have about its transactions until it is told to end.
+            await asyncio.Event().wait()
+
+    async def _lane(self, lane: int) -> None:
+        plan, chance = self._plan, self._chance
+        while self._count < plan.count:
+            await asyncio.sleep(chance.expovariate(1 / max(0.001, plan.over_s / plan.count * plan.lanes)))
+            kind = chance.random()
+            if kind < plan.ordered:
+                await self._send_ordered(f"{self.name}{lane}")
+            elif kind < plan.ordered + plan.batches:
+                await self._send_batch()
+            elif kind < plan.ordered + plan.batches + plan.transactions:
+                await self._send_in_transaction()
+            elif kind < plan.ordered + plan.batches + plan.transactions + plan.oneway:
+                await self._send_oneway()
+            else:
+                await self._send()
+
+    def _new(self, order: str = "", topic: str = "") -> tuple[Sent, Message]:
+        self._count += 1
+        key = f"{self.name}-{self._count}"
+        sent = Sent(key, topic or self._chance.choice(self._topics), order)
+        self._history.sent[key] = sent
+        kind = self._chance.random()
+        wanted = 0
+        if kind < self._temper.always_fails:
+            wanted = ALWAYS
+        elif kind < self._temper.always_fails + self._temper.fails:
+            wanted = self._chance.choice((1, 1, 2))
+        self._history.failures_wanted[key] = wanted
+        return sent, Message(sent.topic, key.encode(), keys=key)
+
+    async def _send(self) -> None:
+        sent, message = self._new()
+        try:
+            self._stored([sent], await self._producer.send(message))
+        except RegulusError as error:
+            self._failed(sent, error)
+
+    async def _send_ordered(self, order: str) -> None:
+        sent, message = self._new(order)
+        try:
+            self._stored([sent], await self._producer.send(message, selector=select_by_hash, argument=order))
+        except RegulusError as error:
+            self._failed(sent, error)
+
+    async def _send_batch(self) -> None:
+        first, message = self._new()
+        batch = [(first, message)] + [self._new(topic=first.topic) for _ in range(self._chance.randrange(1, 4))]
+        try:
+            self._stored([sent for sent, _ in batch], await self._producer.send_batch([each for _, each in batch]))
+        except RegulusError as error:
+            self._failed(first, error)
+
+    async def _send_oneway(self) -> None:
+        sent, message = self._new()
+        try:
+            await self._producer.send_oneway(message)
+        except RegulusError as error:
+            self._failed(sent, error)
+
+    def _stored(self, batch: list[Sent], result: SendResult) -> None:
+        self._machines.trace.say(self.name, f"{','.join(sent.key for sent in batch)} {result.send_status} in "
+                                 f"{_place(result.message_queue)}@{result.queue_offset}")
+        for number, sent in enumerate(batch):
+            sent.queue, sent.queue_offset = result.message_queue, result.queue_offset + number
+            if result.send_status is SendStatus.SEND_OK:
+                sent.outcome = Outcome.STORED
+
+    def _failed(self, sent: Sent, error: Exception) -> None:
+        self._machines.trace.say(self.name, f"{sent.key} failed: {type(error).__name__}")
+        self._machines.trace.note(self.name, str(error))
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+
+    async def _send_in_transaction(self) -> None:
+        assert isinstance(self._producer, TransactionProducer)
+        sent, message = self._new()
+        fate = self._chance.choice((Fate.COMMIT, Fate.COMMIT, Fate.ROLLBACK))
+        is_unknown = self._chance.random() < 0.4
+        took_s = self._chance.choice((0.0, 0.01, 1.0))
+
+        async def execute(_: Message) -> TransactionState:
+            await asyncio.sleep(took_s)
+            sent.fate = fate
+            return TransactionState.UNKNOWN if is_unknown else _STATES[fate]
+
+        try:
+            result = await self._producer.send_in_transaction(message, execute)
+        except RegulusError as error:
+            self._failed(sent, error)
+            sent.fate = Fate.ROLLBACK       # a half without a local transaction
+            return
+        self._stored([sent], result.send_result)
+        if result.send_result.send_status is not SendStatus.SEND_OK:
+            sent.fate = Fate.ROLLBACK
+
+    async def _check(self, message: MessageExt) -> TransactionState:
+        """What became of the local transaction."""
+        sent = self._history.sent[message.body.decode()]
+        if sent.fate is Fate.NONE or self._chance.random() < 0.2:
+            return TransactionState.UNKNOWN
+        return _STATES[sent.fate]
+
+
+_STATES = {Fate.COMMIT: TransactionState.COMMIT, Fate.ROLLBACK: TransactionState.ROLLBACK}
+
+
+class Member:
+    """A consumer and the application around it, which starts it again when it could not start."""
+
+    def __init__(self, machines: Machines, name: str, host: str, name_servers: str, facts: GroupFacts, temper: Temper,
+                 chance: Random, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.node = Node(name, host)
+        self.is_consuming = False
+        self.task: asyncio.Task[None] | None = None
+        self._machines = machines
+        self._history = machines.history
+        self._name_servers = name_servers
+        self._facts = facts
+        self.group = facts.name
+        self._temper = temper
+        self._chance = chance
+        self._failures = facts.failures
+        model = MessageModel.BROADCASTING if facts.broadcasting else MessageModel.CLUSTERING
+        values: dict[str, Any] = {
+            "client_ip": host, "instance_name": name, "consume_orderly": facts.orderly, "message_model": model,
+            "consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, "consume_thread_max": 3,
+            "suspend_current_queue_time_millis": facts.suspend_ms, "max_reconsume_times": facts.max_reconsume_times,
+            "consume_timeout": int(facts.consume_timeout_s * 1000), "rebalance_interval": 5_000,
+            "offset_store_path": str(machines.home / "offsets"), **settings}
+        self.config = PushConsumerConfig(**values)
+
+    def start(self) -> None:
+        self.task = self._machines.loop.create_task(self._run(), context=self.node.context)
+
+    async def _run(self) -> None:
+        while True:
+            consumer = PushConsumer(self._name_servers, self._facts.name, self._listen, self.config)
+            for topic in self._facts.topics:
+                consumer.subscribe(topic)
+            try:
+                async with consumer:
+                    self._machines.trace.say(self.name, f"has joined {self._facts.name}")
+                    self.is_consuming = True
+                    await asyncio.Event().wait()
+            except RegulusError as error:
+                self._machines.trace.say(self.name, f"could not start: {type(error).__name__}")
+                self._machines.trace.note(self.name, str(error))
+                await asyncio.sleep(_RESTART_S)
+            finally:
+                self.is_consuming = False
+
+    async def leave(self) -> None:
+        """Whatever the consumer is at, be it its start: its application has it end."""
+        if self.task is None or not self.node.is_alive:
+            return
+        self.node.is_closing = True
+        self._machines.trace.say(self.name, "leaves")
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        await asyncio.sleep(_LEFT_OVER_S)
+        left = [task.get_name() for task in self._machines.loop.tasks if task.node is self.node and not task.done()]
+        if left:
+            self._history.fault(f"{self.name} has ended, and its tasks go on: {', '.join(left)}")
+
+    def kill(self) -> None:
+        if self.node.is_alive:
+            self._machines.trace.say(self.name, "is killed")
+            self._machines.kill(self.node, is_silent=False)
+            forget_client(self._machines, self.node)
+            self.is_consuming = False
+
+    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus | None:
+        chance, facts = self._chance, self._facts
+        keys = [message.body.decode() for message in messages]
+        call = Call(facts.name, self.name, self.node, context.message_queue, keys,
+                    [message.queue_offset for message in messages], messages[0].reconsume_times,
+                    self._history.now())
+        self._history.began(call)
+        self._machines.trace.say(self.name, f"consumes {call}")
+        is_slow = chance.random() < self._temper.slow
+        manner = chance.choice(self._temper.manners)
+        try:
+            await asyncio.sleep(chance.uniform(0, self._temper.slow_s) if is_slow else chance.uniform(0, 0.01))
+        except asyncio.CancelledError:
+            self._end(call, Ending.CANCELLED)
+            raise
+        if not any(self._failures[key] < self._history.failures_wanted.get(key, 0) for key in keys):
+            self._end(call, Ending.DONE)
+            return ConsumeStatus.CONSUME_SUCCESS
+        for key in keys:
+            self._failures[key] += 1
+        if facts.orderly:
+            call.suspend_ms = chance.choice(self._temper.suspends_ms)
+            context.suspend_current_queue_time_millis = call.suspend_ms
+        self._end(call, Ending.FAILED)
+        return _fail(manner)
+
+    def _end(self, call: Call, ending: Ending) -> None:
+        self._history.ended(call, ending)
+        self._machines.trace.say(self.name, f"{ending} with {call}")
+
+
+def _fail(manner: Manner) -> ConsumeStatus | None:
+    if manner is Manner.RAISES:
+        raise ValueError("the application cannot do that now")
+    if manner is Manner.CANCELLED:
+        raise asyncio.CancelledError
+    return None if manner is Manner.FORGETS else ConsumeStatus.RECONSUME_LATER
+
+
+def forget_client(machines: Machines, node: Node) -> None:
+    """Of a process that died nothing is left that another could share."""
+    instances = client_instance._instances.get(machines.loop, [])
+    instances[:] = [instance for instance in instances if instance.address != node.host]
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
+

@@ -1,0 +1,316 @@
+"""Compares what was promised with what came of it. Each check names what it found wrong, in sentences."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import dlq_topic
+from regulus.testing.simulation.history import (
+    Began,
+    Call,
+    Committed,
+    Ended,
+    Ending,
+    Fate,
+    GroupFacts,
+    History,
+    Outcome,
+    Reset,
+    Restarted,
+)
+
+Check = Callable[[History], Iterable[str]]
+
+LOCK_LIFE_S = 60.0
+"""How long a broker that was away may give a queue to another member than the one that still trusts its lock."""
+_CLOCK_STEP_S = 0.002
+"""Clocks tell whole ms."""
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def nothing_acknowledged_is_lost(history: History) -> Iterator[str]:
+    """What was answered with SEND_OK is in the log."""
+    stored = {(each.key, each.queue.topic) for each in history.stored}
+    for sent in history.sent.values():
+        if sent.outcome is Outcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
+                and (sent.key, sent.topic) not in stored:
+            yield f"{sent.key} was acknowledged in {sent.queue} at {sent.queue_offset}, and is not in the log"
+
+
+def everything_is_consumed(history: History) -> Iterator[str]:
+    """Each message in the log was consumed by each group that subscribes to it, or is its dead letter."""
+    in_topic: defaultdict[str, list[tuple[str, MessageQueue, int]]] = defaultdict(list)
+    for each in history.stored:
+        in_topic[each.queue.topic].append((each.key, each.queue, each.queue_offset))
+    for group in history.groups.values():
+        dead = {key for key, _, _ in in_topic[dlq_topic(group.name)]}
+        skipped = _skipped(history, group.name)
+        for who, done in _consumed(history, group).items():
+            for topic in group.topics:
+                missing = sorted({key for key, queue, offset in in_topic[topic] if key not in done
+                                  and key not in dead and offset not in skipped.get(queue, ())})
+                if missing:
+                    yield f"{who} never consumed {_some(missing)} of {topic}"
+
+
+def _consumed(history: History, group: GroupFacts) -> dict[str, set[str]]:
+    """The keys by group; by member where each gets all."""
+    done: dict[str, set[str]] = {}
+    if group.broadcasting:
+        done = {f"{member} of {group.name}": set() for member in sorted(group.members)}
+    else:
+        done = {group.name: set()}
+    for call in history.calls:
+        if call.group != group.name:
+            continue
+        who = f"{call.member} of {group.name}" if group.broadcasting else group.name
+        # Broadcasting has no retry: a message that failed is done with.
+        if who in done and (call.ending is Ending.DONE or (group.broadcasting and call.ending is Ending.FAILED)):
+            done[who].update(call.keys)
+    return done
+
+
+def _skipped(history: History, group: str) -> dict[MessageQueue, range]:
+    """What a reset may have passed over."""
+    return {event.queue: range(event.offset) for event in history.events
+            if isinstance(event, Reset) and event.group == group}
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+
+def orderly_queues_keep_their_order(history: History) -> Iterator[str]:
+    """No call begins in an orderly queue before everything in front of it was consumed or made a dead letter."""
+    dead = {(each.queue.topic, each.key) for each in history.stored}
+    for group in _orderly(history):
+        done: defaultdict[MessageQueue, set[int]] = defaultdict(set)
+        begin: dict[MessageQueue, int] = {}
+        for event in history.events:
+            if isinstance(event, Reset) and event.group == group.name:
+                begin[event.queue] = max(event.offset, begin.get(event.queue, 0))
+            if not isinstance(event, Began | Ended) or event.call.group != group.name:
+                continue
+            call = event.call
+            finished = done[call.queue]
+            if isinstance(event, Ended):
+                is_dead = all((dlq_topic(group.name), key) in dead for key in call.keys)
+                if call.ending is Ending.DONE or (call.ending is Ending.FAILED and is_dead
+                                                  and call.tries >= group.max_reconsume_times):
+                    finished.update(call.offsets)
+                continue
+            ahead = [offset for offset in range(begin.get(call.queue, 0), call.offsets[0]) if offset not in finished]
+            if ahead:
+                yield f"at {event.at:.3f} {call.member} began {call} before {_some(ahead)} in front of it were done"
+
+
+def orderly_queues_have_one_call(history: History) -> Iterator[str]:
+    """At no time two calls run in one queue of an orderly group."""
+    restarted: dict[str, float] = {}
+    running: dict[tuple[str, MessageQueue], Call] = {}
+    orderly = {group.name for group in _orderly(history)}
+    for event in history.events:
+        if isinstance(event, Restarted):
+            restarted[event.broker] = event.at
+        if not isinstance(event, Began | Ended) or event.call.group not in orderly:
+            continue
+        place = event.call.group, event.call.queue
+        if isinstance(event, Ended):
+            if running.get(place) is event.call:
+                del running[place]
+            continue
+        other = running.get(place)
+        if other is not None and event.at - restarted.get(event.call.queue.broker_name, -LOCK_LIFE_S) > LOCK_LIFE_S:
+            yield (f"at {event.at:.3f} {event.call.member} began {event.call} while {other.member} was still at "
+                   f"{other}, since {other.begin_s:.3f}")
+        running[place] = event.call
+
+
+def suspended_queues_rest(history: History) -> Iterator[str]:
+    """After a failure in an orderly queue its member lets it rest as long as it was told."""
+    for group in _orderly(history):
+        last: dict[tuple[MessageQueue, str], Call] = {}
+        for event in history.events:
+            if isinstance(event, Reset) and event.group == group.name:
+                last = {place: call for place, call in last.items() if place[0] != event.queue}
+            if not isinstance(event, Began | Ended) or event.call.group != group.name:
+                continue
+            call = event.call
+            place = call.queue, call.member
+            if isinstance(event, Ended):
+                last[place] = call
+                continue
+            failed = last.get(place)
+            # A queue that was given up and taken again begins where it was left, and at once.
+            if failed is None or failed.ending is not Ending.FAILED or failed.node is not call.node \
+                    or call.tries <= failed.tries or call.offsets[0] != failed.offsets[0]:
+                continue
+            wanted_s = (failed.suspend_ms if failed.suspend_ms >= 0 else group.suspend_ms) / 1000
+            if event.at - failed.end_s < wanted_s - _CLOCK_STEP_S:
+                yield (f"at {event.at:.3f} {call.member} began {call} {event.at - failed.end_s:.3f} s after a failure, "
+                       f"and was to rest for {wanted_s:.3f} s")
+
+
+def _orderly(history: History) -> list[GroupFacts]:
+    return [group for group in history.groups.values() if group.orderly]
+
+
+# --- retries ---------------------------------------------------------------------------------------------------------
+
+
+def retries_are_counted(history: History) -> Iterator[str]:
+    """No message says of itself that it was tried more often than it failed, nor more often than allowed."""
+    failures: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for event in history.events:
+        if not isinstance(event, Began | Ended):
+            continue
+        call = event.call
+        facts = history.groups[call.group]
+        if isinstance(event, Ended):
+            # One that died or was cancelled may have been sent back, because it took too long.
+            if call.ending is not Ending.DONE:
+                for key in call.keys:
+                    failures[call.group, key] += 1
+            continue
+        running_too_long = sum(1 for other in history.calls if other.group == call.group and call.keys[0] in other.keys
+                               and other.begin_s < event.at - facts.consume_timeout_s
+                               and (other.ending is Ending.DONE or other.end_s > event.at))
+        if call.tries > failures[call.group, call.keys[0]] + running_too_long:
+            yield f"at {event.at:.3f} {call.member} began {call} after {failures[call.group, call.keys[0]]} failures"
+        if call.tries > facts.max_reconsume_times:
+            yield f"at {event.at:.3f} {call.member} began {call}, and the limit is {facts.max_reconsume_times}"
+
+
+def dead_letters_are_dead(history: History) -> Iterator[str]:
+    """None comes early, and none is missing of those that always fail."""
+    dead = defaultdict(set)
+    for each in history.stored:
+        dead[each.queue.topic].add(each.key)
+    for group in history.groups.values():
+        if group.broadcasting:
+            continue
+        calls: defaultdict[str, list[Call]] = defaultdict(list)
+        for call in history.calls:
+            if call.group == group.name:
+                for key in call.keys:
+                    calls[key].append(call)
+        letters = dead[dlq_topic(group.name)]
+        for key in sorted(letters):
+            failed = sum(1 for call in calls[key] if call.ending is not Ending.DONE or _took_too_long(call, group))
+            if failed <= group.max_reconsume_times:
+                yield f"{key} is a dead letter of {group.name} after {failed} failures of " \
+                      f"{group.max_reconsume_times + 1}"
+        hopeless = {key for key, count in history.failures_wanted.items() if count > group.max_reconsume_times}
+        missing = sorted(key for key in hopeless.intersection(calls) - letters
+                         if not any(call.ending is Ending.DONE for call in calls[key]))
+        if missing:
+            yield f"{_some(missing)} always failed in {group.name} and are no dead letters"
+
+
+def _took_too_long(call: Call, group: GroupFacts) -> bool:
+    return call.end_s - call.begin_s > group.consume_timeout_s
+
+
+# --- offsets ---------------------------------------------------------------------------------------------------------
+
+
+def offsets_do_not_go_back(history: History) -> Iterator[str]:
+    """An offset that a broker keeps gets smaller only because an operator wanted it, or the broker forgot it."""
+    kept: dict[tuple[str, MessageQueue], int] = {}
+    wanted: dict[tuple[str, MessageQueue], int] = {}
+    for event in history.events:
+        if isinstance(event, Restarted):
+            kept = {place: offset for place, offset in kept.items() if place[1].broker_name != event.broker}
+        elif isinstance(event, Reset):
+            wanted[event.group, event.queue] = event.offset
+            kept.pop((event.group, event.queue), None)
+        elif isinstance(event, Committed):
+            place = event.group, event.queue
+            if place in wanted:     # until the reset has come through, what was on its way may come first
+                if event.offset == wanted[place]:
+                    del wanted[place]
+                    kept[place] = event.offset
+                continue
+            if event.offset < kept.get(place, 0):
+                yield f"at {event.at:.3f} the offset of {event.group} in {event.queue} went from {kept[place]} " \
+                      f"back to {event.offset}"
+            kept[place] = event.offset
+
+
+def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
+    """No offset is committed before everything in front of it has been given to a listener, and come to an end."""
+    ended: defaultdict[tuple[str, MessageQueue], set[int]] = defaultdict(set)
+    behind: dict[tuple[str, MessageQueue], int] = {}
+    running: dict[int, Call] = {}
+    for event in history.events:
+        if isinstance(event, Began):
+            running[id(event.call)] = event.call
+        elif isinstance(event, Ended):
+            running.pop(id(event.call), None)
+            if event.call.ending in (Ending.DONE, Ending.FAILED):
+                ended[event.call.group, event.call.queue].update(event.call.offsets)
+        elif isinstance(event, Reset):
+            place = event.group, event.queue
+            behind[place] = max(event.offset, behind.get(place, 0))
+        elif isinstance(event, Committed):
+            place = event.group, event.queue
+            facts = history.groups.get(event.group)
+            if facts is None:
+                continue
+            for call in running.values():
+                if call.group == event.group and call.queue == event.queue \
+                        and event.at - call.begin_s > facts.consume_timeout_s:
+                    ended[place].update(call.offsets)
+            first = behind.get(place, 0)
+            while first in ended[place]:
+                first += 1
+            behind[place] = first
+            if event.offset > first:
+                yield f"at {event.at:.3f} {event.group} committed {event.offset} in {event.queue}, and {first} was " \
+                      f"not consumed"
+                behind[place] = event.offset
+
+
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+
+def transactions_end_once(history: History) -> Iterator[str]:
+    """What was committed is in the log once, what was rolled back is not."""
+    copies: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for each in history.stored:
+        copies[each.queue.topic, each.key] += 1
+    for sent in history.sent.values():
+        count = copies[sent.topic, sent.key]
+        if sent.fate is Fate.ROLLBACK and count:
+            yield f"{sent.key} was rolled back, and is in the log"
+        elif sent.fate is Fate.COMMIT and count > 1:
+            yield f"{sent.key} was committed once, and is in the log {count} times"
+        elif sent.fate is Fate.COMMIT and not count and sent.outcome is Outcome.STORED and not sent.is_excused:
+            yield f"{sent.key} was committed, and is not in the log"
+
+
+CHECKS: Sequence[Check] = (
+    nothing_acknowledged_is_lost, everything_is_consumed, orderly_queues_keep_their_order,
+    orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
+    offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once)
+
+
+def findings(history: History) -> list[str]:
+    """Everything that is wrong, under the name of its check."""
+    found = [f"unhandled: {text}" for text in history.faults]
+    for check in CHECKS:
+        found += [f"{check.__name__}: {text}" for text in check(history)]
+    return found
+
+
+def unconsumed(history: History) -> bool:
+    """Whether there is still something to wait for."""
+    return any(True for _ in everything_is_consumed(history)) or any(True for _ in dead_letters_are_dead(history))
+
+
+def _some(items: Sequence[object]) -> str:
+    shown = ", ".join(map(str, items[:5]))
+    return shown if len(items) <= 5 else f"{shown} and {len(items) - 5} more"
+
+

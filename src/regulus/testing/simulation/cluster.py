@@ -1,0 +1,222 @@
+"""Name servers and brokers that start, stop, are killed, lose their power, and come back here or elsewhere."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from socket import socket
+from typing import Any, cast
+
+from regulus.broker.config import BrokerConfig
+from regulus.model.message_filter import EVERYTHING
+from regulus.model.message_queue import MessageQueue
+from regulus.model.store_rules import FlushDiskType
+from regulus.nameserver.config import NamesrvConfig
+from regulus.record import message_record
+from regulus.server.assembly import BrokerServer, NameServer
+from regulus.store.config import MessageStoreConfig
+from regulus.store.file_message_store import FileMessageStore
+from regulus.testing.forgetful_disk import ForgetfulDisk
+from regulus.testing.simulation.history import History, Outcome, Stored
+from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
+from regulus.testing.simulation.trace import Trace
+
+NAME_SERVER_PORT = 9876
+BROKER_PORT = 10911
+DELAY_LADDER = "300ms 500ms 1s 2s 3s 5s"
+STORE_SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": 64 << 10, "mapped_file_size_consume_queue": 4000,
+                                  "message_index_enable": False, "mapped_files_max": 256}
+BROKER_SETTINGS: dict[str, Any] = {"message_delay_level": DELAY_LADDER, "transaction_time_out": 2_000,
+                                   "transaction_check_interval": 3_000, "default_topic_queue_nums": 2,
+                                   "register_name_server_period": 10_000}
+_READ_COUNT = 32
+_READ_BYTES = 1 << 20
+
+
+class Machines:
+    """What all servers of a run share."""
+
+    def __init__(self, loop: SimulatedLoop, home: Path, trace: Trace, history: History,
+                 disk: ForgetfulDisk | None) -> None:
+        self.loop = loop
+        self.home = home
+        self.trace = trace
+        self.history = history
+        self.disk = disk
+        """Where power cuts are played; None: what was written stays."""
+
+    def bind(self, node: Node, port: int) -> socket:
+        return cast(socket, self.loop.network.bind(node, port))
+
+    def kill(self, node: Node, *, is_silent: bool) -> None:
+        """The node ends in the midst of what it does."""
+        node.is_alive = False
+        self.loop.drop(node)
+        self.loop.network.drop(node, is_silent=is_silent)
+        self.history.died(node)
+
+
+class SimulatedNameServer:
+    def __init__(self, machines: Machines, number: int) -> None:
+        self.name = f"ns{number}"
+        self.host = f"10.1.0.{number}"
+        self._machines = machines
+        self._node: Node | None = None
+        self._server: NameServer | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{NAME_SERVER_PORT}"
+
+    @property
+    def is_up(self) -> bool:
+        return self._node is not None
+
+    async def start(self) -> None:
+        node = self._node = Node(self.name, self.host)
+        self._server = NameServer(NamesrvConfig(listen_port=NAME_SERVER_PORT),
+                                  bind=lambda _, port: self._machines.bind(node, port))
+        await self._machines.loop.create_task(self._server.start(), context=node.context)
+        self._machines.trace.say(self.name, "is up")
+
+    def kill(self) -> None:
+        if self._node is not None:
+            self._machines.kill(self._node, is_silent=False)
+            self._node = None
+            self._machines.trace.say(self.name, "is killed")
+
+    async def stop(self) -> None:
+        if self._node is not None and self._server is not None:
+            self._node.is_closing = True
+            await self._machines.loop.create_task(self._server.stop(), context=self._node.context)
+            self._node = None
+
+
+class SimulatedBroker:
+    """`settings` are of the broker; those of its store are small everywhere."""
+
+    def __init__(self, machines: Machines, name: str, number: int, name_servers: str, *, syncs: bool,
+                 **settings: Any) -> None:
+        self.name = name
+        self.host = f"10.2.{number}.1"
+        self.syncs = syncs
+        self.server: BrokerServer | None = None
+        self._settings: dict[str, Any] = {**BROKER_SETTINGS, "broker_name": name, "listen_port": BROKER_PORT,
+                                          "namesrv_addr": name_servers, **settings}
+        if syncs:
+            self._settings["flush_disk_type"] = FlushDiskType.SYNC_FLUSH
+        self._machines = machines
+        self._number = number
+        self._starts = 0
+        self._boots = 1
+        self._moves = 1
+        self._node: Node | None = None
+        self._root = machines.home / f"{name}-0"
+
+    @property
+    def is_up(self) -> bool:
+        return self._node is not None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{BROKER_PORT}"
+
+    async def start(self) -> None:
+        node = self._node = Node(self.name, self.host, self._boots)
+        machines = self._machines
+        machines.loop.network.lighten(self.host)
+        server = self.server = BrokerServer(
+            BrokerConfig(**self._settings), MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS),
+            workers=SimulatedWorkers(machines.loop), bind=lambda _, port: machines.bind(node, port))
+        await machines.loop.create_task(server.start(), context=node.context)
+        self._watch_offsets(server)
+        machines.trace.say(self.name, f"is up at {self.host}, with the log up to {server.store.commit_log_max_offset()}")
+        if self._starts:
+            machines.history.restarted(self.name)
+        self._starts += 1
+
+    def kill(self) -> None:
+        """The process ends; all that it wrote stays."""
+        if self._node is not None:
+            self._machines.trace.say(self.name, "is killed")
+            self._machines.kill(self._node, is_silent=False)
+            root = self._next_root()
+            if self._machines.disk is None:
+                shutil.copytree(self._root, root)
+            else:
+                self._machines.disk.hand_over(self._root, root)
+            self._root, self._node = root, None
+
+    def cut_power(self, seed: int) -> None:
+        """The machine ends; of what was not synced its disk has what the seed leaves."""
+        assert self._machines.disk is not None
+        if self._node is not None and self.server is not None:
+            self._machines.trace.say(self.name, "loses its power")
+            flushed = self.server.store.flushed_offset
+            self._machines.kill(self._node, is_silent=True)
+            self._machines.loop.network.darken(self.host)
+            root = self._next_root()
+            self._machines.disk.hand_over(self._root, root, seed)
+            self._root, self._node = root, None
+            self._boots += 1
+            if not self.syncs:
+                self._excuse(flushed)
+
+    def move(self) -> None:
+        """Come back on another host next time."""
+        self._moves += 1
+        self.host = f"10.2.{self._number}.{self._moves}"
+
+    async def stop(self) -> None:
+        if self._node is not None and self.server is not None:
+            self._node.is_closing = True
+            await self._machines.loop.create_task(self.server.stop(), context=self._node.context)
+            self._machines.history.died(self._node)
+            self._node = None
+            self._machines.trace.say(self.name, "is stopped")
+
+    def _next_root(self) -> Path:
+        return self._machines.home / f"{self.name}-{self._starts}"
+
+    def _excuse(self, flushed: int) -> None:
+        """What was acknowledged here was promised against the death of a process only."""
+        for sent in self._machines.history.sent.values():
+            if sent.outcome is Outcome.STORED and sent.queue is not None and sent.queue.broker_name == self.name:
+                sent.is_excused = True
+
+    def _watch_offsets(self, server: BrokerServer) -> None:
+        """Have each offset that the broker takes in the history."""
+        offsets = server.broker.consumer_offsets
+        commit, history, trace = offsets.commit, self._machines.history, self._machines.trace
+
+        def watched(group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
+            if offsets.query(group, topic, queue_id) != consumer_offset:
+                trace.say(self.name, f"{group} is at {consumer_offset} of {topic} {queue_id}")
+            history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset)
+            commit(group, topic, queue_id, consumer_offset, now_ms)
+
+        offsets.commit = watched    # type: ignore[method-assign]
+
+    def stored(self) -> Iterator[Stored]:
+        """All messages of all queues, as they lie in the log now."""
+        assert self.server is not None
+        store = self.server.store
+        for topic, queue_id in store.queues():
+            for offset, body in _bodies(store, topic, queue_id):
+                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.name, queue_id), offset)
+
+
+def _bodies(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[tuple[int, bytes]]:
+    offset = store.min_offset(topic, queue_id)
+    while offset < store.max_offset(topic, queue_id):
+        found = store.get_message(topic, queue_id, offset, _READ_COUNT, _READ_BYTES, EVERYTHING)
+        for buffer in found.buffers:
+            for message in message_record.decode_all(buffer):
+                yield message.queue_offset, message.body
+        if found.next_begin_offset <= offset:
+            return
+        offset = found.next_begin_offset
+
+
+async def start_all(*servers: SimulatedNameServer | SimulatedBroker) -> None:
+    await asyncio.gather(*(server.start() for server in servers if not server.is_up))

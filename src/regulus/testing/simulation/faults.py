@@ -1,0 +1,146 @@
+"""What happens to a cluster and to its clients while they work. Each fault ends, in its time; then all is well again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+from regulus.errors import RegulusError
+from regulus.model.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from regulus.testing.simulation.run import Run
+
+Fault = Callable[["Run", Random], Awaitable[None]]
+
+
+async def kill_broker(run: "Run", chance: Random) -> None:
+    broker = chance.choice(run.brokers)
+    if broker.is_up:
+        broker.kill()
+        await asyncio.sleep(chance.choice((0.3, 1.5, 4.0, 12.0)))
+        await broker.start()
+
+
+async def cut_power(run: "Run", chance: Random) -> None:
+    broker = chance.choice(run.brokers)
+    if broker.is_up:
+        broker.cut_power(chance.randrange(1 << 30))
+        await asyncio.sleep(chance.uniform(2, 15))
+        await broker.start()
+
+
+async def move_broker(run: "Run", chance: Random) -> None:
+    """It ends, and comes back on another host."""
+    broker = chance.choice(run.brokers)
+    if broker.is_up:
+        broker.kill()
+        broker.move()
+        await asyncio.sleep(chance.uniform(0.5, 6))
+        await broker.start()
+
+
+async def restart_broker(run: "Run", chance: Random) -> None:
+    """As an operator does it."""
+    broker = chance.choice(run.brokers)
+    if broker.is_up:
+        await broker.stop()
+        await asyncio.sleep(chance.uniform(0.2, 5))
+        await broker.start()
+
+
+async def kill_name_server(run: "Run", chance: Random) -> None:
+    name_server = chance.choice(run.name_servers)
+    if name_server.is_up:
+        name_server.kill()
+        await asyncio.sleep(chance.uniform(0.5, 20))
+        await name_server.start()
+
+
+async def cut_connections(run: "Run", chance: Random) -> None:
+    """Some of all that are open end, on both sides."""
+    for transport in list(run.network.transports):
+        if chance.random() < 0.3:
+            run.network.cut(transport)
+
+
+async def part_hosts(run: "Run", chance: Random) -> None:
+    """A client reaches a server no more, and nobody tells them."""
+    servers = [each.host for each in (*run.brokers, *run.name_servers)]
+    clients = [member.node.host for member in run.members if member.node.is_alive] + [
+        sender.node.host for sender in run.senders]
+    one, other = chance.choice(clients), chance.choice(servers)
+    run.trace.say("network", f"parts {one} and {other}")
+    run.network.part(one, other)
+    await asyncio.sleep(chance.choice((0.5, 3.0, 10.0, 25.0)))
+    run.trace.say("network", "joins all")
+    run.network.join()
+
+
+async def slow_down(run: "Run", chance: Random) -> None:
+    run.network.slowness = chance.choice((5.0, 20.0, 100.0))
+    run.trace.say("network", f"is {run.network.slowness:.0f} times as slow")
+    await asyncio.sleep(chance.uniform(1, 6))
+    run.network.slowness = 1.0
+
+
+async def member_joins(run: "Run", chance: Random) -> None:
+    run.add_member(chance.choice(list(run.history.groups.values())))
+
+
+async def member_leaves(run: "Run", chance: Random) -> None:
+    member = chance.choice(run.members)
+    if run.may_lose(member):
+        await member.leave()
+
+
+async def member_is_killed(run: "Run", chance: Random) -> None:
+    member = chance.choice(run.members)
+    if run.may_lose(member):
+        member.kill()
+
+
+async def member_returns(run: "Run", chance: Random) -> None:
+    """It leaves or dies, and is started again as who it was."""
+    member = chance.choice(run.members)
+    if not member.is_consuming or member.node.is_closing:
+        return
+    if chance.random() < 0.5:
+        member.kill()
+    else:
+        await member.leave()
+    await asyncio.sleep(chance.uniform(0.5, 8))
+    run.start_again(member)
+
+
+async def member_changes_its_mind(run: "Run", chance: Random) -> None:
+    """It joins, and is cancelled whatever it is at."""
+    member = run.add_member(chance.choice(list(run.history.groups.values())))
+    await asyncio.sleep(chance.choice((0.0, 0.000_5, 0.002, 0.005, 0.02, 0.1, 1.0)))
+    await member.leave()
+
+
+async def reset(run: "Run", chance: Random) -> None:
+    """An operator has a group go on elsewhere, in one queue."""
+    group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting] or [None])
+    if group is None:
+        return
+    broker = chance.choice(run.brokers)
+    topic = chance.choice(group.topics)
+    try:
+        queue = MessageQueue(topic, broker.name, chance.randrange(run.story.queues))
+        end = await run.asked(run.admin.max_offset(queue))
+        offset = chance.randrange(end + 1)
+        run.trace.say("operator", f"resets {group.name} in {topic}/{broker.name}/{queue.queue_id} to {offset} of {end}")
+        run.history.reset(group.name, queue, offset)
+        await run.asked(run.admin.reset_offset(group.name, queue, offset))
+    except RegulusError as error:
+        run.trace.say("operator", f"could not reset: {type(error).__name__}")
+        run.trace.note("operator", str(error))
+
+
+FAULTS: Mapping[str, Fault] = {
+    "kill_broker": kill_broker, "cut_power": cut_power, "move_broker": move_broker, "restart_broker": restart_broker,
+    "kill_name_server": kill_name_server, "cut_connections": cut_connections, "part_hosts": part_hosts,
+    "slow_down": slow_down, "member_joins": member_joins, "member_leaves": member_leaves,
+    "member_is_killed": member_is_killed, "member_returns": member_returns, "member_changes_its_mind": member_changes_its_mind, "reset": reset}

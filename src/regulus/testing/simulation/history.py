@@ -1,0 +1,187 @@
+"""What was promised in a run, and what came of it, in the order in which it happened."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from regulus.model.message_queue import MessageQueue
+from regulus.testing.simulation.loop import Node
+
+
+class Outcome(StrEnum):
+    """Of a send, as its caller knows it."""
+
+    UNKNOWN = "unknown"
+    """It may be stored: no answer came, or none is asked for."""
+    STORED = "stored"
+    """The broker said so, and promised that it stays."""
+
+
+class Fate(StrEnum):
+    """Of a transaction."""
+
+    NONE = "none"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class Ending(StrEnum):
+    """Of a listener call."""
+
+    RUNS = "runs"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DIED = "died"
+    """With its process."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message, under the key that its body says."""
+
+    key: str
+    topic: str
+    order: str = ""
+    """Messages of one order are sent one after the other into one queue."""
+    outcome: Outcome = Outcome.UNKNOWN
+    fate: Fate = Fate.NONE
+    queue: MessageQueue | None = None
+    queue_offset: int = -1
+    is_excused: bool = False
+    """What promised to keep it was taken away: a broker that does not sync lost its power."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a listener."""
+
+    group: str
+    member: str
+    node: Node
+    queue: MessageQueue
+    keys: list[str]
+    offsets: list[int]
+    tries: int
+    """`reconsume_times` of the first message."""
+    begin_s: float
+    end_s: float = -1.0
+    ending: Ending = Ending.RUNS
+    suspend_ms: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.offsets[0]} " \
+               f"{','.join(self.keys)} try {self.tries}"
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    at: float
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    at: float
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A broker took an offset for a group."""
+
+    at: float
+    group: str
+    queue: MessageQueue
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An operator asked for an offset."""
+
+    at: float
+    group: str
+    queue: MessageQueue
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A broker came back without what it had not saved: locks, members, late offsets."""
+
+    at: float
+    broker: str
+
+
+Event = Began | Ended | Committed | Reset | Restarted
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message that lies in a log at the end."""
+
+    key: str
+    queue: MessageQueue
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """What a group was told to do."""
+
+    name: str
+    topics: list[str]
+    orderly: bool = False
+    broadcasting: bool = False
+    max_reconsume_times: int = 16
+    suspend_ms: int = 1000
+    consume_timeout_s: float = 900.0
+    failures: "defaultdict[str, int]" = field(default_factory=lambda: defaultdict(int))
+    """How often its listeners failed so far, by key, over all members."""
+    members: set[str] = field(default_factory=set)
+    """Of a broadcasting group: those that were there from the beginning to the end."""
+
+
+class History:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.sent: dict[str, Sent] = {}
+        self.calls: list[Call] = []
+        self.events: list[Event] = []
+        self.groups: dict[str, GroupFacts] = {}
+        self.stored: list[Stored] = []
+        """At the end, in all topics."""
+        self.faults: list[str] = []
+        """Seen at once: errors that nobody took, tasks that died."""
+        self.failures_wanted: dict[str, int] = {}
+        """How often the listeners are to fail for a key."""
+        self.now = now
+
+    def fault(self, text: str) -> None:
+        self.faults.append(f"at {self.now():.3f}: {text}")
+
+    def began(self, call: Call) -> None:
+        self.calls.append(call)
+        self.events.append(Began(self.now(), call))
+
+    def ended(self, call: Call, ending: Ending) -> None:
+        if call.ending is not Ending.RUNS:
+            return
+        call.ending = ending
+        call.end_s = self.now()
+        self.events.append(Ended(call.end_s, call))
+
+    def died(self, node: Node) -> None:
+        for call in self.calls:
+            if call.node is node:
+                self.ended(call, Ending.DIED)
+
+    def committed(self, group: str, queue: MessageQueue, offset: int) -> None:
+        self.events.append(Committed(self.now(), group, queue, offset))
+
+    def reset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        self.events.append(Reset(self.now(), group, queue, offset))
+
+    def restarted(self, broker: str) -> None:
+        self.events.append(Restarted(self.now(), broker))

@@ -1,0 +1,281 @@
+"""An event loop whose time is made up: when nothing is ready, it is the time of the next timer.
+
+What a real loop leaves to chance is told by the seed here: how long a worker takes, when bytes arrive. What a real loop
+promises is kept: callbacks of one moment run in the order in which they were asked for.
+
+Everything runs in the context of a `Node`, a process on a machine of its own. When a node dies, nothing that began in
+its context goes on: no task, no timer, no worker, no connection. Nothing of it is cleaned up either, as in life.
+"""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from contextvars import Context, ContextVar
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regulus.server.workers import Line
+
+if TYPE_CHECKING:
+    from regulus.testing.simulation.network import SimulatedNetwork
+
+T = TypeVar("T")
+
+START_S = 1_000.0
+"""What the steady clock says at the beginning."""
+
+_WORK_S = (0.000_05, 0.002)
+_SLOW_WORK_S = 0.5
+_SLOW_WORK = 0.01
+
+
+class Node:
+    """A process. One that is started again is another node, be it on the same host."""
+
+    def __init__(self, name: str, host: str, boot: int = 1) -> None:
+        self.name = name
+        self.host = host
+        self.boot = boot
+        """How often its machine was started."""
+        self.is_alive = True
+        self.is_closing = False
+        """It ends by its own will: what it cancels is no accident."""
+        self.context = contextvars.copy_context()
+        self.context.run(_current.set, self)
+
+    def __repr__(self) -> str:
+        return f"Node({self.name}, {self.host})"
+
+
+_current: ContextVar[Node | None] = ContextVar("node", default=None)
+
+
+def current_node() -> Node | None:
+    return _current.get()
+
+
+class NothingLeft(Exception):  # noqa: N818
+    """Everybody waits, and nobody for the time: the run can only stand still from here on."""
+
+
+_serials = count(1)
+
+
+def begin_serials() -> None:
+    """Each run counts anew."""
+    global _serials
+    _serials = count(1)
+
+
+class SimulatedTask(asyncio.Task[T]):
+    """Its hash is a number in order of birth, so that a set of tasks has the same order in each run."""
+
+    _serial: int
+    node: Node | None
+    is_cancel_asked: bool
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> "SimulatedTask[T]":
+        task = super().__new__(cls)
+        task._serial = next(_serials)
+        task.node = None
+        task.is_cancel_asked = False
+        return task
+
+    def __hash__(self) -> int:
+        return self._serial
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self.is_cancel_asked = True
+        return super().cancel(msg)
+
+
+class SimulatedFuture(asyncio.Future[T]):
+    """See `SimulatedTask`."""
+
+    _serial: int
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> "SimulatedFuture[T]":
+        future = super().__new__(cls)
+        future._serial = next(_serials)
+        return future
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class _Jump:
+    """In the place of a selector: waiting is moving the clock."""
+
+    def __init__(self, loop: "SimulatedLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise NothingLeft("everybody waits, and nobody for the time")
+        if timeout > 0:
+            self._loop.now += timeout
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """`on_ended` hears of each task that ended, `on_fault` of each error that nobody took."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _clock_resolution: float
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self.now = START_S
+        self.chance = chance
+        self.network: SimulatedNetwork
+        self.tasks: list[SimulatedTask[Any]] = []
+        self.on_ended: Callable[[SimulatedTask[Any]], None] = lambda task: None
+        self._clock_resolution = 1e-6
+        self._selector = _Jump(self)
+        self._others = SimulatedWorkers(self)
+        self.set_task_factory(self._make_task)
+
+    # --- time and turns ----------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)    # type: ignore[arg-type]
+        return _dropped(handle, context)
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any,
+                context: Context | None = None) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)    # type: ignore[arg-type]
+        return _dropped(handle, context)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none: what the outside does comes by timers."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps who must be woken."""
+
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return SimulatedFuture(loop=self)
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T],
+                   **options: Any) -> SimulatedTask[T]:
+        task: SimulatedTask[T] = SimulatedTask(coroutine, loop=loop, **options)
+        context: Context | None = options.get("context")
+        task.node = _current.get() if context is None else context.get(_current)
+        self.tasks.append(task)
+        task.add_done_callback(self.on_ended)   # type: ignore[arg-type]
+        return task
+
+    def drop(self, node: Node) -> None:
+        """Nothing of a dead node runs any more; its tasks stand where they stood."""
+        assert not node.is_alive
+        for handle in (*self._ready, *self._scheduled):
+            if _node_of(handle) is node:
+                handle.cancel()
+
+    # --- what blocks -------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., T],   # type: ignore[override]
+                        *args: Any) -> "asyncio.Future[T]":
+        return asyncio.wrap_future((executor or self._others.beside()).submit(func, *args), loop=self)
+
+    def work_time(self) -> float:
+        """How long a worker takes for one thing."""
+        if self.chance.random() < _SLOW_WORK:
+            return self.chance.uniform(0, _SLOW_WORK_S)
+        return self.chance.uniform(*_WORK_S)
+
+    # --- the network -------------------------------------------------------------------------------------------------
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None,     # type: ignore[override]
+                                port: Any = None, **_options: Any) -> Any:
+        node = current_node()
+        assert node is not None
+        return await self.network.connect(node, protocol_factory, str(host), int(port))
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None,    # type: ignore[override]
+                            *, sock: Any = None, **_options: Any) -> Any:
+        return sock.serve(protocol_factory)
+
+
+def _node_of(handle: asyncio.Handle) -> Node | None:
+    context: Context = handle._context      # type: ignore[attr-defined]
+    return context.get(_current)
+
+
+Handle = TypeVar("Handle", bound=asyncio.Handle)
+
+
+def _dropped(handle: Handle, context: Context | None) -> Handle:
+    """Cancelled at once when its node is dead."""
+    node = _current.get() if context is None else context.get(_current)
+    if node is not None and not node.is_alive:
+        handle.cancel()
+    return handle
+
+
+class _Line(Executor):
+    """One thing after the other, each in one step of the loop at the end of its time."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        future: Future[T] = Future()
+        self._waiting.append((future, lambda: fn(*args, **kwargs)))
+        if len(self._waiting) == 1:
+            self._loop.call_later(self._loop.work_time(), self._work)
+        return future
+
+    def finish(self) -> None:
+        """Do at once what is left."""
+        while self._waiting:
+            self._do(*self._waiting.popleft())
+
+    def _work(self) -> None:
+        if not self._waiting:       # done by `finish`
+            return
+        self._do(*self._waiting.popleft())
+        if self._waiting:
+            self._loop.call_later(self._loop.work_time(), self._work)
+
+    def _do(self, future: "Future[Any]", deed: Callable[[], Any]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(deed())
+        except Exception as error:
+            future.set_exception(error)
+
+
+class SimulatedWorkers:
+    """Lines of work without threads: what they do is done by the loop, some time later."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._lines: dict[Line, _Line] = {}
+
+    def line(self, line: Line) -> Executor:
+        known = self._lines.get(line)
+        if known is None:
+            known = self._lines[line] = _Line(self._loop)
+        return known
+
+    def beside(self) -> Executor:
+        """One that waits for nobody, as one of many threads."""
+        return _Line(self._loop)
+
+    def shutdown(self) -> None:
+        for line in self._lines.values():
+            line.finish()

@@ -1,0 +1,55 @@
+"""What a process is told of time, chance and itself, replaced while a run lasts.
+
+The clients and servers read `time`, `random` and `os` where they need them; here is the one place that stands in for
+all of these, so that they need not know of it.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from regulus.client import unique_key
+from regulus.store import disk
+from regulus.testing.simulation.loop import begin_serials, current_node
+
+EPOCH_S = 1_790_000_000.0
+"""The time of day at the beginning of every run."""
+PROCESS_ID = 4242
+
+
+@contextmanager
+def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Iterator[None]:
+    """`steady_s`: the steady clock, which said `begin_s` at EPOCH_S. Of one process only one run can be under way."""
+    chance = random.Random(f"{seed} process")
+    state = random.getstate()
+    wall_s = EPOCH_S - begin_s
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "time", lambda: wall_s + steady_s()),
+        (time, "time_ns", lambda: int((wall_s + steady_s()) * 1e9)),
+        (time, "monotonic", steady_s),
+        (time, "monotonic_ns", lambda: int(steady_s() * 1e9)),
+        (os, "getpid", lambda: PROCESS_ID),
+        (os, "urandom", chance.randbytes),
+        (disk, "boot_id", _boot_id),
+        (unique_key, "_instances", count(1)),
+    ]
+    kept = [(place, name, getattr(place, name)) for place, name, _ in replaced]
+    random.seed(seed)
+    begin_serials()
+    for place, name, stand_in in replaced:
+        setattr(place, name, stand_in)
+    try:
+        yield
+    finally:
+        for place, name, own in kept:
+            setattr(place, name, own)
+        random.setstate(state)
+
+
+def _boot_id() -> str:
+    node = current_node()
+    return f"{node.host} {node.boot}" if node is not None else ""

@@ -1,0 +1,279 @@
+"""One run: a story, played as its seed tells."""
+
+import asyncio
+import gc
+import logging
+import tempfile
+from collections.abc import Coroutine
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from regulus.client.admin import Admin
+from regulus.client.config import ClientConfig
+from regulus.errors import RegulusError
+from regulus.model.topics import TopicConfig
+from regulus.testing.forgetful_disk import ForgetfulDisk
+from regulus.testing.simulation import checks
+from regulus.testing.simulation.actors import Member, Sender, forget_client
+from regulus.testing.simulation.cluster import Machines, SimulatedBroker, SimulatedNameServer, start_all
+from regulus.testing.simulation.faults import FAULTS
+from regulus.testing.simulation.history import GroupFacts, History
+from regulus.testing.simulation.loop import START_S, Node, NothingLeft, SimulatedLoop, SimulatedTask, current_node
+from regulus.testing.simulation.network import SimulatedNetwork
+from regulus.testing.simulation.pretence import pretended
+from regulus.testing.simulation.stories import STORIES, GroupPlan, Story
+from regulus.testing.simulation.trace import LogListener, Trace
+
+T = TypeVar("T")
+
+TOPICS = ("TopicA", "TopicB")
+MEMORY_DISK = Path("/dev/shm")
+_LOOK_S = 2.0
+_CALM_MIN_S = 8.0
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a run."""
+
+    story: str
+    seed: int
+    findings: list[str]
+    digest: int
+    virtual_s: float
+    messages: int
+    calls: int
+    lines: list[str]
+
+
+def play(name: str, seed: int, *, traced: bool = False) -> Played:
+    """One run, in a directory of its own that is gone afterwards."""
+    place = MEMORY_DISK if MEMORY_DISK.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="regulus-simulation-", dir=place) as home:
+        return _play(name, seed, Path(home), traced)
+
+
+def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
+    story = STORIES[name]
+    loop = SimulatedLoop(Random(f"{seed} work"))
+    trace = Trace(lambda: loop.now - START_S, traced)
+    history = History(lambda: loop.now - START_S)
+    with ExitStack() as stack:
+        stack.enter_context(pretended(seed, loop.time, START_S))
+        stack.enter_context(_listening(trace, history))
+        disk = stack.enter_context(ForgetfulDisk(home)) if story.loses_power else None
+        gc.disable()
+        stack.callback(gc.enable)
+        run = Run(story, seed, Machines(loop, home, trace, history, disk))
+        loop.set_exception_handler(run.unhandled)
+        loop.on_ended = run.task_ended
+        try:
+            loop.run_until_complete(run.main())
+        except NothingLeft as error:
+            history.fault(str(error))
+        run.take_leave()
+        loop.close()
+    return Played(name, seed, checks.findings(history), trace.digest, loop.now - START_S, len(history.sent),
+                  len(history.calls), trace.lines)
+
+
+class _listening:  # noqa: N801
+    """The code's logger speaks into the trace, and its errors are faults."""
+
+    def __init__(self, trace: Trace, history: History) -> None:
+        self._listener = LogListener(trace, _who, history.fault)
+        self._logger = logging.getLogger("regulus")
+
+    def __enter__(self) -> None:
+        self._kept = self._logger.level, self._logger.propagate
+        self._logger.addHandler(self._listener)
+        self._logger.propagate = False
+        self._logger.setLevel(logging.INFO if self._listener.level < logging.ERROR else logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self._listener)
+        self._logger.level, self._logger.propagate = self._kept
+        self._logger.setLevel(self._logger.level)
+
+
+def _who() -> str:
+    node = current_node()
+    return node.name if node is not None else "-"
+
+
+class Run:
+    def __init__(self, story: Story, seed: int, machines: Machines) -> None:
+        self.story = story
+        self.seed = seed
+        self.machines = machines
+        self.loop = machines.loop
+        self.trace = machines.trace
+        self.history = machines.history
+        self.chance = Random(f"{seed} story")
+        self.network = SimulatedNetwork(self.loop, Random(f"{seed} network"),
+                                        lambda one, other, data: self.trace.carried(one.name, other.name, data))
+        self.name_servers = [SimulatedNameServer(machines, number + 1)
+                             for number in range(self.chance.randint(*story.name_servers))]
+        self.addresses = ";".join(each.address for each in self.name_servers)
+        self.brokers = [
+            SimulatedBroker(machines, f"broker-{'abcd'[number]}", number, self.addresses, **story.broker_settings,
+                            syncs=self.chance.random() < 0.5 if story.syncs is None else story.syncs)
+            for number in range(self.chance.randint(*story.brokers))]
+        self.senders: list[Sender] = []
+        self.members: list[Member] = []
+        self.operator = Node("operator", "10.5.0.1")
+        self.admin = Admin(self.addresses, ClientConfig(client_ip=self.operator.host, instance_name="operator"))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._plans: dict[str, GroupPlan] = {plan.name: plan for plan in story.groups}
+
+    # --- the course of things ----------------------------------------------------------------------------------------
+
+    async def main(self) -> None:
+        await start_all(*self.name_servers)
+        await start_all(*self.brokers)
+        await self.asked(self.admin.start())
+        await self._make_topics()
+        for plan in self.story.groups:
+            self._begin_group(plan)
+        self._begin_senders()
+        await self._rough()
+        self.trace.say("-", "all is well from here on")
+        await self._calm()
+        await self._end()
+
+    async def _make_topics(self) -> None:
+        for topic in TOPICS[:2 if len(self.story.groups) > 1 else 1]:
+            config = TopicConfig(topic_name=topic, read_queue_nums=self.story.queues, write_queue_nums=self.story.queues)
+            for number in range(_TRIES):
+                try:
+                    await self.asked(self.admin.create_topic(config))
+                    break
+                except RegulusError:
+                    if number == _TRIES - 1:
+                        raise
+                    await asyncio.sleep(0.5)
+
+    def _begin_group(self, plan: GroupPlan) -> None:
+        topics = list(TOPICS[:2 if len(self.story.groups) > 1 else 1])
+        facts = GroupFacts(plan.name, topics, plan.orderly, plan.broadcasting, plan.max_reconsume_times,
+                           plan.suspend_ms, plan.consume_timeout_s)
+        self.history.groups[plan.name] = facts
+        for _ in range(plan.members):
+            member = self.add_member(facts)
+            facts.members.add(member.name)
+
+    def _begin_senders(self) -> None:
+        topics = self.history.groups[self.story.groups[0].name].topics
+        for number, plan in enumerate(self.story.sending, 1):
+            name = f"p{number}"
+            sender = Sender(self.machines, name, f"10.3.0.{number}", self.addresses, topics, plan, self.story.temper,
+                            Random(f"{self.seed} {name}"))
+            self.senders.append(sender)
+            self._tasks.append(self.loop.create_task(sender.run(), context=sender.node.context))
+
+    async def _rough(self) -> None:
+        """The faults, each at its time; those that last are over when this returns."""
+        begin = self.loop.now
+        names = [self.chance.choice(self.story.faults)
+                 for _ in range(self.chance.randint(*self.story.faults_count) if self.story.faults else 0)]
+        times = sorted(self.chance.uniform(0, self.story.rough_s) for _ in names)
+        await asyncio.gather(*(self._happen(name, at) for name, at in zip(names, times, strict=True)))
+        await asyncio.sleep(max(0.0, begin + self.story.rough_s - self.loop.now))
+
+    async def _happen(self, name: str, at: float) -> None:
+        await asyncio.sleep(at)
+        self.trace.say("-", name)
+        await FAULTS[name](self, Random(f"{self.seed} {name} {at}"))
+
+    async def _calm(self) -> None:
+        """Until everything is consumed, or the time for it is over."""
+        self.network.slowness = 1.0
+        self.network.join()
+        await start_all(*self.name_servers)
+        await start_all(*self.brokers)
+        until = self.loop.now + self.story.calm_max_s
+        await asyncio.sleep(_CALM_MIN_S)
+        while self.loop.now < until:
+            self._look_at_logs()
+            if all(sender.is_done for sender in self.senders) and not checks.unconsumed(self.history):
+                break
+            await asyncio.sleep(_LOOK_S)
+
+    async def _end(self) -> None:
+        self._look_at_logs()
+        await asyncio.gather(*(member.leave() for member in self.members))
+        for sender, task in zip(self.senders, self._tasks, strict=True):
+            sender.node.is_closing = True
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        for sender, task in zip(self.senders, self._tasks, strict=True):
+            if not task.cancelled() and task.exception() is not None:
+                self.history.fault(f"{sender.name} failed: {task.exception()!r}")
+        self.operator.is_closing = True
+        await self.asked(self.admin.shutdown())
+        for server in (*self.brokers, *self.name_servers):
+            await server.stop()
+
+    def _look_at_logs(self) -> None:
+        self.history.stored = [each for broker in self.brokers for each in broker.stored()]
+
+    # --- what faults do ----------------------------------------------------------------------------------------------
+
+    def add_member(self, facts: GroupFacts) -> Member:
+        number = len(self.members) + 1
+        member = self._member(f"c{number}", f"10.4.0.{number}", facts, Random(f"{self.seed} c{number}"))
+        self.members.append(member)
+        return member
+
+    def start_again(self, member: Member) -> None:
+        """As who it was, in another process on the same host."""
+        facts = self.history.groups[member.group]
+        self.members[self.members.index(member)] = self._member(
+            member.name, member.node.host, facts, Random(f"{self.seed} {member.name} {self.loop.now}"))
+
+    def _member(self, name: str, host: str, facts: GroupFacts, chance: Random) -> Member:
+        member = Member(self.machines, name, host, self.addresses, facts, self.story.temper, chance,
+                        self._plans[facts.name].settings)
+        member.start()
+        return member
+
+    def may_lose(self, member: Member) -> bool:
+        """Whether it consumes, and its group has another that does."""
+        group = member.group
+        return member.is_consuming and not member.node.is_closing and any(
+            other is not member and other.group == group and other.is_consuming and not other.node.is_closing
+            for other in self.members)
+
+    async def asked(self, question: Coroutine[Any, Any, T]) -> T:
+        """What an operator asks, on a machine of his own."""
+        return await self.loop.create_task(question, context=self.operator.context)
+
+    # --- what nobody took --------------------------------------------------------------------------------------------
+
+    def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        node = current_node()
+        if node is None or node.is_alive:
+            self.history.fault(f"{_who()}: {context['message']}" + (f": {error!r}" if error else ""))
+
+    def task_ended(self, task: SimulatedTask[Any]) -> None:
+        node = task.node
+        if node is None or not node.is_alive or node.is_closing:
+            return
+        if task.cancelled() and not task.is_cancel_asked:
+            self.history.fault(f"{node.name}: the task {task.get_name()!r} was ended by a cancellation that nobody asked "
+                               "for")
+
+    def take_leave(self) -> None:
+        """Nothing of the run goes on, or speaks, after it."""
+        for task in self.loop.tasks:
+            if not task.done():
+                task._log_destroy_pending = False   # type: ignore[attr-defined]
+                with suppress(RuntimeError):
+                    task.get_coro().close()         # type: ignore[union-attr]
+        for member in self.members:
+            forget_client(self.machines, member.node)

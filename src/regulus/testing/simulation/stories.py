@@ -1,0 +1,101 @@
+"""What a run is about: who takes part, and what may happen to them. The seed tells how and when."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regulus.testing.simulation.actors import Manner, SendingPlan, Temper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    name: str
+    members: int = 2
+    orderly: bool = False
+    broadcasting: bool = False
+    max_reconsume_times: int = 3
+    suspend_ms: int = 500
+    consume_timeout_s: float = 900.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of its members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    about: str
+    brokers: tuple[int, int] = (1, 2)
+    """So many at least, and so many at most."""
+    name_servers: tuple[int, int] = (1, 2)
+    queues: int = 2
+    """Of each topic, in each broker."""
+    syncs: bool | None = None
+    """Whether brokers sync before they answer; None: as the seed tells."""
+    loses_power: bool = False
+    sending: tuple[SendingPlan, ...] = (SendingPlan(),)
+    groups: tuple[GroupPlan, ...] = (GroupPlan(name="group"),)
+    temper: Temper = Temper()
+    faults: tuple[str, ...] = ()
+    """Some of these happen."""
+    faults_count: tuple[int, int] = (1, 4)
+    rough_s: float = 25.0
+    calm_max_s: float = 240.0
+    broker_settings: dict[str, Any] = field(default_factory=dict)
+
+
+_SERVERS = ("kill_broker", "restart_broker", "move_broker", "kill_name_server", "cut_connections", "part_hosts",
+            "slow_down")
+_MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections")
+_MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
+
+STORIES: Mapping[str, Story] = {
+    "plain": Story(about="messages are sent and consumed, and nothing happens"),
+    "servers": Story(about="brokers and name servers are killed, stopped, moved and cut off", sending=_MIXED,
+                     faults=_SERVERS),
+    "power": Story(about="machines lose their power, and brokers that sync keep what they acknowledged", sending=_MIXED,
+                   syncs=True, loses_power=True, faults=("cut_power", "cut_power", "kill_broker", "slow_down")),
+    "tail": Story(about="machines lose their power, and brokers that do not sync lose what came last", sending=_MIXED,
+                  syncs=False, loses_power=True, faults=("cut_power",), brokers=(1, 1)),
+    "members": Story(about="members of a group come, go, die and change their minds", sending=_MIXED,
+                     faults=_MEMBERS, faults_count=(2, 5), temper=Temper(fails=0.15)),
+    "failing": Story(about="listeners fail, in all manners, and some messages die of it",
+                     temper=Temper(fails=0.3, always_fails=0.08)),
+    "cancelling": Story(about="listeners raise CancelledError", temper=Temper(fails=0.3, manners=(Manner.CANCELLED,))),
+    "forgetting": Story(about="listeners forget to return", temper=Temper(fails=0.3, manners=(Manner.FORGETS,))),
+    "ladder": Story(about="messages climb all sixteen steps to their end", brokers=(1, 1), rough_s=5.0,
+                    sending=(SendingPlan(count=8, over_s=4.0),), temper=Temper(fails=0.2, always_fails=0.3),
+                    groups=(GroupPlan(name="group", members=1, max_reconsume_times=16),),
+                    broker_settings={"message_delay_level": " ".join(["200ms"] * 18)}),
+    "holding": Story(about="listeners take longer than a message may be held", rough_s=15.0,
+                     groups=(GroupPlan(name="group", consume_timeout_s=4.0, max_reconsume_times=16),),
+                     sending=(SendingPlan(count=12, over_s=10.0),), temper=Temper(slow=0.4, slow_s=12.0)),
+    "orderly": Story(about="each queue in order, and listeners fail",
+                     groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=6),),
+                     sending=(SendingPlan(count=30, ordered=0.6, batches=0.1),),
+                     temper=Temper(fails=0.3, always_fails=0.04, suspends_ms=(-1, 50, 2000))),
+    "orderly-members": Story(about="each queue in order, while members come and go",
+                             groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=16),),
+                             sending=(SendingPlan(count=30, ordered=0.6),), faults=_MEMBERS, faults_count=(2, 5),
+                             temper=Temper(fails=0.2, slow=0.2, suspends_ms=(-1, 50, 2000))),
+    "orderly-servers": Story(about="each queue in order, while brokers and name servers come and go",
+                             groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=16),),
+                             sending=_MIXED, faults=_SERVERS, temper=Temper(fails=0.2, suspends_ms=(-1, 50, 2000))),
+    "resets": Story(about="an operator sends a group elsewhere, and the broker tells it", faults=("reset",),
+                    faults_count=(1, 3), temper=Temper(slow=0.2)),
+    "pushed-resets": Story(about="an operator sends a group elsewhere, and the broker pushes it to the members",
+                           faults=("reset", "reset", "member_joins", "member_leaves"), faults_count=(1, 4),
+                           temper=Temper(slow=0.2), broker_settings={"use_server_side_reset_offset": False}),
+    "orderly-resets": Story(about="an operator sends an orderly group elsewhere", faults=("reset", "member_joins"),
+                            faults_count=(1, 4), temper=Temper(slow=0.3, fails=0.2),
+                            groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=16),),
+                            broker_settings={"use_server_side_reset_offset": False}),
+    "broadcasting": Story(about="each member consumes everything, and comes back where it was",
+                          groups=(GroupPlan(name="broadcast", broadcasting=True),), sending=_MIXED,
+                          faults=("member_returns", "member_returns", "kill_broker", "cut_connections")),
+    "transactions": Story(about="transactions are committed, rolled back and asked for", faults=_SERVERS,
+                          sending=(SendingPlan(count=20, transactions=0.7),), calm_max_s=300.0),
+    "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
+                        sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
+                        groups=(GroupPlan(name="group"),
+                                GroupPlan(name="orderly", orderly=True, max_reconsume_times=16)),
+                        temper=Temper(fails=0.15, always_fails=0.02, slow=0.1, suspends_ms=(-1, 50, 2000))),
+}

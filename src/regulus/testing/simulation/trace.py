@@ -1,0 +1,53 @@
+"""What happened in a run, in order: as lines to read, and as a digest by which two runs are compared."""
+
+import logging
+from collections.abc import Callable
+from zlib import crc32
+
+_QUIET = ("regulus.server.watchdog",)
+"""Speaks of the real time."""
+
+
+class Trace:
+    """`now` tells the seconds since the beginning. Lines are kept only when `is_kept`; the digest is the same."""
+
+    def __init__(self, now: Callable[[], float], is_kept: bool) -> None:
+        self.lines: list[str] = []
+        self.digest = 0
+        self._now = now
+        self.is_kept = is_kept
+
+    def say(self, who: str, text: str) -> None:
+        line = f"{self._now():10.4f}  {who:12} {text}"
+        self.digest = crc32(line.encode(), self.digest)
+        if self.is_kept:
+            self.lines.append(line)
+
+    def carried(self, sender: str, receiver: str, data: bytes) -> None:
+        """Bytes arrived."""
+        self.digest = crc32(f"{self._now():.6f}{sender}{receiver}".encode() + data, self.digest)
+
+    def note(self, who: str, text: str) -> None:
+        """What is only to be read."""
+        if self.is_kept:
+            self.lines.append(f"{self._now():10.4f}  {who:12}   {text}")
+
+
+class LogListener(logging.Handler):
+    """Puts what the code logs into the trace; `on_error` hears of errors."""
+
+    def __init__(self, trace: Trace, who: Callable[[], str], on_error: Callable[[str], None]) -> None:
+        super().__init__(logging.DEBUG if trace.is_kept else logging.ERROR)
+        self._trace = trace
+        self._who = who
+        self._on_error = on_error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name in _QUIET:
+            return
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        self._trace.note(self._who(), f"[{record.levelname.lower()}] {record.name.removeprefix('regulus.')}: {text}")
+        if record.levelno >= logging.ERROR:
+            self._on_error(f"{record.name.removeprefix('regulus.')} logged: {text}")
