@@ -15,6 +15,7 @@ from regulus.testing.simulation.history import (
     GroupFacts,
     History,
     Outcome,
+    Pulled,
     Reset,
     Restarted,
 )
@@ -23,6 +24,8 @@ Check = Callable[[History], Iterable[str]]
 
 LOCK_LIFE_S = 60.0
 """How long a broker that was away may give a queue to another member than the one that still trusts its lock."""
+_PULL_LIFE_S = 20.0
+"""A member that reads a queue has asked for its messages within this time."""
 _CLOCK_STEP_S = 0.002
 """Clocks tell whole ms."""
 
@@ -36,7 +39,7 @@ def nothing_acknowledged_is_lost(history: History) -> Iterator[str]:
     for sent in history.sent.values():
         if sent.outcome is Outcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
                 and (sent.key, sent.topic) not in stored:
-            yield f"{sent.key} was acknowledged in {sent.queue} at {sent.queue_offset}, and is not in the log"
+            yield f"{sent.key} was acknowledged in {sent.queue and _place(sent.queue)} at {sent.queue_offset}, and is not in the log"
 
 
 def everything_is_consumed(history: History) -> Iterator[str]:
@@ -216,26 +219,38 @@ def _took_too_long(call: Call, group: GroupFacts) -> bool:
 
 
 def offsets_do_not_go_back(history: History) -> Iterator[str]:
-    """An offset that a broker keeps gets smaller only because an operator wanted it, or the broker forgot it."""
-    kept: dict[tuple[str, MessageQueue], int] = {}
+    """An offset that a broker keeps gets smaller only because an operator wanted it, or the broker forgot it.
+
+    While members do not agree who is there, two may consume one queue, and the slower one is behind: each of them must
+    not go back behind itself, and nobody else has a say.
+    """
+    kept: dict[tuple[str, MessageQueue], Committed] = {}
     wanted: dict[tuple[str, MessageQueue], int] = {}
+    pulled: dict[tuple[str, MessageQueue, str], float] = {}
     for event in history.events:
         if isinstance(event, Restarted):
-            kept = {place: offset for place, offset in kept.items() if place[1].broker_name != event.broker}
+            kept = {place: last for place, last in kept.items() if place[1].broker_name != event.broker}
         elif isinstance(event, Reset):
             wanted[event.group, event.queue] = event.offset
             kept.pop((event.group, event.queue), None)
+        elif isinstance(event, Pulled):
+            pulled[event.group, event.queue, event.by] = event.at
         elif isinstance(event, Committed):
             place = event.group, event.queue
             if place in wanted:     # until the reset has come through, what was on its way may come first
                 if event.offset == wanted[place]:
                     del wanted[place]
-                    kept[place] = event.offset
+                    kept[place] = event
                 continue
-            if event.offset < kept.get(place, 0):
-                yield f"at {event.at:.3f} the offset of {event.group} in {event.queue} went from {kept[place]} " \
-                      f"back to {event.offset}"
-            kept[place] = event.offset
+            last = kept.get(place)
+            kept[place] = event
+            if last is None or event.offset >= last.offset:
+                continue
+            since = event.at - pulled.get((*place, event.by), -_PULL_LIFE_S)
+            if event.by == last.by or since > _PULL_LIFE_S:
+                yield f"at {event.at:.3f} {event.by} took the offset of {event.group} in {_place(event.queue)} from " \
+                      f"{last.offset}, of {last.by}, back to {event.offset}" \
+                      + (", and does not even read there" if since > _PULL_LIFE_S else "")
 
 
 def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
@@ -267,8 +282,8 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
                 first += 1
             behind[place] = first
             if event.offset > first:
-                yield f"at {event.at:.3f} {event.group} committed {event.offset} in {event.queue}, and {first} was " \
-                      f"not consumed"
+                yield f"at {event.at:.3f} {event.by} committed {event.offset} for {event.group} in " \
+                      f"{_place(event.queue)}, and {first} was not consumed"
                 behind[place] = event.offset
 
 
@@ -299,6 +314,8 @@ CHECKS: Sequence[Check] = (
 def findings(history: History) -> list[str]:
     """Everything that is wrong, under the name of its check."""
     found = [f"unhandled: {text}" for text in history.faults]
+    if history.broke_off:
+        return [history.broke_off, *found]
     for check in CHECKS:
         found += [f"{check.__name__}: {text}" for text in check(history)]
     return found
@@ -314,3 +331,7 @@ def _some(items: Sequence[object]) -> str:
     return shown if len(items) <= 5 else f"{shown} and {len(items) - 5} more"
 
 
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

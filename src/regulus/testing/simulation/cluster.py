@@ -45,6 +45,12 @@ class Machines:
         self.disk = disk
         """Where power cuts are played; None: what was written stays."""
 
+    @property
+    def sender(self) -> str:
+        """Whose request a server is at."""
+        node = self.loop.network.sender
+        return node.name if node is not None else "the broker"
+
     def bind(self, node: Node, port: int) -> socket:
         return cast(socket, self.loop.network.bind(node, port))
 
@@ -111,24 +117,24 @@ class SimulatedBroker:
         self._boots = 1
         self._moves = 1
         self._node: Node | None = None
+        self._is_busy = False
         self._root = machines.home / f"{name}-0"
 
     @property
     def is_up(self) -> bool:
-        return self._node is not None
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{BROKER_PORT}"
+        """It serves: it is neither down nor about to start or to stop."""
+        return self._node is not None and not self._is_busy
 
     async def start(self) -> None:
         node = self._node = Node(self.name, self.host, self._boots)
+        self._is_busy = True
         machines = self._machines
         machines.loop.network.lighten(self.host)
         server = self.server = BrokerServer(
             BrokerConfig(**self._settings), MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS),
             workers=SimulatedWorkers(machines.loop), bind=lambda _, port: machines.bind(node, port))
         await machines.loop.create_task(server.start(), context=node.context)
+        self._is_busy = False
         self._watch_offsets(server)
         machines.trace.say(self.name, f"is up at {self.host}, with the log up to {server.store.commit_log_max_offset()}")
         if self._starts:
@@ -137,7 +143,7 @@ class SimulatedBroker:
 
     def kill(self) -> None:
         """The process ends; all that it wrote stays."""
-        if self._node is not None:
+        if self._node is not None and self.is_up:
             self._machines.trace.say(self.name, "is killed")
             self._machines.kill(self._node, is_silent=False)
             root = self._next_root()
@@ -150,7 +156,7 @@ class SimulatedBroker:
     def cut_power(self, seed: int) -> None:
         """The machine ends; of what was not synced its disk has what the seed leaves."""
         assert self._machines.disk is not None
-        if self._node is not None and self.server is not None:
+        if self._node is not None and self.server is not None and self.is_up:
             self._machines.trace.say(self.name, "loses its power")
             flushed = self.server.store.flushed_offset
             self._machines.kill(self._node, is_silent=True)
@@ -169,10 +175,9 @@ class SimulatedBroker:
 
     async def stop(self) -> None:
         if self._node is not None and self.server is not None:
-            self._node.is_closing = True
+            self._node.is_closing = self._is_busy = True
             await self._machines.loop.create_task(self.server.stop(), context=self._node.context)
-            self._machines.history.died(self._node)
-            self._node = None
+            self._node, self._is_busy = None, False
             self._machines.trace.say(self.name, "is stopped")
 
     def _next_root(self) -> Path:
@@ -185,17 +190,23 @@ class SimulatedBroker:
                 sent.is_excused = True
 
     def _watch_offsets(self, server: BrokerServer) -> None:
-        """Have each offset that the broker takes in the history."""
+        """Have each offset that the broker takes, and each pull, in the history."""
         offsets = server.broker.consumer_offsets
-        commit, history, trace = offsets.commit, self._machines.history, self._machines.trace
+        commit, note_pull = offsets.commit, offsets.note_pull
+        machines = self._machines
 
-        def watched(group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
+        def committed(group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
+            by = machines.sender
             if offsets.query(group, topic, queue_id) != consumer_offset:
-                trace.say(self.name, f"{group} is at {consumer_offset} of {topic} {queue_id}")
-            history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset)
+                machines.trace.say(self.name, f"{group} is at {consumer_offset} of {topic} {queue_id}, says {by}")
+            machines.history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset, by)
             commit(group, topic, queue_id, consumer_offset, now_ms)
 
-        offsets.commit = watched    # type: ignore[method-assign]
+        def pulled(group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+            machines.history.pulled(group, MessageQueue(topic, self.name, queue_id), machines.sender)
+            note_pull(group, topic, queue_id, queue_offset)
+
+        offsets.commit, offsets.note_pull = committed, pulled   # type: ignore[method-assign]
 
     def stored(self) -> Iterator[Stored]:
         """All messages of all queues, as they lie in the log now."""

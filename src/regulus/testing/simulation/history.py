@@ -95,6 +95,18 @@ class Committed:
     group: str
     queue: MessageQueue
     offset: int
+    by: str
+    """Who sent it: a member, as long as it lives under this name, or somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A member asked for the messages of a queue."""
+
+    at: float
+    group: str
+    queue: MessageQueue
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,7 @@ class Restarted:
     broker: str
 
 
-Event = Began | Ended | Committed | Reset | Restarted
+Event = Began | Ended | Committed | Pulled | Reset | Restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +166,8 @@ class History:
         """At the end, in all topics."""
         self.faults: list[str] = []
         """Seen at once: errors that nobody took, tasks that died."""
+        self.broke_off = ""
+        """Why the run did not come to its end."""
         self.failures_wanted: dict[str, int] = {}
         """How often the listeners are to fail for a key."""
         self.now = now
@@ -177,8 +191,11 @@ class History:
             if call.node is node:
                 self.ended(call, Ending.DIED)
 
-    def committed(self, group: str, queue: MessageQueue, offset: int) -> None:
-        self.events.append(Committed(self.now(), group, queue, offset))
+    def committed(self, group: str, queue: MessageQueue, offset: int, by: str) -> None:
+        self.events.append(Committed(self.now(), group, queue, offset, by))
+
+    def pulled(self, group: str, queue: MessageQueue, by: str) -> None:
+        self.events.append(Pulled(self.now(), group, queue, by))
 
     def reset(self, group: str, queue: MessageQueue, offset: int) -> None:
         self.events.append(Reset(self.now(), group, queue, offset))

@@ -57,8 +57,12 @@ def current_node() -> Node | None:
     return _current.get()
 
 
-class NothingLeft(Exception):  # noqa: N818
-    """Everybody waits, and nobody for the time: the run can only stand still from here on."""
+TURNS_MAX = 200_000
+"""Of the loop, in one moment: then somebody runs in circles."""
+
+
+class NoProgress(Exception):  # noqa: N818
+    """Everybody waits, and nobody for the time; or the time stands still, and nobody waits."""
 
 
 _serials = count(1)
@@ -111,12 +115,17 @@ class _Jump:
 
     def __init__(self, loop: "SimulatedLoop") -> None:
         self._loop = loop
+        self._turns = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise NothingLeft("everybody waits, and nobody for the time")
+            raise NoProgress("everybody waits, and nobody for the time")
+        self._turns += 1
         if timeout > 0:
             self._loop.now += timeout
+            self._turns = 0
+        elif self._turns > TURNS_MAX:
+            raise NoProgress(f"the loop has turned {TURNS_MAX} times at one moment")
         return []
 
     def close(self) -> None:

@@ -155,6 +155,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def _receive(self, sender: Node, data: bytes) -> None:
         self.network.on_delivery(sender, self.node, data)
+        self.network.sender = sender
         rest = memoryview(data)
         while rest and not self.is_lost:
             buffer = self.protocol.get_buffer(-1)
@@ -162,6 +163,7 @@ class SimulatedTransport(asyncio.Transport):
             buffer[:size] = rest[:size]
             rest = rest[size:]
             self.protocol.buffer_updated(size)
+        self.network.sender = None
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_lost:
@@ -180,6 +182,8 @@ class SimulatedNetwork:
         self.on_delivery = on_delivery
         self.transports: dict[SimulatedTransport, None] = {}
         self.slowness = 1.0
+        self.sender: Node | None = None
+        """Whose bytes are being received."""
         self._ports = count(_PORT_MIN)
         self._bound: dict[tuple[str, int], SimulatedSocket] = {}
         self._parted: set[tuple[str, str]] = set()

@@ -21,7 +21,7 @@ from regulus.testing.simulation.actors import Member, Sender, forget_client
 from regulus.testing.simulation.cluster import Machines, SimulatedBroker, SimulatedNameServer, start_all
 from regulus.testing.simulation.faults import FAULTS
 from regulus.testing.simulation.history import GroupFacts, History
-from regulus.testing.simulation.loop import START_S, Node, NothingLeft, SimulatedLoop, SimulatedTask, current_node
+from regulus.testing.simulation.loop import START_S, Node, NoProgress, SimulatedLoop, SimulatedTask, current_node
 from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.pretence import pretended
 from regulus.testing.simulation.stories import STORIES, GroupPlan, Story
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 TOPICS = ("TopicA", "TopicB")
 MEMORY_DISK = Path("/dev/shm")
+RUN_MAX_S = 900.0
 _LOOK_S = 2.0
 _CALM_MIN_S = 8.0
 _TRIES = 20
@@ -73,8 +74,8 @@ def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
         loop.on_ended = run.task_ended
         try:
             loop.run_until_complete(run.main())
-        except NothingLeft as error:
-            history.fault(str(error))
+        except NoProgress as error:
+            history.broke_off = str(error)
         run.take_leave()
         loop.close()
     return Played(name, seed, checks.findings(history), trace.digest, loop.now - START_S, len(history.sent),
@@ -133,10 +134,20 @@ class Run:
     # --- the course of things ----------------------------------------------------------------------------------------
 
     async def main(self) -> None:
+        """The story, which must come to its end."""
+        course: SimulatedTask[None] = self.loop._make_task(self.loop, self._course())
+        await asyncio.wait([course], timeout=RUN_MAX_S)
+        if not course.done():
+            self.history.broke_off = f"the run stands still in {standing(course)}"
+        elif course.exception() is not None:
+            self.history.broke_off = f"the run broke off: {course.exception()!r}"
+
+    async def _course(self) -> None:
         await start_all(*self.name_servers)
         await start_all(*self.brokers)
         await self.asked(self.admin.start())
         await self._make_topics()
+        await asyncio.sleep(self.story.head_start_s)
         for plan in self.story.groups:
             self._begin_group(plan)
         self._begin_senders()
@@ -277,3 +288,12 @@ class Run:
                     task.get_coro().close()         # type: ignore[union-attr]
         for member in self.members:
             forget_client(self.machines, member.node)
+
+
+def standing(task: SimulatedTask[Any]) -> str:
+    """The functions in which a task waits, the innermost last."""
+    names, waits = [], task.get_coro()
+    while waits is not None:
+        names.append(getattr(waits, "__qualname__", type(waits).__name__))
+        waits = getattr(waits, "cr_await", None)
+    return " > ".join(names)

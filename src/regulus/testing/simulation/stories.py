@@ -37,6 +37,8 @@ class Story:
     faults: tuple[str, ...] = ()
     """Some of these happen."""
     faults_count: tuple[int, int] = (1, 4)
+    head_start_s: float = 1.0
+    """Of the topics, before clients come: all name servers know them then."""
     rough_s: float = 25.0
     calm_max_s: float = 240.0
     broker_settings: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +59,8 @@ STORIES: Mapping[str, Story] = {
                   syncs=False, loses_power=True, faults=("cut_power",), brokers=(1, 1)),
     "members": Story(about="members of a group come, go, die and change their minds", sending=_MIXED,
                      faults=_MEMBERS, faults_count=(2, 5), temper=Temper(fails=0.15)),
+    "early": Story(about="clients come before name servers know the topics", head_start_s=0.0,
+                   temper=Temper(fails=0.3, always_fails=0.08), name_servers=(2, 2)),
     "failing": Story(about="listeners fail, in all manners, and some messages die of it",
                      temper=Temper(fails=0.3, always_fails=0.08)),
     "cancelling": Story(about="listeners raise CancelledError", temper=Temper(fails=0.3, manners=(Manner.CANCELLED,))),
