@@ -63,6 +63,8 @@ class SendingPlan:
     over_s: float = 20.0
     lanes: int = 3
     """Sends under way at the same time."""
+    burst: int = 1
+    """Plain sends that begin at one moment."""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -111,7 +113,7 @@ class Sender:
             elif kind < plan.ordered + plan.batches + plan.transactions + plan.oneway:
                 await self._send_oneway()
             else:
-                await self._send()
+                await asyncio.gather(*(self._send() for _ in range(plan.burst)))
 
     def _new(self, order: str = "", topic: str = "") -> tuple[Sent, Message]:
         self._count += 1
@@ -163,10 +165,12 @@ class Sender:
             sent.queue, sent.queue_offset = result.message_queue, result.queue_offset + number
             if result.send_status is SendStatus.SEND_OK:
                 sent.outcome = Outcome.STORED
+                sent.stored_s = self._history.now()
 
     def _failed(self, sent: Sent, error: Exception) -> None:
         self._machines.trace.say(self.name, f"{sent.key} failed: {type(error).__name__}")
         self._machines.trace.note(self.name, str(error))
+        self._history.missed(f"{self.name} could not send {sent.key}: {type(error).__name__}: {error}")
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
@@ -241,10 +245,12 @@ class Member:
                 async with consumer:
                     self._machines.trace.say(self.name, f"has joined {self._facts.name}")
                     self.is_consuming = True
+                    self._history.joined[self._facts.name, self.name] = self._history.now()
                     await asyncio.Event().wait()
             except RegulusError as error:
                 self._machines.trace.say(self.name, f"could not start: {type(error).__name__}")
                 self._machines.trace.note(self.name, str(error))
+                self._history.missed(f"{self.name} could not start: {type(error).__name__}: {error}")
                 await asyncio.sleep(_RESTART_S)
             finally:
                 self.is_consuming = False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import dlq_topic
 from regulus.testing.simulation.history import (
+    OPERATOR,
     Began,
     Call,
     Committed,
@@ -46,7 +47,8 @@ def everything_is_consumed(history: History) -> Iterator[str]:
     """Each message in the log was consumed by each group that subscribes to it, or is its dead letter."""
     in_topic: defaultdict[str, list[tuple[str, MessageQueue, int]]] = defaultdict(list)
     for each in history.stored:
-        in_topic[each.queue.topic].append((each.key, each.queue, each.queue_offset))
+        if each.queue.broker_name not in history.lost_tails:
+            in_topic[each.queue.topic].append((each.key, each.queue, each.queue_offset))
     for group in history.groups.values():
         dead = {key for key, _, _ in in_topic[dlq_topic(group.name)]}
         skipped = _skipped(history, group.name)
@@ -227,6 +229,8 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
     kept: dict[tuple[str, MessageQueue], Committed] = {}
     wanted: dict[tuple[str, MessageQueue], int] = {}
     pulled: dict[tuple[str, MessageQueue, str], float] = {}
+    # A pull may commit, and is noted behind that.
+    by_pull = {(event.group, event.queue, event.by, event.at) for event in history.events if isinstance(event, Pulled)}
     for event in history.events:
         if isinstance(event, Restarted):
             kept = {place: last for place, last in kept.items() if place[1].broker_name != event.broker}
@@ -237,8 +241,12 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
             pulled[event.group, event.queue, event.by] = event.at
         elif isinstance(event, Committed):
             place = event.group, event.queue
+            if event.queue.broker_name in history.lost_tails:
+                continue
+            since = event.at - pulled.get((*place, event.by), -_PULL_LIFE_S)
+            is_reader = since <= _PULL_LIFE_S or (*place, event.by, event.at) in by_pull
             if place in wanted:     # until the reset has come through, what was on its way may come first
-                if event.offset == wanted[place]:
+                if event.offset == wanted[place] and (is_reader or event.by == OPERATOR):
                     del wanted[place]
                     kept[place] = event
                 continue
@@ -246,11 +254,10 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
             kept[place] = event
             if last is None or event.offset >= last.offset:
                 continue
-            since = event.at - pulled.get((*place, event.by), -_PULL_LIFE_S)
-            if event.by == last.by or since > _PULL_LIFE_S:
+            if event.by == last.by or not is_reader:
                 yield f"at {event.at:.3f} {event.by} took the offset of {event.group} in {_place(event.queue)} from " \
                       f"{last.offset}, of {last.by}, back to {event.offset}" \
-                      + (", and does not even read there" if since > _PULL_LIFE_S else "")
+                      + ("" if is_reader else ", and does not even read there")
 
 
 def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
@@ -271,7 +278,7 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
         elif isinstance(event, Committed):
             place = event.group, event.queue
             facts = history.groups.get(event.group)
-            if facts is None:
+            if facts is None or event.queue.broker_name in history.lost_tails:
                 continue
             for call in running.values():
                 if call.group == event.group and call.queue == event.queue \
@@ -305,10 +312,40 @@ def transactions_end_once(history: History) -> Iterator[str]:
             yield f"{sent.key} was committed, and is not in the log"
 
 
+# --- what a story promises -------------------------------------------------------------------------------------------
+
+
+def nothing_is_missed(history: History) -> Iterator[str]:
+    """Where a story promises it, no send and no start fails."""
+    if history.promises.no_misses:
+        yield from history.misses
+
+
+def deliveries_are_prompt(history: History) -> Iterator[str]:
+    """Where a story promises it, no message waits longer for its first call than that."""
+    limit_s = history.promises.delivery_max_s
+    if not limit_s:
+        return
+    away = {event.broker for event in history.events if isinstance(event, Restarted)}
+    for group in history.groups.values():
+        first: dict[str, float] = {}
+        for call in history.calls:
+            if call.group == group.name:
+                for key in call.keys:
+                    first.setdefault(key, call.begin_s)
+        ready_s = max([at for (name, _), at in history.joined.items() if name == group.name], default=0.0)
+        for sent in history.sent.values():
+            waited_s = first.get(sent.key, -1.0) - max(sent.stored_s, ready_s)
+            if sent.outcome is Outcome.STORED and sent.topic in group.topics and waited_s > limit_s \
+                    and sent.queue is not None and sent.queue.broker_name not in away:
+                yield f"{sent.key} waited {waited_s:.3f} s in {_place(sent.queue)} for {group.name}"
+
+
 CHECKS: Sequence[Check] = (
     nothing_acknowledged_is_lost, everything_is_consumed, orderly_queues_keep_their_order,
     orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
-    offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once)
+    offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once,
+    nothing_is_missed, deliveries_are_prompt)
 
 
 def findings(history: History) -> list[str]:
@@ -323,7 +360,8 @@ def findings(history: History) -> list[str]:
 
 def unconsumed(history: History) -> bool:
     """Whether there is still something to wait for."""
-    return any(True for _ in everything_is_consumed(history)) or any(True for _ in dead_letters_are_dead(history))
+    return any(True for _ in everything_is_consumed(history)) or any(True for _ in dead_letters_are_dead(history)) \
+        or any(True for _ in transactions_end_once(history))
 
 
 def _some(items: Sequence[object]) -> str:

@@ -17,7 +17,7 @@ from regulus.server.assembly import BrokerServer, NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.forgetful_disk import ForgetfulDisk
-from regulus.testing.simulation.history import History, Outcome, Stored
+from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored
 from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
 from regulus.testing.simulation.trace import Trace
 
@@ -158,7 +158,6 @@ class SimulatedBroker:
         assert self._machines.disk is not None
         if self._node is not None and self.server is not None and self.is_up:
             self._machines.trace.say(self.name, "loses its power")
-            flushed = self.server.store.flushed_offset
             self._machines.kill(self._node, is_silent=True)
             self._machines.loop.network.darken(self.host)
             root = self._next_root()
@@ -166,7 +165,7 @@ class SimulatedBroker:
             self._root, self._node = root, None
             self._boots += 1
             if not self.syncs:
-                self._excuse(flushed)
+                self._excuse()
 
     def move(self) -> None:
         """Come back on another host next time."""
@@ -183,8 +182,9 @@ class SimulatedBroker:
     def _next_root(self) -> Path:
         return self._machines.home / f"{self.name}-{self._starts}"
 
-    def _excuse(self, flushed: int) -> None:
+    def _excuse(self) -> None:
         """What was acknowledged here was promised against the death of a process only."""
+        self._machines.history.lost_tails.add(self.name)
         for sent in self._machines.history.sent.values():
             if sent.outcome is Outcome.STORED and sent.queue is not None and sent.queue.broker_name == self.name:
                 sent.is_excused = True
@@ -214,6 +214,8 @@ class SimulatedBroker:
         store = self.server.store
         for topic, queue_id in store.queues():
             for offset, body in _bodies(store, topic, queue_id):
+                if body == SPOILED:
+                    continue    # Nobody can consume it.
                 yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.name, queue_id), offset)
 
 

@@ -1,12 +1,20 @@
 """What happens to a cluster and to its clients while they work. Each fault ends, in its time; then all is well again."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from regulus.errors import RegulusError
+from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
+from regulus.testing.simulation.cluster import BROKER_PORT
+from regulus.testing.simulation.history import OPERATOR, SPOILED
+from regulus.testing.simulation.loop import START_S
+from regulus.transport.connector import connect
+from regulus.wire.codes import RequestCode
+from regulus.wire.remoting_command import RemotingCommand
 
 if TYPE_CHECKING:
     from regulus.testing.simulation.run import Run
@@ -28,6 +36,61 @@ async def cut_power(run: "Run", chance: Random) -> None:
         broker.cut_power(chance.randrange(1 << 30))
         await asyncio.sleep(chance.uniform(2, 15))
         await broker.start()
+
+
+async def short_outage(run: "Run", chance: Random) -> None:
+    """A broker is killed, and back before a send gives up."""
+    broker = chance.choice(run.brokers)
+    if broker.is_up:
+        broker.kill()
+        await asyncio.sleep(chance.uniform(0.1, 1.5))
+        await broker.start()
+
+
+async def first_broker_is_gone(run: "Run", chance: Random) -> None:
+    """The one whose name comes first has no power until all is well again."""
+    if run.brokers[0].is_up:
+        run.brokers[0].cut_power(chance.randrange(1 << 30))
+
+
+async def one_name_server_is_gone(run: "Run", chance: Random) -> None:
+    """And only one, until all is well again."""
+    if all(each.is_up for each in run.name_servers):
+        chance.choice(run.name_servers).kill()
+
+
+async def spoiled_message(run: "Run", chance: Random) -> None:
+    """Somebody stores what says of itself that it is compressed, and is not."""
+    broker = chance.choice([each for each in run.brokers if each.is_up])
+    topic = next(iter(run.history.groups.values())).topics[0]
+    ext = {"a": "spoiler", "b": topic, "c": "TBW102", "d": "4", "e": str(chance.randrange(run.story.queues)),
+           "f": str(sys_flag.COMPRESSED), "g": str(int(time.time() * 1000)), "h": "0", "i": "", "j": "0", "k": "false",
+           "m": "false"}
+    connection = await run.asked(connect(broker.host, BROKER_PORT))
+    await run.asked(connection.request(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, SPOILED), 3_000))
+    run.trace.say(OPERATOR, f"has stored a spoiled message in {broker.name}")
+    connection.close()
+
+
+async def topic_made_anew(run: "Run", chance: Random) -> None:
+    """An operator deletes a topic, and makes it again."""
+    topic = next(iter(run.history.groups.values())).topics[0]
+    try:
+        await run.asked(run.admin.delete_topic(topic))
+        for sent in run.history.sent.values():
+            sent.is_excused = True      # gone with the topic
+        run.trace.say(OPERATOR, f"has deleted {topic}")
+        await asyncio.sleep(chance.uniform(0.1, 3))
+    finally:
+        await run.make_topic(topic)
+    run.trace.say(OPERATOR, f"has made {topic} anew")
+
+
+async def join_and_reset(run: "Run", chance: Random) -> None:
+    """While queues change hands, an operator sends the group elsewhere."""
+    await member_joins(run, chance)
+    await asyncio.sleep(chance.uniform(0, 1.0))
+    await reset_by_time(run, chance)
 
 
 async def move_broker(run: "Run", chance: Random) -> None:
@@ -89,12 +152,16 @@ async def member_joins(run: "Run", chance: Random) -> None:
 
 
 async def member_leaves(run: "Run", chance: Random) -> None:
+    if not run.members:
+        return
     member = chance.choice(run.members)
     if run.may_lose(member):
         await member.leave()
 
 
 async def member_is_killed(run: "Run", chance: Random) -> None:
+    if not run.members:
+        return
     member = chance.choice(run.members)
     if run.may_lose(member):
         member.kill()
@@ -102,8 +169,8 @@ async def member_is_killed(run: "Run", chance: Random) -> None:
 
 async def member_returns(run: "Run", chance: Random) -> None:
     """It leaves or dies, and is started again as who it was."""
-    member = chance.choice(run.members)
-    if not member.is_consuming or member.node.is_closing:
+    member = chance.choice(run.members or [None])
+    if member is None or not member.is_consuming or member.node.is_closing:
         return
     if chance.random() < 0.5:
         member.kill()
@@ -131,16 +198,39 @@ async def reset(run: "Run", chance: Random) -> None:
         queue = MessageQueue(topic, broker.name, chance.randrange(run.story.queues))
         end = await run.asked(run.admin.max_offset(queue))
         offset = chance.randrange(end + 1)
-        run.trace.say("operator", f"resets {group.name} in {topic}/{broker.name}/{queue.queue_id} to {offset} of {end}")
+        run.trace.say(OPERATOR, f"resets {group.name} in {topic}/{broker.name}/{queue.queue_id} to {offset} of {end}")
         run.history.reset(group.name, queue, offset)
         await run.asked(run.admin.reset_offset(group.name, queue, offset))
     except RegulusError as error:
-        run.trace.say("operator", f"could not reset: {type(error).__name__}")
-        run.trace.note("operator", str(error))
+        run.trace.say(OPERATOR, f"could not reset: {type(error).__name__}")
+        run.trace.note(OPERATOR, str(error))
+
+
+async def reset_by_time(run: "Run", chance: Random) -> None:
+    """An operator has a group go on elsewhere, in all queues of a topic."""
+    group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting])
+    topic = chance.choice(group.topics)
+    at_ms = int((time.time() - chance.uniform(0, run.loop.now - START_S)) * 1000)
+    try:
+        for queue in await run.asked(run.admin.queues(topic)):
+            run.history.reset(group.name, queue, await run.asked(run.admin.search_offset(queue, at_ms)))
+        run.trace.say(OPERATOR, f"resets {group.name} in {topic}")
+        told = await run.asked(run.admin.reset_offset_by_timestamp(topic, group.name, at_ms))
+        run.trace.say(OPERATOR, f"has reset {[f'{_place(queue)} to {told[queue]}' for queue in sorted(told)]}")
+    except RegulusError as error:
+        run.trace.say(OPERATOR, f"could not reset: {type(error).__name__}")
+        run.trace.note(OPERATOR, str(error))
 
 
 FAULTS: Mapping[str, Fault] = {
     "kill_broker": kill_broker, "cut_power": cut_power, "move_broker": move_broker, "restart_broker": restart_broker,
     "kill_name_server": kill_name_server, "cut_connections": cut_connections, "part_hosts": part_hosts,
     "slow_down": slow_down, "member_joins": member_joins, "member_leaves": member_leaves,
-    "member_is_killed": member_is_killed, "member_returns": member_returns, "member_changes_its_mind": member_changes_its_mind, "reset": reset}
+    "member_is_killed": member_is_killed, "member_returns": member_returns, "member_changes_its_mind": member_changes_its_mind, "reset": reset, "reset_by_time": reset_by_time,
+    "short_outage": short_outage, "first_broker_is_gone": first_broker_is_gone,
+    "one_name_server_is_gone": one_name_server_is_gone, "spoiled_message": spoiled_message,
+    "topic_made_anew": topic_made_anew, "join_and_reset": join_and_reset}
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

@@ -8,6 +8,10 @@ from enum import StrEnum
 from regulus.model.message_queue import MessageQueue
 from regulus.testing.simulation.loop import Node
 
+OPERATOR = "operator"
+SPOILED = b"this is no zlib"
+"""The body of a message that cannot be read."""
+
 
 class Outcome(StrEnum):
     """Of a send, as its caller knows it."""
@@ -49,6 +53,7 @@ class Sent:
     fate: Fate = Fate.NONE
     queue: MessageQueue | None = None
     queue_offset: int = -1
+    stored_s: float = -1.0
     is_excused: bool = False
     """What promised to keep it was taken away: a broker that does not sync lost its power."""
 
@@ -156,6 +161,16 @@ class GroupFacts:
     """Of a broadcasting group: those that were there from the beginning to the end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a story promises beyond what always holds."""
+
+    no_misses: bool = False
+    """No send and no start fails: what fails is over before their time is."""
+    delivery_max_s: float = 0.0
+    """How long a message waits at most for its first call, from when it is stored and somebody consumes; 0: for ever."""
+
+
 class History:
     def __init__(self, now: Callable[[], float]) -> None:
         self.sent: dict[str, Sent] = {}
@@ -166,11 +181,21 @@ class History:
         """At the end, in all topics."""
         self.faults: list[str] = []
         """Seen at once: errors that nobody took, tasks that died."""
+        self.lost_tails: set[str] = set()
+        """Brokers that lost what they had not synced: numbers of their queues were given twice."""
+        self.misses: list[str] = []
+        """Sends and starts that failed."""
+        self.promises = Promises()
         self.broke_off = ""
         """Why the run did not come to its end."""
         self.failures_wanted: dict[str, int] = {}
         """How often the listeners are to fail for a key."""
+        self.joined: dict[tuple[str, str], float] = {}
+        """When a member of a group began to consume, for the last time."""
         self.now = now
+
+    def missed(self, text: str) -> None:
+        self.misses.append(f"at {self.now():.3f} {text}")
 
     def fault(self, text: str) -> None:
         self.faults.append(f"at {self.now():.3f}: {text}")

@@ -20,7 +20,7 @@ from regulus.testing.simulation import checks
 from regulus.testing.simulation.actors import Member, Sender, forget_client
 from regulus.testing.simulation.cluster import Machines, SimulatedBroker, SimulatedNameServer, start_all
 from regulus.testing.simulation.faults import FAULTS
-from regulus.testing.simulation.history import GroupFacts, History
+from regulus.testing.simulation.history import OPERATOR, GroupFacts, History
 from regulus.testing.simulation.loop import START_S, Node, NoProgress, SimulatedLoop, SimulatedTask, current_node
 from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.pretence import pretended
@@ -114,6 +114,7 @@ class Run:
         self.loop = machines.loop
         self.trace = machines.trace
         self.history = machines.history
+        self.history.promises = story.promises
         self.chance = Random(f"{seed} story")
         self.network = SimulatedNetwork(self.loop, Random(f"{seed} network"),
                                         lambda one, other, data: self.trace.carried(one.name, other.name, data))
@@ -126,8 +127,8 @@ class Run:
             for number in range(self.chance.randint(*story.brokers))]
         self.senders: list[Sender] = []
         self.members: list[Member] = []
-        self.operator = Node("operator", "10.5.0.1")
-        self.admin = Admin(self.addresses, ClientConfig(client_ip=self.operator.host, instance_name="operator"))
+        self.operator = Node(OPERATOR, "10.5.0.1")
+        self.admin = Admin(self.addresses, ClientConfig(client_ip=self.operator.host, instance_name=OPERATOR))
         self._tasks: list[asyncio.Task[None]] = []
         self._plans: dict[str, GroupPlan] = {plan.name: plan for plan in story.groups}
 
@@ -146,36 +147,45 @@ class Run:
         await start_all(*self.name_servers)
         await start_all(*self.brokers)
         await self.asked(self.admin.start())
-        await self._make_topics()
+        for topic in self._topics():
+            await self.make_topic(topic)
         await asyncio.sleep(self.story.head_start_s)
         for plan in self.story.groups:
-            self._begin_group(plan)
+            self._prepare_group(plan)
         self._begin_senders()
+        groups = self.loop.create_task(self._begin_groups())
         await self._rough()
         self.trace.say("-", "all is well from here on")
+        await groups
         await self._calm()
         await self._end()
 
-    async def _make_topics(self) -> None:
-        for topic in TOPICS[:2 if len(self.story.groups) > 1 else 1]:
-            config = TopicConfig(topic_name=topic, read_queue_nums=self.story.queues, write_queue_nums=self.story.queues)
-            for number in range(_TRIES):
-                try:
-                    await self.asked(self.admin.create_topic(config))
-                    break
-                except RegulusError:
-                    if number == _TRIES - 1:
-                        raise
-                    await asyncio.sleep(0.5)
+    def _topics(self) -> list[str]:
+        return list(TOPICS[:2 if len(self.story.groups) > 1 else 1])
 
-    def _begin_group(self, plan: GroupPlan) -> None:
-        topics = list(TOPICS[:2 if len(self.story.groups) > 1 else 1])
-        facts = GroupFacts(plan.name, topics, plan.orderly, plan.broadcasting, plan.max_reconsume_times,
+    async def make_topic(self, topic: str) -> None:
+        """As an operator does it, who tries until it is done."""
+        config = TopicConfig(topic_name=topic, read_queue_nums=self.story.queues, write_queue_nums=self.story.queues)
+        for number in range(_TRIES):
+            try:
+                await self.asked(self.admin.create_topic(config))
+                return
+            except RegulusError:
+                if number == _TRIES - 1:
+                    raise
+                await asyncio.sleep(0.5)
+
+    def _prepare_group(self, plan: GroupPlan) -> None:
+        facts = GroupFacts(plan.name, self._topics(), plan.orderly, plan.broadcasting, plan.max_reconsume_times,
                            plan.suspend_ms, plan.consume_timeout_s)
         self.history.groups[plan.name] = facts
-        for _ in range(plan.members):
-            member = self.add_member(facts)
-            facts.members.add(member.name)
+
+    async def _begin_groups(self) -> None:
+        await asyncio.sleep(self.story.groups_begin_s)
+        for plan in self.story.groups:
+            facts = self.history.groups[plan.name]
+            for _ in range(plan.members):
+                facts.members.add(self.add_member(facts).name)
 
     def _begin_senders(self) -> None:
         topics = self.history.groups[self.story.groups[0].name].topics
@@ -191,7 +201,7 @@ class Run:
         begin = self.loop.now
         names = [self.chance.choice(self.story.faults)
                  for _ in range(self.chance.randint(*self.story.faults_count) if self.story.faults else 0)]
-        times = sorted(self.chance.uniform(0, self.story.rough_s) for _ in names)
+        times = sorted(self.chance.uniform(0, min(self.story.rough_s, self.story.faults_until_s)) for _ in names)
         await asyncio.gather(*(self._happen(name, at) for name, at in zip(names, times, strict=True)))
         await asyncio.sleep(max(0.0, begin + self.story.rough_s - self.loop.now))
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from regulus.client.config import ConsumeFromWhere
 from regulus.testing.simulation.actors import Manner, SendingPlan, Temper
+from regulus.testing.simulation.history import Promises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +41,19 @@ class Story:
     faults_count: tuple[int, int] = (1, 4)
     head_start_s: float = 1.0
     """Of the topics, before clients come: all name servers know them then."""
+    groups_begin_s: float = 0.0
+    faults_until_s: float = 25.0
+    """Faults begin before this time."""
     rough_s: float = 25.0
     calm_max_s: float = 240.0
+    promises: Promises = Promises()
     broker_settings: dict[str, Any] = field(default_factory=dict)
 
 
 _SERVERS = ("kill_broker", "restart_broker", "move_broker", "kill_name_server", "cut_connections", "part_hosts",
             "slow_down")
-_MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections")
+_MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections",
+            "slow_down")
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {
@@ -86,9 +93,13 @@ STORIES: Mapping[str, Story] = {
     "resets": Story(about="an operator sends a group elsewhere, and the broker tells it", faults=("reset",),
                     faults_count=(1, 3), temper=Temper(slow=0.2)),
     "pushed-resets": Story(about="an operator sends a group elsewhere, and the broker pushes it to the members",
-                           faults=("reset", "reset", "member_joins", "member_leaves"), faults_count=(1, 4),
+                           faults=("reset_by_time", "join_and_reset", "member_leaves", "slow_down"),
+                           faults_count=(2, 5),
                            temper=Temper(slow=0.2), broker_settings={"use_server_side_reset_offset": False}),
-    "orderly-resets": Story(about="an operator sends an orderly group elsewhere", faults=("reset", "member_joins"),
+    "one-queue-reset": Story(about="an operator sends a group elsewhere in one queue, and the broker pushes it",
+                             faults=("reset",), broker_settings={"use_server_side_reset_offset": False}),
+    "orderly-resets": Story(about="an operator sends an orderly group elsewhere",
+                            faults=("reset_by_time", "join_and_reset", "member_leaves"),
                             faults_count=(1, 4), temper=Temper(slow=0.3, fails=0.2),
                             groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=16),),
                             broker_settings={"use_server_side_reset_offset": False}),
@@ -97,6 +108,21 @@ STORIES: Mapping[str, Story] = {
                           faults=("member_returns", "member_returns", "kill_broker", "cut_connections")),
     "transactions": Story(about="transactions are committed, rolled back and asked for", faults=_SERVERS,
                           sending=(SendingPlan(count=20, transactions=0.7),), calm_max_s=300.0),
+    "name-servers": Story(about="one of two name servers is gone, and nobody misses it", name_servers=(2, 2),
+                          groups=(GroupPlan(name="group"), GroupPlan(name="other")), faults_until_s=0.1,
+                          sending=(SendingPlan(count=24, burst=4, over_s=10.0),) * 3, rough_s=15.0,
+                          faults=("one_name_server_is_gone",), promises=Promises(no_misses=True)),
+    "first-broker": Story(about="the broker whose name comes first is gone when a group begins", brokers=(2, 2),
+                          syncs=True, loses_power=True, sending=(SendingPlan(count=20),), groups_begin_s=5.0,
+                          faults=("first_broker_is_gone",), faults_until_s=4.0, promises=Promises(delivery_max_s=8.0)),
+    "short-outage": Story(about="the only broker is killed, and back before a send gives up", brokers=(1, 1),
+                          sending=(SendingPlan(count=40),), faults=("short_outage",), faults_count=(2, 3),
+                          promises=Promises(no_misses=True)),
+    "spoiled": Story(about="a message that cannot be read lies among others", faults=("spoiled_message",)),
+    "made-anew": Story(about="a topic is deleted and made anew under members that consume all of it", brokers=(1, 1),
+                       groups=(GroupPlan(name="broadcast", broadcasting=True, settings={
+                           "consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}),),
+                       faults=("topic_made_anew",), faults_count=(1, 1)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),
