@@ -24,7 +24,7 @@ from regulus.testing.simulation.loop import Node
 ALWAYS = 1_000
 """So often fails what never succeeds."""
 _RESTART_S = 1.0
-_LEFT_OVER_S = 5.0
+_LEFT_OVER_S = 1.0
 """How long after its end a client may still have tasks."""
 
 
@@ -60,7 +60,7 @@ class SendingPlan:
     batches: float = 0.0
     transactions: float = 0.0
     oneway: float = 0.0
-    over_s: float = 20.0
+    over_s: float = 15.0
     lanes: int = 3
     """Sends under way at the same time."""
     burst: int = 1

@@ -40,7 +40,8 @@ def nothing_acknowledged_is_lost(history: History) -> Iterator[str]:
     for sent in history.sent.values():
         if sent.outcome is Outcome.STORED and sent.fate is Fate.NONE and not sent.is_excused \
                 and (sent.key, sent.topic) not in stored:
-            yield f"{sent.key} was acknowledged in {sent.queue and _place(sent.queue)} at {sent.queue_offset}, and is not in the log"
+            where = _place(sent.queue) if sent.queue is not None else "nowhere"
+            yield f"{sent.key} was acknowledged in {where}@{sent.queue_offset}, and is not in the log"
 
 
 def everything_is_consumed(history: History) -> Iterator[str]:
@@ -204,8 +205,8 @@ def dead_letters_are_dead(history: History) -> Iterator[str]:
         for key in sorted(letters):
             failed = sum(1 for call in calls[key] if call.ending is not Ending.DONE or _took_too_long(call, group))
             if failed <= group.max_reconsume_times:
-                yield f"{key} is a dead letter of {group.name} after {failed} failures of " \
-                      f"{group.max_reconsume_times + 1}"
+                yield (f"{key} is a dead letter of {group.name} after {failed} failures of "
+                       f"{group.max_reconsume_times + 1}")
         hopeless = {key for key, count in history.failures_wanted.items() if count > group.max_reconsume_times}
         missing = sorted(key for key in hopeless.intersection(calls) - letters
                          if not any(call.ending is Ending.DONE for call in calls[key]))
@@ -255,9 +256,9 @@ def offsets_do_not_go_back(history: History) -> Iterator[str]:
             if last is None or event.offset >= last.offset:
                 continue
             if event.by == last.by or not is_reader:
-                yield f"at {event.at:.3f} {event.by} took the offset of {event.group} in {_place(event.queue)} from " \
-                      f"{last.offset}, of {last.by}, back to {event.offset}" \
-                      + ("" if is_reader else ", and does not even read there")
+                yield (f"at {event.at:.3f} {event.by} took the offset of {event.group} in {_place(event.queue)} from "
+                       f"{last.offset}, of {last.by}, back to {event.offset}"
+                       f"{'' if is_reader else ', and does not even read there'}")
 
 
 def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
@@ -270,27 +271,29 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
             running[id(event.call)] = event.call
         elif isinstance(event, Ended):
             running.pop(id(event.call), None)
-            if event.call.ending in (Ending.DONE, Ending.FAILED):
+            facts = history.groups[event.call.group]
+            # One that took too long was sent back.
+            if event.call.ending in (Ending.DONE, Ending.FAILED) or _took_too_long(event.call, facts):
                 ended[event.call.group, event.call.queue].update(event.call.offsets)
         elif isinstance(event, Reset):
             place = event.group, event.queue
             behind[place] = max(event.offset, behind.get(place, 0))
         elif isinstance(event, Committed):
             place = event.group, event.queue
-            facts = history.groups.get(event.group)
-            if facts is None or event.queue.broker_name in history.lost_tails:
+            group = history.groups.get(event.group)
+            if group is None or event.queue.broker_name in history.lost_tails:
                 continue
             for call in running.values():
                 if call.group == event.group and call.queue == event.queue \
-                        and event.at - call.begin_s > facts.consume_timeout_s:
+                        and event.at - call.begin_s > group.consume_timeout_s:
                     ended[place].update(call.offsets)
             first = behind.get(place, 0)
             while first in ended[place]:
                 first += 1
             behind[place] = first
             if event.offset > first:
-                yield f"at {event.at:.3f} {event.by} committed {event.offset} for {event.group} in " \
-                      f"{_place(event.queue)}, and {first} was not consumed"
+                yield (f"at {event.at:.3f} {event.by} committed {event.offset} for {event.group} in "
+                       f"{_place(event.queue)}, and {first} was not consumed")
                 behind[place] = event.offset
 
 

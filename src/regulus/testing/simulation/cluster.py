@@ -19,6 +19,7 @@ from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.forgetful_disk import ForgetfulDisk
 from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored
 from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
+from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.trace import Trace
 
 NAME_SERVER_PORT = 9876
@@ -36,9 +37,10 @@ _READ_BYTES = 1 << 20
 class Machines:
     """What all servers of a run share."""
 
-    def __init__(self, loop: SimulatedLoop, home: Path, trace: Trace, history: History,
+    def __init__(self, loop: SimulatedLoop, network: SimulatedNetwork, home: Path, trace: Trace, history: History,
                  disk: ForgetfulDisk | None) -> None:
         self.loop = loop
+        self.network = network
         self.home = home
         self.trace = trace
         self.history = history
@@ -48,17 +50,17 @@ class Machines:
     @property
     def sender(self) -> str:
         """Whose request a server is at."""
-        node = self.loop.network.sender
+        node = self.network.sender
         return node.name if node is not None else "the broker"
 
     def bind(self, node: Node, port: int) -> socket:
-        return cast(socket, self.loop.network.bind(node, port))
+        return cast(socket, self.network.bind(node, port))
 
     def kill(self, node: Node, *, is_silent: bool) -> None:
         """The node ends in the midst of what it does."""
         node.is_alive = False
         self.loop.drop(node)
-        self.loop.network.drop(node, is_silent=is_silent)
+        self.network.drop(node, is_silent=is_silent)
         self.history.died(node)
 
 
@@ -129,14 +131,15 @@ class SimulatedBroker:
         node = self._node = Node(self.name, self.host, self._boots)
         self._is_busy = True
         machines = self._machines
-        machines.loop.network.lighten(self.host)
+        machines.network.lighten(self.host)
         server = self.server = BrokerServer(
             BrokerConfig(**self._settings), MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS),
             workers=SimulatedWorkers(machines.loop), bind=lambda _, port: machines.bind(node, port))
         await machines.loop.create_task(server.start(), context=node.context)
         self._is_busy = False
         self._watch_offsets(server)
-        machines.trace.say(self.name, f"is up at {self.host}, with the log up to {server.store.commit_log_max_offset()}")
+        end = server.store.commit_log_max_offset()
+        machines.trace.say(self.name, f"is up at {self.host}, with the log up to {end}")
         if self._starts:
             machines.history.restarted(self.name)
         self._starts += 1
@@ -159,7 +162,7 @@ class SimulatedBroker:
         if self._node is not None and self.server is not None and self.is_up:
             self._machines.trace.say(self.name, "loses its power")
             self._machines.kill(self._node, is_silent=True)
-            self._machines.loop.network.darken(self.host)
+            self._machines.network.darken(self.host)
             root = self._next_root()
             self._machines.disk.hand_over(self._root, root, seed)
             self._root, self._node = root, None

@@ -1,10 +1,9 @@
-"""What happens to a cluster and to its clients while they work. Each fault ends, in its time; then all is well again."""
+"""What happens to a cluster and to its clients while they work. Each fault ends in its time, and all is well again."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 from regulus.errors import RegulusError
 from regulus.model import sys_flag
@@ -12,17 +11,13 @@ from regulus.model.message_queue import MessageQueue
 from regulus.testing.simulation.cluster import BROKER_PORT
 from regulus.testing.simulation.history import OPERATOR, SPOILED
 from regulus.testing.simulation.loop import START_S
+from regulus.testing.simulation.run import Fault, Run
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
-if TYPE_CHECKING:
-    from regulus.testing.simulation.run import Run
 
-Fault = Callable[["Run", Random], Awaitable[None]]
-
-
-async def kill_broker(run: "Run", chance: Random) -> None:
+async def kill_broker(run: Run, chance: Random) -> None:
     broker = chance.choice(run.brokers)
     if broker.is_up:
         broker.kill()
@@ -30,7 +25,7 @@ async def kill_broker(run: "Run", chance: Random) -> None:
         await broker.start()
 
 
-async def cut_power(run: "Run", chance: Random) -> None:
+async def cut_power(run: Run, chance: Random) -> None:
     broker = chance.choice(run.brokers)
     if broker.is_up:
         broker.cut_power(chance.randrange(1 << 30))
@@ -38,7 +33,7 @@ async def cut_power(run: "Run", chance: Random) -> None:
         await broker.start()
 
 
-async def short_outage(run: "Run", chance: Random) -> None:
+async def short_outage(run: Run, chance: Random) -> None:
     """A broker is killed, and back before a send gives up."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
@@ -47,19 +42,19 @@ async def short_outage(run: "Run", chance: Random) -> None:
         await broker.start()
 
 
-async def first_broker_is_gone(run: "Run", chance: Random) -> None:
+async def first_broker_is_gone(run: Run, chance: Random) -> None:
     """The one whose name comes first has no power until all is well again."""
     if run.brokers[0].is_up:
         run.brokers[0].cut_power(chance.randrange(1 << 30))
 
 
-async def one_name_server_is_gone(run: "Run", chance: Random) -> None:
+async def one_name_server_is_gone(run: Run, chance: Random) -> None:
     """And only one, until all is well again."""
     if all(each.is_up for each in run.name_servers):
         chance.choice(run.name_servers).kill()
 
 
-async def spoiled_message(run: "Run", chance: Random) -> None:
+async def spoiled_message(run: Run, chance: Random) -> None:
     """Somebody stores what says of itself that it is compressed, and is not."""
     broker = chance.choice([each for each in run.brokers if each.is_up])
     topic = next(iter(run.history.groups.values())).topics[0]
@@ -72,7 +67,7 @@ async def spoiled_message(run: "Run", chance: Random) -> None:
     connection.close()
 
 
-async def topic_made_anew(run: "Run", chance: Random) -> None:
+async def topic_made_anew(run: Run, chance: Random) -> None:
     """An operator deletes a topic, and makes it again."""
     topic = next(iter(run.history.groups.values())).topics[0]
     try:
@@ -86,14 +81,14 @@ async def topic_made_anew(run: "Run", chance: Random) -> None:
     run.trace.say(OPERATOR, f"has made {topic} anew")
 
 
-async def join_and_reset(run: "Run", chance: Random) -> None:
+async def join_and_reset(run: Run, chance: Random) -> None:
     """While queues change hands, an operator sends the group elsewhere."""
     await member_joins(run, chance)
     await asyncio.sleep(chance.uniform(0, 1.0))
     await reset_by_time(run, chance)
 
 
-async def move_broker(run: "Run", chance: Random) -> None:
+async def move_broker(run: Run, chance: Random) -> None:
     """It ends, and comes back on another host."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
@@ -103,7 +98,7 @@ async def move_broker(run: "Run", chance: Random) -> None:
         await broker.start()
 
 
-async def restart_broker(run: "Run", chance: Random) -> None:
+async def restart_broker(run: Run, chance: Random) -> None:
     """As an operator does it."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
@@ -112,7 +107,7 @@ async def restart_broker(run: "Run", chance: Random) -> None:
         await broker.start()
 
 
-async def kill_name_server(run: "Run", chance: Random) -> None:
+async def kill_name_server(run: Run, chance: Random) -> None:
     name_server = chance.choice(run.name_servers)
     if name_server.is_up:
         name_server.kill()
@@ -120,16 +115,16 @@ async def kill_name_server(run: "Run", chance: Random) -> None:
         await name_server.start()
 
 
-async def cut_connections(run: "Run", chance: Random) -> None:
+async def cut_connections(run: Run, chance: Random) -> None:
     """Some of all that are open end, on both sides."""
     for transport in list(run.network.transports):
         if chance.random() < 0.3:
             run.network.cut(transport)
 
 
-async def part_hosts(run: "Run", chance: Random) -> None:
+async def part_hosts(run: Run, chance: Random) -> None:
     """A client reaches a server no more, and nobody tells them."""
-    servers = [each.host for each in (*run.brokers, *run.name_servers)]
+    servers = [broker.host for broker in run.brokers] + [each.host for each in run.name_servers]
     clients = [member.node.host for member in run.members if member.node.is_alive] + [
         sender.node.host for sender in run.senders]
     one, other = chance.choice(clients), chance.choice(servers)
@@ -140,18 +135,18 @@ async def part_hosts(run: "Run", chance: Random) -> None:
     run.network.join()
 
 
-async def slow_down(run: "Run", chance: Random) -> None:
+async def slow_down(run: Run, chance: Random) -> None:
     run.network.slowness = chance.choice((5.0, 20.0, 100.0))
     run.trace.say("network", f"is {run.network.slowness:.0f} times as slow")
     await asyncio.sleep(chance.uniform(1, 6))
     run.network.slowness = 1.0
 
 
-async def member_joins(run: "Run", chance: Random) -> None:
+async def member_joins(run: Run, chance: Random) -> None:
     run.add_member(chance.choice(list(run.history.groups.values())))
 
 
-async def member_leaves(run: "Run", chance: Random) -> None:
+async def member_leaves(run: Run, chance: Random) -> None:
     if not run.members:
         return
     member = chance.choice(run.members)
@@ -159,7 +154,7 @@ async def member_leaves(run: "Run", chance: Random) -> None:
         await member.leave()
 
 
-async def member_is_killed(run: "Run", chance: Random) -> None:
+async def member_is_killed(run: Run, chance: Random) -> None:
     if not run.members:
         return
     member = chance.choice(run.members)
@@ -167,7 +162,7 @@ async def member_is_killed(run: "Run", chance: Random) -> None:
         member.kill()
 
 
-async def member_returns(run: "Run", chance: Random) -> None:
+async def member_returns(run: Run, chance: Random) -> None:
     """It leaves or dies, and is started again as who it was."""
     member = chance.choice(run.members or [None])
     if member is None or not member.is_consuming or member.node.is_closing:
@@ -180,14 +175,14 @@ async def member_returns(run: "Run", chance: Random) -> None:
     run.start_again(member)
 
 
-async def member_changes_its_mind(run: "Run", chance: Random) -> None:
+async def member_changes_its_mind(run: Run, chance: Random) -> None:
     """It joins, and is cancelled whatever it is at."""
     member = run.add_member(chance.choice(list(run.history.groups.values())))
     await asyncio.sleep(chance.choice((0.0, 0.000_5, 0.002, 0.005, 0.02, 0.1, 1.0)))
     await member.leave()
 
 
-async def reset(run: "Run", chance: Random) -> None:
+async def reset(run: Run, chance: Random) -> None:
     """An operator has a group go on elsewhere, in one queue."""
     group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting] or [None])
     if group is None:
@@ -206,7 +201,7 @@ async def reset(run: "Run", chance: Random) -> None:
         run.trace.note(OPERATOR, str(error))
 
 
-async def reset_by_time(run: "Run", chance: Random) -> None:
+async def reset_by_time(run: Run, chance: Random) -> None:
     """An operator has a group go on elsewhere, in all queues of a topic."""
     group = chance.choice([group for group in run.history.groups.values() if not group.broadcasting])
     topic = chance.choice(group.topics)
@@ -222,14 +217,11 @@ async def reset_by_time(run: "Run", chance: Random) -> None:
         run.trace.note(OPERATOR, str(error))
 
 
-FAULTS: Mapping[str, Fault] = {
-    "kill_broker": kill_broker, "cut_power": cut_power, "move_broker": move_broker, "restart_broker": restart_broker,
-    "kill_name_server": kill_name_server, "cut_connections": cut_connections, "part_hosts": part_hosts,
-    "slow_down": slow_down, "member_joins": member_joins, "member_leaves": member_leaves,
-    "member_is_killed": member_is_killed, "member_returns": member_returns, "member_changes_its_mind": member_changes_its_mind, "reset": reset, "reset_by_time": reset_by_time,
-    "short_outage": short_outage, "first_broker_is_gone": first_broker_is_gone,
-    "one_name_server_is_gone": one_name_server_is_gone, "spoiled_message": spoiled_message,
-    "topic_made_anew": topic_made_anew, "join_and_reset": join_and_reset}
+FAULTS: Mapping[str, Fault] = {fault.__name__: fault for fault in (
+    kill_broker, cut_power, move_broker, restart_broker, kill_name_server, cut_connections, part_hosts,
+    slow_down, member_joins, member_leaves, member_is_killed, member_returns, member_changes_its_mind, reset,
+    reset_by_time, short_outage, first_broker_is_gone, one_name_server_is_gone, spoiled_message,
+    topic_made_anew, join_and_reset)}
 
 
 def _place(queue: MessageQueue) -> str:

@@ -76,8 +76,8 @@ class Call:
     suspend_ms: int = -1
 
     def __str__(self) -> str:
-        return f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.offsets[0]} " \
-               f"{','.join(self.keys)} try {self.tries}"
+        return (f"{self.queue.topic}/{self.queue.broker_name}/{self.queue.queue_id}@{self.offsets[0]} "
+                f"{','.join(self.keys)} try {self.tries}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Promises:
     no_misses: bool = False
     """No send and no start fails: what fails is over before their time is."""
     delivery_max_s: float = 0.0
-    """How long a message waits at most for its first call, from when it is stored and somebody consumes; 0: for ever."""
+    """How long a message waits at most for its first call, once it is stored and somebody consumes; 0: for ever."""
 
 
 class History:

@@ -15,12 +15,9 @@ from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from regulus.server.workers import Line
-
-if TYPE_CHECKING:
-    from regulus.testing.simulation.network import SimulatedNetwork
 
 T = TypeVar("T")
 
@@ -57,11 +54,17 @@ def current_node() -> Node | None:
     return _current.get()
 
 
+def current_name() -> str:
+    """Who runs, for whoever reads it."""
+    node = _current.get()
+    return node.name if node is not None else "-"
+
+
 TURNS_MAX = 200_000
 """Of the loop, in one moment: then somebody runs in circles."""
 
 
-class NoProgress(Exception):  # noqa: N818
+class NoProgress(Exception):
     """Everybody waits, and nobody for the time; or the time stands still, and nobody waits."""
 
 
@@ -110,6 +113,15 @@ class SimulatedFuture(asyncio.Future[T]):
         return self._serial
 
 
+class Network(Protocol):
+    """What a loop asks of the network."""
+
+    sender: Node | None
+    """Whose bytes are being received."""
+
+    async def connect(self, node: Node, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]: ...
+
+
 class _Jump:
     """In the place of a selector: waiting is moving the clock."""
 
@@ -143,26 +155,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now = START_S
         self.chance = chance
-        self.network: SimulatedNetwork
+        self.network: Network
         self.tasks: list[SimulatedTask[Any]] = []
         self.on_ended: Callable[[SimulatedTask[Any]], None] = lambda task: None
         self._clock_resolution = 1e-6
         self._selector = _Jump(self)
         self._others = SimulatedWorkers(self)
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self.make_task)   # type: ignore[arg-type]
 
     # --- time and turns ----------------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self.now
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
-        handle = super().call_soon(callback, *args, context=context)    # type: ignore[arg-type]
+    def call_soon(self, callback: Callable[..., object], *args: Any,     # type: ignore[override]
+                  context: Context | None = None) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
         return _dropped(handle, context)
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any,
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any,     # type: ignore[override]
                 context: Context | None = None) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *args, context=context)    # type: ignore[arg-type]
+        handle = super().call_at(when, callback, *args, context=context)
         return _dropped(handle, context)
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -176,13 +189,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def create_future(self) -> "asyncio.Future[Any]":
         return SimulatedFuture(loop=self)
 
-    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T],
+    def make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T],
                    **options: Any) -> SimulatedTask[T]:
         task: SimulatedTask[T] = SimulatedTask(coroutine, loop=loop, **options)
         context: Context | None = options.get("context")
         task.node = _current.get() if context is None else context.get(_current)
         self.tasks.append(task)
-        task.add_done_callback(self.on_ended)   # type: ignore[arg-type]
+        task.add_done_callback(self.on_ended)
         return task
 
     def drop(self, node: Node) -> None:
@@ -206,13 +219,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # --- the network -------------------------------------------------------------------------------------------------
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None,     # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None,
                                 port: Any = None, **_options: Any) -> Any:
         node = current_node()
         assert node is not None
         return await self.network.connect(node, protocol_factory, str(host), int(port))
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None,    # type: ignore[override]
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None,
                             *, sock: Any = None, **_options: Any) -> Any:
         return sock.serve(protocol_factory)
 

@@ -13,12 +13,14 @@ from itertools import count
 from typing import Any
 
 from regulus.client import unique_key
-from regulus.store import disk
+from regulus.store import disk, recovery
 from regulus.testing.simulation.loop import begin_serials, current_node
 
 EPOCH_S = 1_790_000_000.0
 """The time of day at the beginning of every run."""
 PROCESS_ID = 4242
+_SCAN_WINDOW = 256 << 10
+"""Memory that each start of a store takes, and that the small files here do not need."""
 
 
 @contextmanager
@@ -36,6 +38,7 @@ def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Itera
         (os, "urandom", chance.randbytes),
         (disk, "boot_id", _boot_id),
         (unique_key, "_instances", count(1)),
+        (recovery, "SCAN_WINDOW", _SCAN_WINDOW),
     ]
     kept = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     random.seed(seed)

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from regulus.testing.simulation.run import Played, play
+from regulus.testing.simulation.playing import Played, play
 from regulus.testing.simulation.stories import STORIES
 
 MODULE = "regulus.testing.simulation"
 HASH_SEED = "0"
 """Of all processes that play: the order of a set of strings must be the same each time."""
 _AT_A_TIME = 10
+_RUNS_PER_COLLECTION = 5
 _FINDINGS_SHOWN = 5
 
 Choice = tuple[str, int]
@@ -38,13 +39,20 @@ def play_all(choices: Sequence[Choice], jobs: int) -> Iterator[Played]:
         yield from map(_play, choices)
         return
     os.environ["PYTHONHASHSEED"] = HASH_SEED
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), gc.freeze) as pool:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin) as pool:
         yield from pool.map(_play, choices, chunksize=_AT_A_TIME)
+
+
+def _begin() -> None:
+    """In a process that only plays, memory is collected between runs, and only what they took."""
+    gc.disable()
+    gc.freeze()
 
 
 def _play(choice: Choice) -> Played:
     played = play(*choice)
-    gc.collect()
+    if choice[1] % _RUNS_PER_COLLECTION == 0:
+        gc.collect()
     return played
 
 

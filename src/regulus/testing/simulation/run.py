@@ -1,13 +1,8 @@
-"""One run: a story, played as its seed tells."""
+"""The course of one run: who takes part, the rough time and the calm one, and what nobody took."""
 
 import asyncio
-import gc
-import logging
-import tempfile
-from collections.abc import Coroutine
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,109 +10,37 @@ from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import RegulusError
 from regulus.model.topics import TopicConfig
-from regulus.testing.forgetful_disk import ForgetfulDisk
 from regulus.testing.simulation import checks
 from regulus.testing.simulation.actors import Member, Sender, forget_client
 from regulus.testing.simulation.cluster import Machines, SimulatedBroker, SimulatedNameServer, start_all
-from regulus.testing.simulation.faults import FAULTS
-from regulus.testing.simulation.history import OPERATOR, GroupFacts, History
-from regulus.testing.simulation.loop import START_S, Node, NoProgress, SimulatedLoop, SimulatedTask, current_node
-from regulus.testing.simulation.network import SimulatedNetwork
-from regulus.testing.simulation.pretence import pretended
-from regulus.testing.simulation.stories import STORIES, GroupPlan, Story
-from regulus.testing.simulation.trace import LogListener, Trace
+from regulus.testing.simulation.history import OPERATOR, GroupFacts
+from regulus.testing.simulation.loop import Node, SimulatedTask, current_name, current_node
+from regulus.testing.simulation.stories import GroupPlan, Story
 
 T = TypeVar("T")
 
 TOPICS = ("TopicA", "TopicB")
-MEMORY_DISK = Path("/dev/shm")
 RUN_MAX_S = 900.0
 _LOOK_S = 2.0
-_CALM_MIN_S = 8.0
+_CALM_MIN_S = 6.0
 _TRIES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What came of a run."""
-
-    story: str
-    seed: int
-    findings: list[str]
-    digest: int
-    virtual_s: float
-    messages: int
-    calls: int
-    lines: list[str]
-
-
-def play(name: str, seed: int, *, traced: bool = False) -> Played:
-    """One run, in a directory of its own that is gone afterwards."""
-    place = MEMORY_DISK if MEMORY_DISK.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="regulus-simulation-", dir=place) as home:
-        return _play(name, seed, Path(home), traced)
-
-
-def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
-    story = STORIES[name]
-    loop = SimulatedLoop(Random(f"{seed} work"))
-    trace = Trace(lambda: loop.now - START_S, traced)
-    history = History(lambda: loop.now - START_S)
-    with ExitStack() as stack:
-        stack.enter_context(pretended(seed, loop.time, START_S))
-        stack.enter_context(_listening(trace, history))
-        disk = stack.enter_context(ForgetfulDisk(home)) if story.loses_power else None
-        gc.disable()
-        stack.callback(gc.enable)
-        run = Run(story, seed, Machines(loop, home, trace, history, disk))
-        loop.set_exception_handler(run.unhandled)
-        loop.on_ended = run.task_ended
-        try:
-            loop.run_until_complete(run.main())
-        except NoProgress as error:
-            history.broke_off = str(error)
-        run.take_leave()
-        loop.close()
-    return Played(name, seed, checks.findings(history), trace.digest, loop.now - START_S, len(history.sent),
-                  len(history.calls), trace.lines)
-
-
-class _listening:  # noqa: N801
-    """The code's logger speaks into the trace, and its errors are faults."""
-
-    def __init__(self, trace: Trace, history: History) -> None:
-        self._listener = LogListener(trace, _who, history.fault)
-        self._logger = logging.getLogger("regulus")
-
-    def __enter__(self) -> None:
-        self._kept = self._logger.level, self._logger.propagate
-        self._logger.addHandler(self._listener)
-        self._logger.propagate = False
-        self._logger.setLevel(logging.INFO if self._listener.level < logging.ERROR else logging.ERROR)
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self._listener)
-        self._logger.level, self._logger.propagate = self._kept
-        self._logger.setLevel(self._logger.level)
-
-
-def _who() -> str:
-    node = current_node()
-    return node.name if node is not None else "-"
+Fault = Callable[["Run", Random], Awaitable[None]]
 
 
 class Run:
-    def __init__(self, story: Story, seed: int, machines: Machines) -> None:
+    def __init__(self, story: Story, seed: int, machines: Machines, faults: Mapping[str, Fault]) -> None:
         self.story = story
         self.seed = seed
+        self._faults = faults
         self.machines = machines
         self.loop = machines.loop
         self.trace = machines.trace
         self.history = machines.history
         self.history.promises = story.promises
         self.chance = Random(f"{seed} story")
-        self.network = SimulatedNetwork(self.loop, Random(f"{seed} network"),
-                                        lambda one, other, data: self.trace.carried(one.name, other.name, data))
+        self.network = machines.network
         self.name_servers = [SimulatedNameServer(machines, number + 1)
                              for number in range(self.chance.randint(*story.name_servers))]
         self.addresses = ";".join(each.address for each in self.name_servers)
@@ -136,7 +59,7 @@ class Run:
 
     async def main(self) -> None:
         """The story, which must come to its end."""
-        course: SimulatedTask[None] = self.loop._make_task(self.loop, self._course())
+        course: SimulatedTask[None] = self.loop.make_task(self.loop, self._course())
         await asyncio.wait([course], timeout=RUN_MAX_S)
         if not course.done():
             self.history.broke_off = f"the run stands still in {standing(course)}"
@@ -208,7 +131,7 @@ class Run:
     async def _happen(self, name: str, at: float) -> None:
         await asyncio.sleep(at)
         self.trace.say("-", name)
-        await FAULTS[name](self, Random(f"{self.seed} {name} {at}"))
+        await self._faults[name](self, Random(f"{self.seed} {name} {at}"))
 
     async def _calm(self) -> None:
         """Until everything is consumed, or the time for it is over."""
@@ -236,8 +159,10 @@ class Run:
                 self.history.fault(f"{sender.name} failed: {task.exception()!r}")
         self.operator.is_closing = True
         await self.asked(self.admin.shutdown())
-        for server in (*self.brokers, *self.name_servers):
-            await server.stop()
+        for broker in self.brokers:
+            await broker.stop()
+        for name_server in self.name_servers:
+            await name_server.stop()
 
     def _look_at_logs(self) -> None:
         self.history.stored = [each for broker in self.brokers for each in broker.stored()]
@@ -279,30 +204,40 @@ class Run:
         error = context.get("exception")
         node = current_node()
         if node is None or node.is_alive:
-            self.history.fault(f"{_who()}: {context['message']}" + (f": {error!r}" if error else ""))
+            self.history.fault(f"{current_name()}: {context['message']}" + (f": {error!r}" if error else ""))
 
     def task_ended(self, task: SimulatedTask[Any]) -> None:
         node = task.node
         if node is None or not node.is_alive or node.is_closing:
             return
         if task.cancelled() and not task.is_cancel_asked:
-            self.history.fault(f"{node.name}: the task {task.get_name()!r} was ended by a cancellation that nobody asked "
-                               "for")
+            self.history.fault(f"{node.name}: the task {task.get_name()!r} was ended by a cancellation that nobody "
+                               "asked for")
 
     def take_leave(self) -> None:
         """Nothing of the run goes on, or speaks, after it."""
         for task in self.loop.tasks:
-            if not task.done():
+            if task.done():
+                self._look_at_error(task)
+            else:
                 task._log_destroy_pending = False   # type: ignore[attr-defined]
                 with suppress(RuntimeError):
-                    task.get_coro().close()         # type: ignore[union-attr]
+                    task.get_coro().close()
         for member in self.members:
             forget_client(self.machines, member.node)
+
+    def _look_at_error(self, task: SimulatedTask[Any]) -> None:
+        """The task would say so itself, when its memory is collected."""
+        if task._log_traceback and task.node is not None and task.node.is_alive:
+            self.history.fault(f"{task.node.name}: the task {task.get_name()!r} failed, and nobody took its error: "
+                               f"{task.exception()!r}")
+        task._log_traceback = False
 
 
 def standing(task: SimulatedTask[Any]) -> str:
     """The functions in which a task waits, the innermost last."""
-    names, waits = [], task.get_coro()
+    names: list[str] = []
+    waits: Any = task.get_coro()
     while waits is not None:
         names.append(getattr(waits, "__qualname__", type(waits).__name__))
         waits = getattr(waits, "cr_await", None)

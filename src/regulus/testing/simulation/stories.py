@@ -35,18 +35,18 @@ class Story:
     loses_power: bool = False
     sending: tuple[SendingPlan, ...] = (SendingPlan(),)
     groups: tuple[GroupPlan, ...] = (GroupPlan(name="group"),)
-    temper: Temper = Temper()
+    temper: Temper = field(default_factory=Temper)
     faults: tuple[str, ...] = ()
     """Some of these happen."""
     faults_count: tuple[int, int] = (1, 4)
     head_start_s: float = 1.0
     """Of the topics, before clients come: all name servers know them then."""
     groups_begin_s: float = 0.0
-    faults_until_s: float = 25.0
+    faults_until_s: float = 18.0
     """Faults begin before this time."""
-    rough_s: float = 25.0
+    rough_s: float = 18.0
     calm_max_s: float = 240.0
-    promises: Promises = Promises()
+    promises: Promises = field(default_factory=Promises)
     broker_settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -83,6 +83,9 @@ STORIES: Mapping[str, Story] = {
                      groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=6),),
                      sending=(SendingPlan(count=30, ordered=0.6, batches=0.1),),
                      temper=Temper(fails=0.3, always_fails=0.04, suspends_ms=(-1, 50, 2000))),
+    "orderly-quiet": Story(about="each queue in order, and messages come too seldom to disturb a queue that rests",
+                           brokers=(1, 1), groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=6),),
+                           sending=(SendingPlan(count=3, lanes=1, over_s=12.0),), temper=Temper(fails=0.9)),
     "orderly-members": Story(about="each queue in order, while members come and go",
                              groups=(GroupPlan(name="orderly", orderly=True, max_reconsume_times=16),),
                              sending=(SendingPlan(count=30, ordered=0.6),), faults=_MEMBERS, faults_count=(2, 5),

@@ -1,0 +1,93 @@
+"""One run: a story, played as its seed tells."""
+
+import gc
+import logging
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from regulus.testing.forgetful_disk import ForgetfulDisk
+from regulus.testing.simulation import checks
+from regulus.testing.simulation.cluster import Machines
+from regulus.testing.simulation.faults import FAULTS
+from regulus.testing.simulation.history import History
+from regulus.testing.simulation.loop import START_S, NoProgress, SimulatedLoop, current_name
+from regulus.testing.simulation.network import SimulatedNetwork
+from regulus.testing.simulation.pretence import pretended
+from regulus.testing.simulation.run import Run
+from regulus.testing.simulation.stories import STORIES
+from regulus.testing.simulation.trace import LogListener, Trace
+
+MEMORY_DISK = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a run."""
+
+    story: str
+    seed: int
+    findings: list[str]
+    digest: int
+    virtual_s: float
+    messages: int
+    calls: int
+    lines: list[str]
+
+
+def play(name: str, seed: int, *, traced: bool = False) -> Played:
+    """One run, in a directory of its own that is gone afterwards."""
+    place = MEMORY_DISK if MEMORY_DISK.is_dir() else None
+    collects = gc.isenabled()
+    gc.disable()    # It would take as long as the run.
+    try:
+        with tempfile.TemporaryDirectory(prefix="regulus-simulation-", dir=place) as home:
+            return _play(name, seed, Path(home), traced)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
+    story = STORIES[name]
+    loop = SimulatedLoop(Random(f"{seed} work"))
+    trace = Trace(lambda: loop.now - START_S, traced)
+    history = History(lambda: loop.now - START_S)
+    with ExitStack() as stack:
+        stack.enter_context(pretended(seed, loop.time, START_S))
+        stack.enter_context(_Listening(trace, history))
+        disk = stack.enter_context(ForgetfulDisk(home)) if story.loses_power else None
+        network = SimulatedNetwork(loop, Random(f"{seed} network"),
+                                   lambda one, other, data: trace.carried(one.name, other.name, data))
+        run = Run(story, seed, Machines(loop, network, home, trace, history, disk), FAULTS)
+        loop.set_exception_handler(run.unhandled)
+        loop.on_ended = run.task_ended
+        try:
+            loop.run_until_complete(run.main())
+        except NoProgress as error:
+            history.broke_off = str(error)
+        run.take_leave()
+        loop.close()
+    return Played(name, seed, checks.findings(history), trace.digest, loop.now - START_S, len(history.sent),
+                  len(history.calls), trace.lines)
+
+
+class _Listening:
+    """The code's logger speaks into the trace, and its errors are faults."""
+
+    def __init__(self, trace: Trace, history: History) -> None:
+        self._listener = LogListener(trace, current_name, history.fault)
+        self._logger = logging.getLogger("regulus")
+
+    def __enter__(self) -> None:
+        self._kept = self._logger.level, self._logger.propagate
+        self._logger.addHandler(self._listener)
+        self._logger.propagate = False
+        self._logger.setLevel(logging.INFO if self._listener.level < logging.ERROR else logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self._listener)
+        self._logger.level, self._logger.propagate = self._kept
+        self._logger.setLevel(self._logger.level)

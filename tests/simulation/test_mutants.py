@@ -1,0 +1,154 @@
+"""Faults put into the code while it runs: the simulation sees each of them within a few seeds."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from regulus.broker import placement
+from regulus.broker.queue_locks import QueueLocks
+from regulus.client import transaction_producer
+from regulus.client.core import ordered_queue, process_queue, received
+from regulus.client.listener_workers import ListenerWorkers
+from regulus.client.offset_store import BrokerOffsets
+from regulus.client.send_back import SendBack
+from regulus.client.transaction_producer import TransactionState
+from regulus.server.durability import Durability
+from regulus.testing.simulation.playing import play
+
+SEEDS = 40
+
+Patch = pytest.MonkeyPatch
+Mutate = Callable[[Patch], None]
+
+
+def everywhere(patch: Patch, own: Any, stand_in: Any) -> None:
+    """In all modules that took the function by its name."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("regulus."):
+            for place, value in list(vars(module).items()):
+                if value is own:
+                    patch.setattr(module, place, stand_in)
+
+
+def locks_are_given_to_all(patch: Patch) -> None:
+    patch.setattr(QueueLocks, "lock", lambda self, group, client_id, queues, now_ms: list(queues))
+
+
+def offsets_are_committed_early(patch: Patch) -> None:
+    patch.setattr(process_queue.ProcessQueue, "commit_offset", lambda self: self.max_offset + 1)
+
+
+def a_retry_is_not_counted(patch: Patch) -> None:
+    own = placement.retry_copy
+
+    def uncounted(failed: Any, *args: Any) -> Any:
+        copy = own(failed, *args)
+        copy.reconsume_times = min(copy.reconsume_times, 1)
+        return copy
+
+    everywhere(patch, own, uncounted)
+
+
+def a_retry_is_counted_twice(patch: Patch) -> None:
+    own = placement.retry_copy
+
+    def twice(failed: Any, *args: Any) -> Any:
+        copy = own(failed, *args)
+        copy.reconsume_times += 1
+        return copy
+
+    everywhere(patch, own, twice)
+
+
+def suspensions_are_cut_short(patch: Patch) -> None:
+    everywhere(patch, ordered_queue.suspend_ms, lambda wished_ms, default_ms: 10)
+
+
+def answers_do_not_wait_for_the_disk(patch: Patch) -> None:
+    patch.setattr(Durability, "answer_when_durable", lambda self, end, writer, frames: writer.write(frames))
+
+
+def what_failed_is_not_sent_back(patch: Patch) -> None:
+    async def send_back(self: SendBack, *_: Any) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    patch.setattr(SendBack, "send_back", send_back)
+
+
+def dead_letters_are_dropped(patch: Patch) -> None:
+    async def dead_letter(self: SendBack, *_: Any) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    patch.setattr(SendBack, "dead_letter", dead_letter)
+
+
+def queues_are_consumed_from_behind(patch: Patch) -> None:
+    def begin_next(self: Any, size_max: int) -> Any:
+        if not self.current:
+            self.current = [self._waiting.pop() for _ in range(min(size_max, len(self._waiting)))]
+        return self.current
+
+    patch.setattr(ordered_queue.OrderedQueue, "begin_next", begin_next)
+
+
+def a_pulled_message_is_skipped(patch: Patch) -> None:
+    own = received.prepare
+
+    def skipping(*args: Any, **kwargs: Any) -> Any:
+        messages = own(*args, **kwargs)
+        return messages[1:] if len(messages) > 1 else messages
+
+    everywhere(patch, own, skipping)
+
+
+def an_older_offset_is_stored_again(patch: Patch) -> None:
+    own = BrokerOffsets._update
+
+    async def stale(self: Any, queue: Any, offset: int) -> None:
+        await own(self, queue, offset)
+        await own(self, queue, max(0, offset - 2))
+
+    patch.setattr(BrokerOffsets, "_update", stale)
+
+
+def a_rollback_commits(patch: Patch) -> None:
+    states = transaction_producer._WIRE_STATES
+    patch.setitem(states, TransactionState.ROLLBACK, states[TransactionState.COMMIT])
+
+
+def a_failing_listener_ends_its_worker(patch: Patch) -> None:
+    async def call(self: Any, work: Any) -> Any:
+        return await self._listener(work.messages, work.context), None
+
+    patch.setattr(ListenerWorkers, "_call_async", call)
+
+
+MUTANTS: list[tuple[Mutate, str, str]] = [
+    (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
+    (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
+    (a_retry_is_not_counted, "ladder", "dead_letters_are_dead"),
+    (a_retry_is_counted_twice, "ladder", "retries_are_counted"),
+    (suspensions_are_cut_short, "orderly-quiet", "suspended_queues_rest"),
+    (answers_do_not_wait_for_the_disk, "power", "nothing_acknowledged_is_lost"),
+    (what_failed_is_not_sent_back, "failing", "everything_is_consumed"),
+    (dead_letters_are_dropped, "orderly", "dead_letters_are_dead"),
+    (queues_are_consumed_from_behind, "orderly", "orderly_queues_keep_their_order"),
+    (a_pulled_message_is_skipped, "members", "everything_is_consumed"),
+    (an_older_offset_is_stored_again, "plain", "offsets_do_not_go_back"),
+    (a_rollback_commits, "transactions", "transactions_end_once"),
+    (a_failing_listener_ends_its_worker, "failing", "unhandled"),
+]
+"""What is broken, in which story it shows, and which check must say so."""
+
+
+@pytest.mark.parametrize(("mutate", "story", "check"), MUTANTS, ids=[mutate.__name__ for mutate, _, _ in MUTANTS])
+def test_a_fault_is_seen(mutate: Mutate, story: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    seen = next((seed for seed in range(SEEDS)
+                 if any(text.startswith(check + ":") for text in play(story, seed).findings)), None)
+    assert seen is not None, f"not seen in {SEEDS} seeds of {story}"

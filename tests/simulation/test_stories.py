@@ -1,0 +1,74 @@
+"""Seeds of all stories: what was promised holds, and each run is the same when it is played again."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+import regulus.record.message_record
+from regulus.testing.simulation import checks
+from regulus.testing.simulation.playing import Played
+from regulus.testing.simulation.program import HASH_SEED, MODULE, Choice, play_all, replay
+from regulus.testing.simulation.stories import STORIES
+
+SEEDS = 100 if (regulus.record.message_record.__file__ or "").endswith(".py") else 1_000
+JOBS = 2
+LOOKED_FOR = 40
+"""Seeds in which a promise that is not kept must be seen broken."""
+
+NOT_KEPT_YET: dict[tuple[str, str], str] = {
+}
+"""(story, check): why. Whoever mends it takes it off the list."""
+
+
+def known(played: Played) -> Iterator[str]:
+    """Its findings, but those that are on the list."""
+    for text in played.findings:
+        if (played.story, text.partition(":")[0]) not in NOT_KEPT_YET:
+            yield text
+
+
+def test_what_was_promised_holds_in_all_seeds() -> None:
+    stories = list(STORIES)
+    choices: list[Choice] = [(stories[number % len(stories)], number // len(stories)) for number in range(SEEDS)]
+    wrong = [f"{text}\n    again: {replay(played)}" for played in play_all(choices, JOBS) for text in known(played)]
+    assert not wrong, f"{len(wrong)} findings, among them\n" + "\n".join(wrong[:10])
+
+
+@pytest.mark.once
+def test_the_list_of_what_is_not_kept_is_true() -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    choices = [(story, seed) for story in {story: None for story, _ in NOT_KEPT_YET} for seed in range(LOOKED_FOR)]
+    for played in play_all(choices, JOBS):
+        seen.update({(played.story, text.partition(":")[0]) for text in played.findings})
+    kept = [place for place in NOT_KEPT_YET if not seen[place]]
+    assert not kept, f"these are kept now, so take them off NOT_KEPT_YET: {kept}"
+
+
+def test_the_list_names_stories_and_checks() -> None:
+    names = {check.__name__ for check in checks.CHECKS} | {"unhandled"}
+    assert {story for story, _ in NOT_KEPT_YET} <= set(STORIES)
+    assert {check for _, check in NOT_KEPT_YET} <= names
+
+
+@pytest.mark.parametrize("story", ["servers", "power", "orderly-members", "broadcasting", "everything"])
+def test_a_seed_is_the_same_run_each_time(story: str) -> None:
+    """In another process, too, and whatever that played before."""
+    choices = [(story, seed) for seed in range(4)]
+    first = list(play_all(choices, 1 if os.environ.get("PYTHONHASHSEED") == HASH_SEED else 2))
+    again = list(play_all(choices[::-1], 2))[::-1]
+    assert [played.digest for played in first] == [played.digest for played in again]
+    assert len({played.digest for played in first}) == len(first)
+
+
+def test_the_command_shows_a_seed() -> None:
+    done = subprocess.run([sys.executable, "-m", MODULE, "--story", "plain", "--seed", "3", "--trace"],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SEND_OK" in done.stdout
+    assert "all is well from here on" in done.stdout
+    (played,) = play_all([("plain", 3)], 2)
+    assert f"digest {played.digest:08x}" in done.stdout
