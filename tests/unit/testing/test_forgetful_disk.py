@@ -187,6 +187,17 @@ def test_names_are_forgotten_in_their_order(power: ForgetfulDisk) -> None:
     assert len(left) > 2
 
 
+def test_a_folder_is_handed_over_as_a_cut_left_it_and_is_sure_from_then_on(power: ForgetfulDisk) -> None:
+    (power.root / "old" / "late").write_bytes(b"never synced")
+    handed = power.hand_over(power.root / "old", power.root / "second", SURE_ONLY)
+    assert [path.name for path in handed.iterdir()] == ["file"]
+    (handed / "later").write_bytes(b"never synced")
+    third = power.hand_over(handed, power.root / "third", SURE_ONLY)
+    assert {path.name: path.read_bytes() for path in third.iterdir()} == {"file": b"o" * SIZE}
+    kept = power.hand_over(handed, power.root / "fourth")
+    assert sorted(path.name for path in kept.iterdir()) == ["file", "later"]
+
+
 def test_a_full_disk_has_no_blocks(power: ForgetfulDisk) -> None:
     power.is_full = True
     with pytest.raises(StoreNotWritable, match="is full"):
