@@ -19,15 +19,44 @@ JOBS = 2
 LOOKED_FOR = 40
 """Seeds in which a promise that is not kept must be seen broken."""
 
+_RESTS = "whatever arrives in a suspended queue ends its rest"
+_LATE_OFFSETS = "an offset that was read before is stored after a newer one"
+_SPOILED = "a message that cannot be decompressed ends the pulling of its queue, again and again"
+_CANCELLED = "a CancelledError out of a listener ends its worker"
+
 NOT_KEPT_YET: dict[tuple[str, str], str] = {
+    ("cancelling", "unhandled"): _CANCELLED,
+    ("cancelling", "everything_is_consumed"): _CANCELLED,
+    ("orderly", "suspended_queues_rest"): _RESTS,
+    ("orderly-members", "suspended_queues_rest"): _RESTS,
+    ("orderly-servers", "suspended_queues_rest"): _RESTS,
+    ("orderly-resets", "suspended_queues_rest"): _RESTS,
+    ("everything", "suspended_queues_rest"): _RESTS,
+    ("orderly-resets", "orderly_queues_have_one_call"): "a queue that is taken anew does not know of the call under way",
+    ("pushed-resets", "offsets_do_not_go_back"): "a member stores the reset of queues that it does not own",
+    ("shuffle", "offsets_do_not_go_back"): _LATE_OFFSETS,
+    ("one-queue-reset", "offsets_wait_for_what_they_cover"): "the reset of one queue is pushed as one of all queues, to "
+                                                             "their ends",
+    ("name-servers", "nothing_is_missed"): "of two requests at once the second goes back to the dead name server",
+    ("first-broker", "deliveries_are_prompt"): "only the broker whose name comes first is asked for the members",
+    ("short-outage", "nothing_is_missed"): "three attempts are over within milliseconds",
+    ("spoiled", "unhandled"): _SPOILED,
+    ("spoiled", "everything_is_consumed"): _SPOILED,
+    ("made-anew", "everything_is_consumed"): "a broadcasting member forgets its only offset, and skips to the end",
 }
 """(story, check): why. Whoever mends it takes it off the list."""
+
+RARE: dict[str, str] = {
+    "offsets_do_not_go_back": _LATE_OFFSETS,
+}
+"""Checks that a fault may fail in any story, too seldom to look for it in each."""
 
 
 def known(played: Played) -> Iterator[str]:
     """Its findings, but those that are on the list."""
     for text in played.findings:
-        if (played.story, text.partition(":")[0]) not in NOT_KEPT_YET:
+        check = text.partition(":")[0]
+        if (played.story, check) not in NOT_KEPT_YET and check not in RARE:
             yield text
 
 
@@ -51,7 +80,7 @@ def test_the_list_of_what_is_not_kept_is_true() -> None:
 def test_the_list_names_stories_and_checks() -> None:
     names = {check.__name__ for check in checks.CHECKS} | {"unhandled"}
     assert {story for story, _ in NOT_KEPT_YET} <= set(STORIES)
-    assert {check for _, check in NOT_KEPT_YET} <= names
+    assert {check for _, check in NOT_KEPT_YET} | set(RARE) <= names
 
 
 @pytest.mark.parametrize("story", ["servers", "power", "orderly-members", "broadcasting", "everything"])

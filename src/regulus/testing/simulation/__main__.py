@@ -1,3 +1,5 @@
+"""`python -m regulus.testing.simulation`: begins itself anew with a fixed order of hashes."""
+
 import os
 import sys
 
