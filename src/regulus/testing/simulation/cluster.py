@@ -26,7 +26,8 @@ NAME_SERVER_PORT = 9876
 BROKER_PORT = 10911
 DELAY_LADDER = "300ms 500ms 1s 2s 3s 5s"
 STORE_SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": 64 << 10, "mapped_file_size_consume_queue": 4000,
-                                  "message_index_enable": False, "mapped_files_max": 256}
+                                  "message_index_enable": False, "mapped_files_max": 256,
+                                  "flush_interval_commit_log": 1_000, "flush_interval_consume_queue": 3_000}
 BROKER_SETTINGS: dict[str, Any] = {"message_delay_level": DELAY_LADDER, "transaction_time_out": 2_000,
                                    "transaction_check_interval": 3_000, "default_topic_queue_nums": 2,
                                    "register_name_server_period": 10_000}

@@ -45,7 +45,7 @@ class Story:
     faults_until_s: float = 18.0
     """Faults begin before this time."""
     rough_s: float = 18.0
-    calm_max_s: float = 240.0
+    calm_max_s: float = 120.0
     promises: Promises = field(default_factory=Promises)
     broker_settings: dict[str, Any] = field(default_factory=dict)
 
