@@ -21,7 +21,7 @@ class Listener:
     def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop,
                  unfinished: UnfinishedFrames | None = None) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}      # in the order in which they came
         self.port: int = bound.getsockname()[1]
         self._on_requests = on_requests
         self._on_opened = on_opened
@@ -83,7 +83,7 @@ class Listener:
     def _opened(self, connection: Connection) -> None:
         if len(self.connections) < self._config.connections_max:
             self._is_full = False
-            self.connections.add(connection)
+            self.connections[connection] = None
             self._on_opened(connection)
             return
         if not self._is_full:
@@ -94,7 +94,7 @@ class Listener:
 
     def _closed(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self._on_closed(connection)
 
     def _check_idle(self) -> None:

@@ -84,6 +84,7 @@ class SimulatedNameServer:
     async def start(self) -> None:
         node = self._node = Node(self.name, self.host)
         self._server = NameServer(NamesrvConfig(listen_port=NAME_SERVER_PORT),
+                                  workers=SimulatedWorkers(self._machines.loop),
                                   bind=lambda _, port: self._machines.bind(node, port))
         await self._machines.loop.create_task(self._server.start(), context=node.context)
         self._machines.trace.say(self.name, "is up")
