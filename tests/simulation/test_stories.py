@@ -34,7 +34,7 @@ NOT_KEPT_YET: dict[tuple[str, str], str] = {
     ("orderly-servers", "suspended_queues_rest"): _RESTS,
     ("orderly-resets", "suspended_queues_rest"): _RESTS,
     ("everything", "suspended_queues_rest"): _RESTS,
-    ("orderly-resets", "orderly_queues_have_one_call"): "a queue that is taken anew does not know of the call under way",
+    ("orderly-resets", "orderly_queues_have_one_call"): "a queue taken anew does not know of the call under way",
     ("orderly-resets", "unhandled"): _HAND_OVER,
     ("orderly-resets", "everything_is_consumed"): _HAND_OVER,
     ("pushed-resets", "offsets_do_not_go_back"): "a member stores the reset of queues that it does not own",

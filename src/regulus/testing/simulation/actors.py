@@ -115,10 +115,10 @@ class Sender:
             else:
                 await asyncio.gather(*(self._send() for _ in range(plan.burst)))
 
-    def _new(self, order: str = "", topic: str = "") -> tuple[Sent, Message]:
+    def _new(self, topic: str = "") -> tuple[Sent, Message]:
         self._count += 1
         key = f"{self.name}-{self._count}"
-        sent = Sent(key, topic or self._chance.choice(self._topics), order)
+        sent = Sent(key, topic or self._chance.choice(self._topics))
         self._history.sent[key] = sent
         kind = self._chance.random()
         wanted = 0
@@ -137,7 +137,8 @@ class Sender:
             self._failed(sent, error)
 
     async def _send_ordered(self, order: str) -> None:
-        sent, message = self._new(order)
+        """Into the queue that belongs to the order."""
+        sent, message = self._new()
         try:
             self._stored([sent], await self._producer.send(message, selector=select_by_hash, argument=order))
         except RegulusError as error:

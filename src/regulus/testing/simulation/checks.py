@@ -47,7 +47,7 @@ def everything_is_consumed(history: History) -> Iterator[str]:
     """Each message in the log was consumed by each group that subscribes to it, or is its dead letter."""
     in_topic: defaultdict[str, list[tuple[str, MessageQueue, int]]] = defaultdict(list)
     for each in history.stored:
-        if each.queue.broker_name not in history.lost_tails:
+        if each.queue.broker_name not in history.lost_tails and not each.is_spoiled:
             in_topic[each.queue.topic].append((each.key, each.queue, each.queue_offset))
     for group in history.groups.values():
         dead = {key for key, _, _ in in_topic[dlq_topic(group.name)]}
@@ -192,7 +192,8 @@ def dead_letters_are_dead(history: History) -> Iterator[str]:
     """None comes early, and none is missing of those that always fail."""
     dead = defaultdict(set)
     for each in history.stored:
-        dead[each.queue.topic].add(each.key)
+        if not each.is_spoiled:
+            dead[each.queue.topic].add(each.key)
     for group in history.groups.values():
         if group.broadcasting:
             continue
@@ -270,6 +271,10 @@ def offsets_wait_for_what_they_cover(history: History) -> Iterator[str]:
     ended: defaultdict[tuple[str, MessageQueue], set[int]] = defaultdict(set)
     behind: dict[tuple[str, MessageQueue], int] = {}
     running: dict[int, Call] = {}
+    for each in history.stored:
+        if each.is_spoiled:
+            for name in history.groups:
+                ended[name, each.queue].add(each.queue_offset)
     for event in history.events:
         if isinstance(event, Began):
             running[id(event.call)] = event.call

@@ -219,9 +219,8 @@ class SimulatedBroker:
         store = self.server.store
         for topic, queue_id in store.queues():
             for offset, body in _bodies(store, topic, queue_id):
-                if body == SPOILED:
-                    continue    # Nobody can consume it.
-                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.name, queue_id), offset)
+                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.name, queue_id), offset,
+                             body == SPOILED)
 
 
 def _bodies(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[tuple[int, bytes]]:

@@ -47,8 +47,6 @@ class Sent:
 
     key: str
     topic: str
-    order: str = ""
-    """Messages of one order are sent one after the other into one queue."""
     outcome: Outcome = Outcome.UNKNOWN
     fate: Fate = Fate.NONE
     queue: MessageQueue | None = None
@@ -142,6 +140,8 @@ class Stored:
     key: str
     queue: MessageQueue
     queue_offset: int
+    is_spoiled: bool = False
+    """Nobody can read it: it need not be consumed, and nothing may wait for it."""
 
 
 @dataclass(slots=True)
