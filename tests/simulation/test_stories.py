@@ -22,6 +22,7 @@ AT_A_TIME = 8
 _RESTS = "whatever arrives in a suspended queue ends its rest"
 _LATE_OFFSETS = "an offset that was read before is stored after a newer one"
 _SPOILED = "a message that cannot be decompressed ends the pulling of its queue, again and again"
+_TAKEN_ANEW = "a queue that is taken anew does not know of the call under way"
 _HAND_OVER = "a reset that is pushed while an orderly queue is handed over ends rebalancing for good"
 _ONE_QUEUE = "the reset of one queue is pushed as a reset of all queues, to their ends"
 _CANCELLED = "a CancelledError out of a listener ends its worker"
@@ -34,7 +35,8 @@ NOT_KEPT_YET: dict[tuple[str, str], str] = {
     ("orderly-servers", "suspended_queues_rest"): _RESTS,
     ("orderly-resets", "suspended_queues_rest"): _RESTS,
     ("everything", "suspended_queues_rest"): _RESTS,
-    ("orderly-resets", "orderly_queues_have_one_call"): "a queue taken anew does not know of the call under way",
+    ("orderly-resets", "orderly_queues_have_one_call"): _TAKEN_ANEW,
+    ("everything", "orderly_queues_have_one_call"): _TAKEN_ANEW,
     ("orderly-resets", "unhandled"): _HAND_OVER,
     ("orderly-resets", "everything_is_consumed"): _HAND_OVER,
     ("pushed-resets", "offsets_do_not_go_back"): "a member stores the reset of queues that it does not own",
