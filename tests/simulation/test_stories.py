@@ -89,7 +89,7 @@ def test_the_list_names_stories_and_checks() -> None:
     assert {check for _, check in (*NOT_KEPT_YET, *RARE)} <= names
 
 
-_BY_ADDRESS = "seed 1 depends on what its process played before: something is still ordered by where it lies in memory"
+_BY_ADDRESS = "seed 1 depends on what its process played before: something is ordered by where it lies in memory"
 
 
 @pytest.mark.parametrize("story", [pytest.param("servers", marks=pytest.mark.xfail(reason=_BY_ADDRESS)), "power", "orderly-members",
