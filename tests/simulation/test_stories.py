@@ -92,8 +92,8 @@ def test_the_list_names_stories_and_checks() -> None:
 _BY_ADDRESS = "seed 1 depends on what its process played before: something is ordered by where it lies in memory"
 
 
-@pytest.mark.parametrize("story", [pytest.param("servers", marks=pytest.mark.xfail(reason=_BY_ADDRESS)), "power", "orderly-members",
-                                   "broadcasting", "everything"])
+@pytest.mark.parametrize("story", [pytest.param("servers", marks=pytest.mark.xfail(reason=_BY_ADDRESS)), "power",
+                                   "orderly-members", "broadcasting", "everything"])
 def test_a_seed_is_the_same_run_each_time(story: str) -> None:
     """In another process, too, and whatever that played before."""
     choices = [(story, seed) for seed in range(4)]
