@@ -88,12 +88,12 @@ def dead_letters_are_dropped(patch: Patch) -> None:
 
 
 def queues_are_consumed_from_behind(patch: Patch) -> None:
-    def begin_next(self: Any, size_max: int) -> Any:
-        if not self.current:
-            self.current = [self._waiting.pop() for _ in range(min(size_max, len(self._waiting)))]
-        return self.current
+    def begin_next(self: Any) -> Any:
+        size = min(self._rules.batch_size_max, len(self._waiting))
+        self._current = [self._waiting.pop() for _ in range(size)]
+        return self._current
 
-    patch.setattr(ordered_queue.OrderedQueue, "begin_next", begin_next)
+    patch.setattr(ordered_queue.OrderedQueue, "_begin_next", begin_next)
 
 
 def a_pulled_message_is_skipped(patch: Patch) -> None:

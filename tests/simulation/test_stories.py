@@ -1,6 +1,5 @@
 """Seeds of all stories: what was promised holds, and each run is the same when it is played again."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import pytest
 import regulus.record.message_record
 from regulus.testing.simulation import checks
 from regulus.testing.simulation.playing import Played
-from regulus.testing.simulation.program import HASH_SEED, MODULE, Choice, play_all, replay
+from regulus.testing.simulation.program import MODULE, Choice, play_all, replay
 from regulus.testing.simulation.stories import STORIES
 
 SEEDS = 100 if (regulus.record.message_record.__file__ or "").endswith(".py") else 1_000
@@ -19,49 +18,32 @@ LOOKED_FOR = 80
 """Seeds in which a promise that is not kept must be seen broken."""
 AT_A_TIME = 8
 
-_RESTS = "whatever arrives in a suspended queue ends its rest"
-_LATE_OFFSETS = "an offset that was read before is stored after a newer one"
-_SPOILED = "a message that cannot be decompressed ends the pulling of its queue, again and again"
-_TAKEN_ANEW = "a queue that is taken anew does not know of the call under way"
-_HAND_OVER = "a reset that is pushed while an orderly queue is handed over ends rebalancing for good"
-_ONE_QUEUE = "the reset of one queue is pushed as a reset of all queues, to their ends"
-_CANCELLED = "a CancelledError out of a listener ends its worker"
-
 NOT_KEPT_YET: dict[tuple[str, str], str] = {
-    ("cancelling", "unhandled"): _CANCELLED,
-    ("cancelling", "everything_is_consumed"): _CANCELLED,
-    ("orderly", "suspended_queues_rest"): _RESTS,
-    ("orderly-members", "suspended_queues_rest"): _RESTS,
-    ("orderly-servers", "suspended_queues_rest"): _RESTS,
-    ("orderly-resets", "suspended_queues_rest"): _RESTS,
-    ("everything", "suspended_queues_rest"): _RESTS,
-    ("orderly-resets", "orderly_queues_have_one_call"): _TAKEN_ANEW,
-    ("orderly-resets", "unhandled"): _HAND_OVER,
-    ("orderly-resets", "everything_is_consumed"): _HAND_OVER,
-    ("pushed-resets", "offsets_do_not_go_back"): "a member stores the reset of queues that it does not own",
-    ("shuffle", "offsets_do_not_go_back"): _LATE_OFFSETS,
-    ("one-queue-reset", "offsets_wait_for_what_they_cover"): _ONE_QUEUE,
-    ("first-broker", "deliveries_are_prompt"): "only the broker whose name comes first is asked for the members",
-    ("spoiled", "unhandled"): _SPOILED,
-    ("spoiled", "everything_is_consumed"): _SPOILED,
-    ("made-anew", "everything_is_consumed"): "a broadcasting member forgets its only offset, and skips to the end",
+    ("made-anew", "everything_is_consumed"):
+        "a broadcasting member that does not meet the moment between two topics of one name goes on at its old offset",
 }
 """(story, check): why. Whoever mends it takes it off the list."""
 
 RARE: dict[tuple[str, str], str] = {
-    ("*", "offsets_do_not_go_back"): _LATE_OFFSETS,
-    ("everything", "orderly_queues_have_one_call"): _TAKEN_ANEW,
-    ("one-queue-reset", "everything_is_consumed"): _ONE_QUEUE,
+    ("early", "retries_are_counted"): "a consumer that starts before its topic has a route loses its own retry limit",
+    ("first-broker", "deliveries_are_prompt"):
+        "two name servers that do not know the same leave a member without a queue until routes are asked for again, "
+        "30 s later (seeds 415, 863)",
+    ("short-outage", "nothing_is_missed"): "a name server that is back before its brokers says that no topic is there "
+                                           "(seed 332); seed 52 is not understood",
+    ("power", "offsets_do_not_go_back"): "seed 366 is not understood",
+    ("pushed-resets", "offsets_do_not_go_back"): "seed 10 is not understood",
+    ("everything", "dead_letters_are_dead"): "seed 447 is not understood",
+    ("orderly-members", "everything_is_consumed"): "seed 574 is not understood: nobody is a member at the end",
 }
-"""The same of what shows too seldom to be looked for. `*`: in any story."""
+"""The same of what shows too seldom to be looked for."""
 
 
 def known(played: Played) -> Iterator[str]:
     """Its findings, but those that are on the list."""
     for text in played.findings:
         check = text.partition(":")[0]
-        places = {(played.story, check), ("*", check)}
-        if places.isdisjoint(NOT_KEPT_YET) and places.isdisjoint(RARE):
+        if (played.story, check) not in NOT_KEPT_YET and (played.story, check) not in RARE:
             yield text
 
 
@@ -85,19 +67,15 @@ def test_the_list_of_what_is_not_kept_is_true() -> None:
 
 def test_the_list_names_stories_and_checks() -> None:
     names = {check.__name__ for check in checks.CHECKS} | {"unhandled"}
-    assert {story for story, _ in (*NOT_KEPT_YET, *RARE)} <= {*STORIES, "*"}
+    assert {story for story, _ in (*NOT_KEPT_YET, *RARE)} <= set(STORIES)
     assert {check for _, check in (*NOT_KEPT_YET, *RARE)} <= names
 
 
-_BY_ADDRESS = "seed 1 depends on what its process played before: something is ordered by where it lies in memory"
-
-
-@pytest.mark.parametrize("story", [pytest.param("servers", marks=pytest.mark.xfail(reason=_BY_ADDRESS)), "power",
-                                   "orderly-members", "broadcasting", "everything"])
+@pytest.mark.parametrize("story", ["servers", "power", "orderly-members", "broadcasting", "everything"])
 def test_a_seed_is_the_same_run_each_time(story: str) -> None:
     """In another process, too, and whatever that played before."""
     choices = [(story, seed) for seed in range(4)]
-    first = list(play_all(choices, 1 if os.environ.get("PYTHONHASHSEED") == HASH_SEED else 2))
+    first = list(play_all(choices, 1))
     again = list(play_all(choices[::-1], 2))[::-1]
     assert [played.digest for played in first] == [played.digest for played in again]
     assert len({played.digest for played in first}) == len(first)

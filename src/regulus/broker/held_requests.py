@@ -153,7 +153,7 @@ class HeldRequests:
         self._topics = 0
         """How many of the places are whole topics."""
         self._ready: deque[list[_Entry]] = deque()
-        self._channels: dict[int, set[HeldRequest]] = {}
+        self._channels: dict[int, dict[HeldRequest, None]] = {}
         self._deadlines = _Ordered()
         self._sequence = 0
 
@@ -185,7 +185,7 @@ class HeldRequests:
                 line = self._line(place[:2], tag)
                 line.add((place.queue_offset, held.sequence, held))
                 held.lines.append((line, place.queue_offset))
-        self._channels.setdefault(held.channel, set()).add(held)
+        self._channels.setdefault(held.channel, {})[held] = None
         self._deadlines.add((held.deadline_ms, held.sequence, held))
         self._count += 1
 
@@ -269,7 +269,7 @@ class HeldRequests:
         held.is_gone = True
         self._count -= 1
         channel = self._channels[held.channel]
-        channel.discard(held)
+        channel.pop(held, None)
         if not channel:
             del self._channels[held.channel]
         self._deadlines.take_out((held.deadline_ms, held.sequence))

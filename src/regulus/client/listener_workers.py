@@ -55,7 +55,7 @@ class ListenerWorkers:
     """
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
-        self.running: set[Work] = set()
+        self.running: dict[Work, None] = {}     # in the order in which they began
         self._listener = listener
         self._count = count
         self._on_result = on_result
@@ -140,11 +140,11 @@ class ListenerWorkers:
             if ready:
                 self._wake_one()
             work.started_ms = steady_ms()
-            self.running.add(work)
+            self.running[work] = None
             try:
                 status, error = await self._call_async(work)
             finally:
-                self.running.discard(work)
+                self.running.pop(work, None)
             if error is not None:
                 _log_failure(work, error)
             self._on_result(work, status)
@@ -174,7 +174,7 @@ class ListenerWorkers:
             status = ConsumeStatus.RECONSUME_LATER
             if not work.owned.is_given_up:
                 work.started_ms = steady_ms()
-                self.running.add(work)
+                self.running[work] = None
                 status, error = self._call(work)
                 if error is not None:
                     _log_failure(work, error)
@@ -191,7 +191,7 @@ class ListenerWorkers:
         self._is_drain_due = False
         while self._finished:
             work, status = self._finished.popleft()
-            self.running.discard(work)
+            self.running.pop(work, None)
             self._on_result(work, status)
 
 

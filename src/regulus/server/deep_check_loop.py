@@ -110,7 +110,9 @@ class DeepCheckLoop:
                 await asyncio.sleep(MEND_AGAIN_S)
 
     async def mend(self) -> None:
-        """Build anew what was found until now. Raises StoreError."""
+        """Tell what was met, and build anew what was found until now. Raises StoreError."""
+        for sentence in self._store.deep_check.take_met():
+            _log.warning("%s", sentence)
         while (rebuild := self._store.deep_check.next_rebuild()) is not None:
             await self._walk(rebuild.steps(), told_max=0)       # the check tells of the log's faults
             for sentence in rebuild.take_over():

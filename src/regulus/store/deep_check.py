@@ -27,6 +27,19 @@ class DeepCheck:
         self._queues = queues
         self._index = index
         self._delays_ms = delays_ms
+        self._met: list[str] = []
+
+    def meet(self, physical_offset: int) -> None:
+        """Somebody read a record that is not as it was written."""
+        if physical_offset not in self._log.rotten and len(self._log.rotten) < ROTTEN_MAX:
+            self._log.rotten.add(physical_offset)
+            self._met.append(f"the record at {physical_offset} of the log is damaged: its body has not the checksum it "
+                             "was written with; it is refused to whoever asks for it")
+
+    def take_met(self) -> list[str]:
+        """What was met since the last call, to be told."""
+        met, self._met = self._met, []
+        return met
 
     def log_steps(self) -> Iterator[CheckStep]:
         """Look at each record that the log had at the start."""

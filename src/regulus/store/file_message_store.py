@@ -351,11 +351,17 @@ class FileMessageStore:
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
         message = self._decode(physical_offset, True)
-        return message if message is not None and self._is_own_record(message) else None
+        if message is None or not self._is_own_record(message):
+            return None
+        # What is looked at is copied, and the copy would vouch for a damaged body by a checksum of its own.
+        if message.body and crc32(message.body) & 0x7FFFFFFF != message.body_crc:
+            self.deep_check.meet(physical_offset)
+            return None
+        return message
 
     def record_bytes(self, physical_offset: int) -> memoryview | None:
         message = self._decode(physical_offset, False)
-        if message is None:
+        if message is None or physical_offset in self._log.rotten:
             return None
         is_queue_gone = self._queues.find(message.topic, message.queue_id) is None
         return self._bytes_at(physical_offset) if is_queue_gone or self._is_own_record(message) else None
@@ -455,6 +461,8 @@ class FileMessageStore:
         assert self._index is not None
         found = []
         for physical_offset in offsets:
+            if physical_offset in self._log.rotten:
+                continue
             data = self._bytes_at(physical_offset)
             if data is not None and self._has_key(physical_offset, hash_):
                 found.append(data)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from regulus.errors import CorruptRecord, StoreError, StoreNotWritable, TruncatedRecord
+from regulus.record import big_endian
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
+from regulus.record.layout import BLANK_SIZE_MIN, MAGIC_BLANK
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.log_heads import find_heads, head_in
@@ -103,10 +105,14 @@ class LogPass:
         """Nothing is whole in the piece: its first record is longer, or says so."""
         size = int.from_bytes(self._buffer[:4], "big")
         room = min(self._end, file.start + file.size) - physical_offset
-        if len(self._buffer) < size <= min(room, RECORD_SIZE_MAX):
+        piece = self._buffer
+        if len(piece) < size <= min(room, RECORD_SIZE_MAX):
             self._buffer = bytearray(size)
-            return self._read(file, physical_offset)
-        if size <= room and self._has_head(file, physical_offset + size):
+            try:
+                return self._read(file, physical_offset)
+            finally:
+                self._buffer = piece        # the next step is a short one again
+        if size <= room and self._is_between_records(file, physical_offset + size):
             return physical_offset + size, ""
         return self._pass_over(file, physical_offset, f"record says that it has {size} bytes")
 
@@ -126,6 +132,13 @@ class LogPass:
             return physical_offset + head.size
         found = next(find_heads(file, physical_offset - file.start + 1), None)
         return found.physical_offset if found is not None else file.start + file.size
+
+    def _is_between_records(self, file: MappedFile, physical_offset: int) -> bool:
+        """Whether a record may end there: at the end of what is looked at, before a blank, before the next record."""
+        if physical_offset == self._end or self._has_head(file, physical_offset):
+            return True
+        blank = self._log.slice(physical_offset, BLANK_SIZE_MIN)
+        return blank is not None and big_endian.int4(blank, 4) == MAGIC_BLANK
 
     def _has_head(self, file: MappedFile, physical_offset: int) -> bool:
         return physical_offset < file.start + file.size and head_in(file, physical_offset) is not None

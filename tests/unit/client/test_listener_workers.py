@@ -51,7 +51,7 @@ async def test_every_work_has_one_result(listener):
     workers = ListenerWorkers(listener, 8, results)
     workers.submit(works_of(500))
     assert sorted(await results.all()) == [(number, SUCCESS) for number in range(500)]
-    assert workers.running == set()
+    assert workers.running == {}
     await workers.close(1000)
 
 

@@ -101,6 +101,47 @@ def test_a_record_that_is_too_long_to_be_read_is_well_when_it_leads_to_the_next(
     assert f"goes on at {messages[2].physical_offset}:" in told[0]
 
 
+def test_records_too_long_to_be_read_are_well_at_the_end_of_a_file_and_of_the_log(
+        store: FileMessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the last of a file lies a blank, behind the last of the log nothing."""
+    monkeypatch.setattr(log_pass, "STEP_SIZE", 64)
+    monkeypatch.setattr(log_pass, "RECORD_SIZE_MAX", 200)
+    assert len(store._log.files.files) > 1
+    assert faults(store) == []
+    assert store._log.rotten == set()
+
+
+def test_a_long_record_makes_only_its_own_step_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "STEP_SIZE", 300)
+    store = open_store(tmp_path)
+    fill(store, 1, size=1500)
+    fill(store, 30, size=10, first=1)
+    store.close()
+    store = open_store(tmp_path)
+    sizes = [step.size for step in store.deep_check.log_steps()]
+    assert sizes[0] > 1500
+    assert max(sizes[1:-1]) <= 300
+    store.close()
+
+
+def test_a_rotten_record_is_not_copied_whoever_looks_at_it_first(store: FileMessageStore,
+                                                                 messages: list[MessageExt]) -> None:
+    """A copy would get a checksum of its own, and nobody could tell any more."""
+    offset = messages[13].physical_offset
+    assert store.look_message(offset) is not None
+    overwrite(store, offset + BODY_START_V4, b"!")
+    assert store.look_message(offset) is None
+    (told,) = store.deep_check.take_met()
+    assert f"the record at {offset} of the log is damaged" in told
+    assert store.look_message(offset) is None
+    assert store.deep_check.take_met() == []
+    assert store.record_bytes(offset) is None
+    key = messages[13].message_id
+    assert not store.query_message("TopicA", key, 10, 0, NOW * 2).buffers
+    with pytest.raises(StoreDamaged):
+        store.get_message("TopicA", 0, 13, 1, 1 << 20, EVERYTHING)
+
+
 def test_what_was_appended_since_the_start_is_not_looked_at(store: FileMessageStore) -> None:
     (late,) = fill(store, 1, first=40)
     overwrite(store, late.physical_offset + BODY_START_V4, b"!")

@@ -50,18 +50,17 @@ def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, b
     config = broker.topics.get(header.topic)
     if config is None:
         return refuse(request, ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
-    if not broker.config.use_server_side_reset_offset:
-        return broker.long_answers.begin(
-            request, peer, _reset_in_clients(request, header, range(config.write_queue_nums), broker))
-    if header.group not in broker.subscription_groups:
+    in_clients = not broker.config.use_server_side_reset_offset
+    if not in_clients and header.group not in broker.subscription_groups:
         return refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
-    queue_ids = range(config.read_queue_nums)
+    queue_ids = range(config.write_queue_nums if in_clients else config.read_queue_nums)
     if header.queue_id is not None and header.queue_id > ALL_QUEUES:
         fault = _offset_fault(broker, header, header.queue_id)
         if fault is not None:
             return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
         queue_ids = range(header.queue_id, header.queue_id + 1)
-    return broker.long_answers.begin(request, peer, _reset(request, header, queue_ids, broker))
+    steps = _reset_in_clients if in_clients else _reset
+    return broker.long_answers.begin(request, peer, steps(request, header, queue_ids, broker))
 
 
 def handle_invoke_broker_to_get_consumer_status(request: RemotingCommand, peer: Peer, broker: BrokerState,

@@ -106,7 +106,11 @@ def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
     if broker.topics.delete(topic, now_ms) and facts is not None:
         broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
     broker.consumer_offsets.remove_topic(topic)
+    queues = [queue_id for name, queue_id in broker.store.queues() if name == topic]
     broker.store.delete_topic(topic)
+    for queue_id in queues:
+        # Who waits there for the next offset would pass over the first messages of a topic that is made anew.
+        broker.queue_changed(topic, queue_id)
 
 
 def _with_altered_attributes(config: TopicConfig, broker: BrokerState) -> TopicConfig:

@@ -276,7 +276,7 @@ class Member:
             forget_client(self._machines, self.node)
             self.is_consuming = False
 
-    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus | None:
+    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         chance, facts = self._chance, self._facts
         keys = [message.body.decode() for message in messages]
         call = Call(facts.name, self.name, self.node, context.message_queue, keys,
@@ -307,12 +307,13 @@ class Member:
         self._machines.trace.say(self.name, f"{ending} with {call}")
 
 
-def _fail(manner: Manner) -> ConsumeStatus | None:
+def _fail(manner: Manner) -> ConsumeStatus:
     if manner is Manner.RAISES:
         raise ValueError("the application cannot do that now")
     if manner is Manner.CANCELLED:
         raise asyncio.CancelledError
-    return None if manner is Manner.FORGETS else ConsumeStatus.RECONSUME_LATER
+    forgotten: Any = None
+    return forgotten if manner is Manner.FORGETS else ConsumeStatus.RECONSUME_LATER
 
 
 def forget_client(machines: Machines, node: Node) -> None:

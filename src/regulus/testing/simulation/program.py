@@ -25,7 +25,7 @@ Choice = tuple[str, int]
 
 def has_hash_seed() -> bool:
     """Whether this process may play. If not, begin it anew with `PYTHONHASHSEED` set to HASH_SEED."""
-    return os.environ.get("PYTHONHASHSEED") == HASH_SEED
+    return os.environ.get("PYTHONHASHSEED") == HASH_SEED and not sys.flags.hash_randomization
 
 
 def chosen(stories: Sequence[str], seeds: Iterable[int]) -> list[Choice]:
