@@ -1,6 +1,7 @@
 """Finding messages: by offset id, unique key, key, or place in a queue."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,19 +54,23 @@ class MessageAdmin(GroupAdmin):
 
     async def view_message(self, message_id: str, topic: str | None = None) -> MessageExt:
         """The message of an offset id or, with its topic, of a unique key. Raises ClientError when there is none."""
-        failure: ClientError | None = None
-        if topic is None or len(message_id) in (32, 56):
+        if topic is None:
             try:
                 return await self.message_by_offset_id(message_id)
             except ClientError as error:
-                failure = error
-        if topic is not None:
-            found = await self.messages_by_unique_key(topic, message_id)
-            if found:
-                return found[0]
-        if topic is None and failure is not None:
-            raise ClientError(f"{failure}; to find a message by its unique key, name its topic", failure.code)
-        raise failure or ClientError(f"no message {message_id}", ResponseCode.NO_MESSAGE)
+                raise ClientError(f"{error}; to find a message by its unique key, name its topic",
+                                  error.code) from error
+        found = await self.messages_by_unique_key(topic, message_id)
+        if found:
+            return found[0]
+        # A unique key has as many digits as an offset id, in which they name an address. None is called that is not a
+        # broker of the topic.
+        addresses = (await self._fresh_route(topic)).readable_addresses()
+        with suppress(ValueError):
+            host, _ = parse_offset_message_id(message_id)
+            if host_text(host) in addresses:
+                return await self.message_by_offset_id(message_id)
+        raise ClientError(f"no message {message_id} in topic {topic!r}", ResponseCode.NO_MESSAGE)
 
     async def message_by_offset_id(self, offset_message_id: str) -> MessageExt:
         """The message at the place that its id names: a broker's address and a physical offset."""

@@ -26,6 +26,15 @@ def host_bytes(address: str, port: int) -> bytes:
     return parsed.packed + _PORT.pack(port)
 
 
+def is_numeric_address(text: str) -> bool:
+    """Whether `host_bytes` takes it."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def host_address(host: bytes) -> tuple[str, int]:
     address = IPv4Address(host[:4]) if len(host) == 8 else IPv6Address(host[:16])
     return str(address), _PORT.unpack_from(host, len(host) - 4)[0]

@@ -88,6 +88,16 @@ async def test_a_message_is_found_by_id_unique_key_each_key_and_place(admin, pro
         await admin.message_at(sent.message_queue, 2)
 
 
+async def test_a_unique_key_that_is_not_there_calls_nobody_whom_its_digits_name(admin, producer):
+    await create_topic(admin)
+    sent = await producer.send(Message("T", b"x"))
+    assert (await admin.view_message(sent.offset_message_id, "T")).body == b"x"
+    nobody = "C0000202" + sent.offset_message_id[8:]       # 192.0.2.2, which would not answer for seconds
+    with pytest.raises(ClientError, match=f"^no message {nobody} in topic 'T'$") as refused_:
+        await admin.view_message(nobody, "T")
+    assert refused_.value.code == ResponseCode.NO_MESSAGE
+
+
 async def test_all_messages_of_a_key_are_found_though_a_second_has_more_than_one_answer_takes(admin, producer):
     await create_topic(admin)
     for number in range(150):
