@@ -83,8 +83,8 @@ class BrokerConfig(StoreRules):
         if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if self.broker_ip1 and not is_numeric_address(self.broker_ip1):
-            raise ConfigError(f"brokerIP1 is {self.broker_ip1!r}: write a numeric address, for each message keeps it in 4 "
-                              "or 16 bytes; left out, it is the one by which this machine reaches the name server")
+            raise ConfigError(f"brokerIP1 is {self.broker_ip1!r}: write a numeric address, as messages keep it in 4 or "
+                              "16 bytes; left out, it is the one by which this machine reaches the name server")
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write 0 (any free port) to 65535")
         for key, number in (("defaultTopicQueueNums", self.default_topic_queue_nums),

@@ -191,6 +191,8 @@ class FileMessageStore:
             # Records of the same millisecond as the last one that is indexed may not be.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
+        if self._index is not None:
+            self._index.end_at(self._log.end)
         self.finish_start()
         if not is_clean_stop:
             tell("bringing to disk what the broker that was killed had written", 0, 0)

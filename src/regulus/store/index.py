@@ -277,6 +277,14 @@ class Index:
             if file.begin_physical_offset <= physical_offset <= file.end_physical_offset:
                 file.fault = fault
 
+    def end_at(self, log_end: int) -> None:
+        """The log ends there. Files that speak of records behind it are to be built anew, and until then keep nothing
+        out that comes to the log."""
+        for file in self.files:
+            if file.end_physical_offset >= log_end:
+                file.fault = "has entries of records behind the end of the log"
+                file.end_physical_offset = log_end
+
     def close_tail(self) -> None:
         """Let what comes next go to a new file, so that the newest can be built anew. Raises StoreNotWritable."""
         if self.tail is not None:

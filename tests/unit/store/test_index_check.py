@@ -194,6 +194,36 @@ def test_entries_of_records_that_were_deleted_do_fit(store: FileMessageStore) ->
     assert not any(file.fault for file in index_of(store).files)
 
 
+def test_what_comes_after_a_cut_of_the_log_is_found_by_its_keys(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    cut = fill(store, COUNT)[55].physical_offset      # in the last file of the log, which a start walks
+    store.close()
+    log = tmp_path / "commitlog" / f"{cut // 4096 * 4096:020d}"
+    data = bytearray(log.read_bytes())
+    data[cut % 4096 + 100] ^= 1
+    log.write_bytes(data)
+    store = open_store(tmp_path, cut_damaged_log=cut)
+    assert store.commit_log_max_offset() == cut
+    fill(store, 3, first=100)
+    kept, new = [*range(55)], [*range(100, 103)]
+
+    def unfound() -> list[int]:
+        return [number for number in (*kept, *new)
+                if not store.query_message("TopicA", f"k{number}", 10, 0, NOW * 2).buffers]
+
+    assert set(unfound()).isdisjoint(new)
+    mend(store)
+    assert unfound() == []
+    assert check(store) == []
+    fill(store, 5, first=103)
+    new += range(103, 108)
+    store.close()
+    store = open_store(tmp_path)
+    assert unfound() == []
+    assert check(store) == []
+    store.close()
+
+
 def test_an_index_file_of_which_the_log_has_nothing_goes(store: FileMessageStore) -> None:
     overwrite(store, 0, 40, bytes(64))
     assert len(check(store)) == 1
