@@ -170,6 +170,6 @@ def test_a_light_queue_that_cannot_be_opened_is_left_as_it_is(tmp_path: Path, mo
     before = {path.name: path.read_bytes() for path in light.iterdir()}
     store = damaged_store(tmp_path, monkeypatch, is_made=True)
     take_out(store)
-    assert ("%LMQ%123", 0) in store._queues.faulty
+    assert ("%LMQ%123", 0) in store.deep_check._queues.faulty
     assert mend(store) == []
     assert {path.name: path.read_bytes() for path in light.iterdir()} == before
