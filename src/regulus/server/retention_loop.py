@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from regulus.broker.state import BrokerState
-from regulus.errors import StoreError
+from regulus.errors import StoreDamaged, StoreError
 from regulus.model.retention_rules import RetentionRules
 from regulus.server.clock import Clock
 from regulus.store.file_message_store import FileMessageStore
@@ -185,8 +185,11 @@ class RetentionLoop:
         """Queues that have neither a message nor a place in their topic; the others' numbering must go on."""
         store = self._store
         for topic, queue_id in store.queues():
-            if store.min_offset(topic, queue_id) >= store.max_offset(topic, queue_id) and \
-                    not self._broker.topics.has_queue(topic, queue_id):
+            try:
+                is_empty = store.min_offset(topic, queue_id) >= store.max_offset(topic, queue_id)
+            except StoreDamaged:
+                continue        # what it holds is known when it is built anew
+            if is_empty and not self._broker.topics.has_queue(topic, queue_id):
                 store.delete_queue(topic, queue_id)
                 _log.info("deleted queue %d of %s, which is empty and unused", queue_id, topic)
                 await asyncio.sleep(0)

@@ -409,6 +409,11 @@ class CommitLog:
                     end = physical_offset + size
                     count += 1
                     size_sum += size
+                elif file is not None or not 0 <= physical_offset < self.end:
+                    # No deletion of old files explains a unit that leads there.
+                    if count:
+                        break
+                    raise StoreDamaged(_damage(file, physical_offset, queue, offset))
                 elif not count:
                     status = GetStatus.MESSAGE_WAS_REMOVING
             offset += 1
@@ -470,13 +475,17 @@ def _is_own(file: MappedFile, physical_offset: int, size: int, queue: ConsumeQue
                                     and big_endian.int4(cells, place + layout.QUEUE_ID) == queue.queue_id)))
 
 
-def _damage(file: MappedFile, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
-    path = Path(file.path)
+def _damage(file: MappedFile | None, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
+    """`file` is the one of the log that has the place; None when none has."""
+    place, mend = "which is not in the log", ""
+    if file is not None:
+        path = Path(file.path)
+        place = f"byte {physical_offset - file.start} of {path}"
+        mend = f"Bring {path.name} back from a backup or replica; or, where that is whole, "
     return (f"message {queue_offset} of queue {queue.queue_id} of {queue.topic} is damaged, or what leads to it: there "
-            f"is no such record at {physical_offset}, byte {physical_offset - file.start} of {path}. Bring {path.name} "
-            f"back from a backup or replica; or, where that is whole, stop the broker, move {queue.files.directory} "
-            f"away and start it, and the queue is built anew. A group that goes on without it is set to "
-            f"{queue_offset + 1}")
+            f"is no such record at {physical_offset}, {place}. {mend or 'To mend it, '}stop the broker, move "
+            f"{queue.files.directory} away and start it, and the queue is built anew. A group that goes on without it "
+            f"is set to {queue_offset + 1}")
 
 
 def _matches(file: MappedFile, physical_offset: int, size: int, message_filter: Filter) -> bool:

@@ -29,6 +29,9 @@ NAME_SHOWN_MAX = 80
 RECOVERED_FILES = 3
 """How many files at the end recovery reads; the ones before were full when the next was begun."""
 
+ANEW = ".anew"
+"""Folder within that of all queues in which some are built anew: no topic has such a name."""
+
 _UNIT = UNIT_SIZE
 _SCAN = 3276 * UNIT_SIZE
 _FILLER_SIZE = FILLER.size
@@ -118,8 +121,9 @@ class ConsumeQueue:
             self._begin_anew()
         elif wanted > self.end:
             self.has_gap = True
-            # No larger gap comes about in a working store; then the unit goes to the end, as in RocketMQ.
-            if wanted - self.end <= self.files.file_size:
+            # A gap of any length is what a lost file of the log leaves, up to where the queue ended. Beyond, no larger
+            # one than a file comes about in a working store; then the unit goes to the end, as in RocketMQ.
+            if wanted <= max(self.end + self.files.file_size, self.tabled_max_offset * _UNIT):
                 self._fill_up_to(wanted)
         if self.tail is None or self.end >= self.tail.start + self.tail.size:
             self.tail = self.files.extend(self.end)
@@ -457,11 +461,12 @@ class ConsumeQueues:
         """Of a queue that is out of use: where it ended when that was last known."""
         return bounds(self.faulty[topic, queue_id].bounds)[1]
 
-    def take_back(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Open a queue that was built anew. Raises StoreError, and it stays out of use."""
+    def take_back(self, topic: str, queue_id: int, log_start: int) -> ConsumeQueue:
+        """Open a queue that was built anew; the log begins at `log_start` now. Raises StoreError, and it stays out of
+        use."""
         queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
         queue.recover(_UNKNOWN)
-        queue.correct_start(self.log_start)
+        queue.correct_start(log_start)
         self.table.setdefault(topic, {})[queue_id] = queue
         del self.faulty[topic, queue_id]
         return queue
@@ -497,6 +502,9 @@ class ConsumeQueues:
         topics, self.strays = disk.folders_and_files(self.directory)
         for topic in topics:
             if topic in self.resting:
+                continue
+            if topic == ANEW:
+                disk.remove_tree(self.directory / ANEW)     # a broker was killed while it built there
                 continue
             names, others = disk.folders_and_files(self.directory / topic)
             for name in names:

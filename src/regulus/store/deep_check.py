@@ -28,6 +28,7 @@ class DeepCheck:
         self._index = index
         self._delays_ms = delays_ms
         self._met: list[str] = []
+        self._queue_rebuild: QueueRebuild | None = None
 
     def meet(self, physical_offset: int) -> None:
         """Somebody read a record that is not as it was written."""
@@ -64,8 +65,17 @@ class DeepCheck:
         """What is to be built anew next. Raises StoreNotWritable."""
         # The units of light queues are not made from the log's records alone.
         names = [name for name in tuple(self._queues.faulty) if not name[0].startswith(LIGHT_PREFIX)]
-        if names:
-            return QueueRebuild(self._log, self._queues, names, self._delays_ms)
+        # What could not be put in place the last time keeps nothing else from being built.
+        left_out = self._queue_rebuild.left_out if self._queue_rebuild is not None else ()
+        self._queue_rebuild = None
+        first = [name for name in names if name not in left_out]
+        rebuild = self._next_index_rebuild() if not first else None
+        if rebuild is not None or not names:
+            return rebuild
+        self._queue_rebuild = QueueRebuild(self._log, self._queues, first or names, self._delays_ms)
+        return self._queue_rebuild
+
+    def _next_index_rebuild(self) -> IndexRebuild | None:
         if self._index is None:
             return None
         for file in self._index.files:

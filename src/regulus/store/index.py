@@ -253,7 +253,11 @@ class Index:
             if len(found) >= count_max:
                 break
             if file.matches(begin, end) and file.begin_physical_offset < before:
-                found += yield from file.query(hash_, count_max - len(found), begin, end, before)
+                try:
+                    found += yield from file.query(hash_, count_max - len(found), begin, end, before)
+                except StoreNotWritable:
+                    if file in self.files:
+                        raise           # else it was deleted between two steps, with all its records
             if file.begin_timestamp < begin:
                 break
         return found

@@ -7,9 +7,10 @@ and takes the queue back. What a power cut undoes of that is seen by the next st
 
 from collections.abc import Iterator, Sequence
 
+from regulus.errors import StoreError
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
-from regulus.store.consume_queue import ConsumeQueues
+from regulus.store.consume_queue import ANEW, ConsumeQueue, ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_pass import CheckStep, LogPass
 from regulus.store.mapped_file import MappedFilePool
@@ -17,8 +18,6 @@ from regulus.store.mapped_file import MappedFilePool
 QUEUES_MAX = 1000
 """Queues that one pass over the log builds; what more there are come with the next."""
 MAPPED_FILES_MAX = 64
-ANEW = ".anew"
-"""Folder within that of all queues in which they are built: no topic has such a name."""
 
 
 class QueueRebuild:
@@ -27,6 +26,8 @@ class QueueRebuild:
     def __init__(self, log: CommitLog, queues: ConsumeQueues, names: Sequence[tuple[str, int]],
                  delays_ms: tuple[int, ...]) -> None:
         self.names = tuple(names)[:QUEUES_MAX]
+        self.left_out: list[tuple[str, int]] = []
+        self._log = log
         self._queues = queues
         self._pool = MappedFilePool(MAPPED_FILES_MAX)
         self._directory = queues.directory / ANEW
@@ -40,6 +41,8 @@ class QueueRebuild:
     def steps(self) -> Iterator[CheckStep]:
         """Worker thread. Raises StoreNotWritable."""
         disk.remove_tree(self._directory)
+        for name, known_end in self._known_ends.items():
+            self._built.have(*name).tabled_max_offset = known_end
         yield from self._pass.steps()
         for (topic, queue_id), known_end in self._known_ends.items():
             self._built.have(topic, queue_id).go_on_at(known_end)
@@ -50,16 +53,29 @@ class QueueRebuild:
 
     def take_over(self) -> Iterator[str]:
         """Have what was built in use, one by one; a sentence for each. The thread that puts and reads, which may do
-        other things in between. Raises StoreError."""
+        other things in between. Raises the last StoreError, when all that can be taken over is; the others are
+        `left_out` then."""
+        failure: StoreError | None = None
         for topic, queue_id in self.names:
-            if (topic, queue_id) in self._queues.faulty:
-                built = self._directory / topic / str(queue_id)
-                place = self._queues.directory / topic / str(queue_id)
-                if disk.exists(built):
-                    disk.move_tree(built, place)
-                else:
-                    disk.remove_tree(place)     # the log has nothing of it
-                queue = self._queues.take_back(topic, queue_id)
+            if (topic, queue_id) not in self._queues.faulty:
+                continue
+            try:
+                queue = self._put_in_place(topic, queue_id)
+            except StoreError as error:
+                self.left_out.append((topic, queue_id))
+                failure = error
+            else:
                 yield (f"queue {queue_id} of {topic} was built anew from the log, from {queue.min_offset} to "
                        f"{queue.max_offset}, and serves again")
         disk.remove_tree(self._directory)
+        if failure is not None:
+            raise failure
+
+    def _put_in_place(self, topic: str, queue_id: int) -> ConsumeQueue:
+        built = self._directory / topic / str(queue_id)
+        place = self._queues.directory / topic / str(queue_id)
+        if disk.exists(built):
+            disk.move_tree(built, place)
+        else:
+            disk.remove_tree(place)     # the log has nothing of it
+        return self._queues.take_back(topic, queue_id, self._log.start)

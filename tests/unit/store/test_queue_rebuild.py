@@ -1,11 +1,13 @@
 import shutil
 from pathlib import Path
+from struct import Struct
 
 import pytest
 
-from regulus.errors import StoreDamaged
+from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
+from regulus.record import message_record
 from regulus.record.layout import BODY_START_V4
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
@@ -173,3 +175,93 @@ def test_a_light_queue_that_cannot_be_opened_is_left_as_it_is(tmp_path: Path, mo
     assert ("%LMQ%123", 0) in store.deep_check._queues.faulty
     assert mend(store) == []
     assert {path.name: path.read_bytes() for path in light.iterdir()} == before
+
+
+@pytest.mark.parametrize("is_at_start", [False, True])
+def test_what_lies_behind_a_lost_file_of_the_log_keeps_its_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                                  is_at_start: bool) -> None:
+    """The gap is longer than a file of the queue."""
+    store = open_store(tmp_path)
+    fill(store, 60, topic="T1")
+    units = store.queue_units("T1", 0, 0, 60)
+    lost = units[20].physical_offset // 4096
+    store.close()
+    (tmp_path / "commitlog" / f"{lost * 4096:020d}").unlink()
+    with (tmp_path / "consumequeue" / "T1" / "0" / f"{200:020d}").open("r+b") as file:
+        file.write(Struct(">qiq").pack(0, units[0].size, 0))
+    if not is_at_start:
+        monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 0)
+    store = open_store(tmp_path)
+    if not is_at_start:
+        take_out(store)
+    mend(store)
+    there = [unit.queue_offset for unit in units if unit.physical_offset // 4096 != lost]
+    assert len(units) - len(there) > 10
+    assert [offset for offset in range(60) if found(store, "T1", offset)] == there
+    assert fill(store, 1, topic="T1", first=60)[0].queue_offset == 60
+
+
+def found(store: FileMessageStore, topic: str, queue_offset: int) -> bool:
+    result = store.get_message(topic, 0, queue_offset, 1, 1 << 20, EVERYTHING)
+    return bool(result.buffers) and message_record.decode_all(result.buffers[0])[0].queue_offset == queue_offset
+
+
+def test_a_queue_that_cannot_be_put_in_place_keeps_nothing_else_from_being_built(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1", "T4")
+    take_out(store)
+    index = store.deep_check._index
+    assert index is not None
+    index.files[0].fault = "does not fit"
+    topic = tmp_path / "consumequeue" / "T1"
+    shutil.rmtree(topic)
+    topic.write_text("in the way")
+    with pytest.raises(StoreNotWritable):
+        mend(store)
+    assert len(bodies(store, "T4")) == 25
+    with pytest.raises(StoreNotWritable):
+        mend(store)
+    assert index.files[0].fault == ""
+    topic.unlink()
+    assert mend(store) == ["queue 0 of T1 was built anew from the log, from 0 to 25, and serves again"]
+    assert len(bodies(store, "T1")) == 25
+
+
+def test_a_queue_begins_where_the_log_begins_when_it_is_taken_back(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    store = damaged_store(tmp_path, monkeypatch, "T1")
+    take_out(store)
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    list(rebuild.steps())
+    while store.commit_log_min_offset() < 8192:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    list(rebuild.take_over())
+    assert store.min_offset("T1", 0) == store.max_offset("T1", 0) - len(bodies(store, "T1")) > 0
+
+
+def test_what_a_killed_broker_was_building_goes_without_a_word(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    (tmp_path / "consumequeue" / ".anew" / "T1" / "0").mkdir(parents=True)
+    (tmp_path / "regulusQueues").unlink(missing_ok=True)
+    store = FileMessageStore(small_config(tmp_path))
+    assert not store.open().is_warning
+    assert not (tmp_path / "consumequeue" / ".anew").exists()
+    store.close()
+
+
+def test_a_unit_that_leads_out_of_the_log_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    """Noise leads anywhere; only what lies before the log, or in a file of it that is gone, was deleted."""
+    store = open_store(tmp_path)
+    fill(store, 60, topic="T1")
+    store.close()
+    with (tmp_path / "consumequeue" / "T1" / "0" / f"{200:020d}").open("r+b") as file:
+        file.seek(40)
+        file.write(b"\1" * 60)
+    store = open_store(tmp_path)
+    last = store.get_message("T1", 0, 11, 32, 1 << 20, EVERYTHING)
+    assert [last.message_count, last.next_begin_offset] == [1, 12]
+    with pytest.raises(StoreDamaged, match=r"message 12 of queue 0 of T1 is damaged, .* which is not in the log"):
+        store.get_message("T1", 0, 12, 32, 1 << 20, EVERYTHING)
+    assert found(store, "T1", 15)
