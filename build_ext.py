@@ -42,6 +42,7 @@ COMPILED_MODULES = (
     "regulus.server.request_server",
     "regulus.store.commit_log",
     "regulus.store.consume_queue",
+    "regulus.store.consume_queues",
     "regulus.store.dispatch",
     "regulus.store.file_message_store",
     "regulus.store.index",

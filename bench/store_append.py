@@ -1,4 +1,5 @@
-"""What the store costs for each message: append, dispatch, read, in microseconds of CPU of the calling thread.
+"""What the store costs for each message: append, dispatch, read, in microseconds of CPU of the calling thread; and what
+the deep check costs for each MiB of the log.
 
     python bench/store_append.py [--messages N] [--size BYTES] [--queues N] [--keys N] [--batch N] [--directory DIR]
 
@@ -46,7 +47,8 @@ def main() -> None:
 
 
 def measure(root: Path, arguments: argparse.Namespace) -> None:
-    store = FileMessageStore(MessageStoreConfig(store_path_root_dir=str(root), mapped_file_size_commit_log=256 << 20))
+    config = MessageStoreConfig(store_path_root_dir=str(root), mapped_file_size_commit_log=256 << 20)
+    store = FileMessageStore(config)
     store.open(time.monotonic)
     body = bytes(range(256)) * (arguments.size // 256 + 1)
     body = body[:arguments.size]
@@ -74,6 +76,7 @@ def measure(root: Path, arguments: argparse.Namespace) -> None:
               f"best {min(values) * 1e6:.2f}")
     read(store, arguments)
     store.close()
+    check(config)
 
 
 def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
@@ -89,6 +92,17 @@ def read(store: FileMessageStore, arguments: argparse.Namespace) -> None:
             offset = result.next_begin_offset
     elapsed = time.thread_time() - began
     print(f"  {'get_message':15} {elapsed / max(count, 1) * 1e6:6.2f} us per message, {count} read")
+
+
+def check(config: MessageStoreConfig) -> None:
+    """Of the log that a start finds."""
+    store = FileMessageStore(config)
+    store.open()
+    began = time.thread_time()
+    size = sum(step.size for step in store.deep_check.log_steps())
+    elapsed = time.thread_time() - began
+    print(f"  {'deep check':15} {elapsed / (size / (1 << 20)) * 1e3:6.2f} ms per MiB of the log, {size >> 20} MiB")
+    store.close()
 
 
 if __name__ == "__main__":

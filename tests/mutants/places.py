@@ -13,7 +13,7 @@ MUTANTS = (
            new="", tests=_PLACES),
     Mutant(name="a queue id below 0 names a folder", path=_TOPICS, old="0 <= queue_id <= QUEUE_ID_MAX",
            new="queue_id <= QUEUE_ID_MAX", tests=_PLACES),
-    Mutant(name="a queue is made under any name", path="regulus/store/consume_queue.py",
+    Mutant(name="a queue is made under any name", path="regulus/store/consume_queues.py",
            old="        if not is_storable(topic, queue_id):\n            raise MessageIllegal",
            new="        if False:\n            raise MessageIllegal", tests=_PLACES),
     Mutant(name="a unit anywhere vouches for a record", path=_STORE,

@@ -81,7 +81,7 @@ class Calls:
             for message in fresh:
                 if message.queue_offset in unreadable:
                     _log.warning("message at offset %d of %s cannot be read and is handed on: %s", message.queue_offset,
-                               owned.queue, unreadable[message.queue_offset])
+                                 owned.queue, unreadable[message.queue_offset])
         if isinstance(owned, OrderedQueue):
             owned.queued(fresh, unreadable)
             self.go_on(owned)
@@ -156,7 +156,7 @@ class Calls:
         self._is_told_of_returns = True
         said = "forgets its return" if status is None else f"returned {status!r}"
         _log.warning("the listener of group %s %s: its messages count as failed and come again; return a ConsumeStatus",
-                   self._group, said)
+                     self._group, said)
 
     async def _send_back_failed(self, owned: OwnedQueue, work: Work, done: Sequence[MessageExt],
                                 failed: Sequence[MessageExt]) -> None:
@@ -248,8 +248,8 @@ class Calls:
         owned.last_consume_ms = now_ms()
         if blocked is not None:
             _log.warning("%s is blocked: message %s at offset %d failed %d times in %d ms, and nothing behind it is "
-                       "consumed", owned.queue, blocked.message.message_id, blocked.message.queue_offset,
-                       blocked.tries, blocked.age_ms)
+                         "consumed", owned.queue, blocked.message.message_id, blocked.message.queue_offset,
+                         blocked.tries, blocked.age_ms)
         if owned.is_full:
             self._on_room(owned)
         if owned.is_pulled:

@@ -51,7 +51,6 @@ _ONE_ATTEMPT = SendBudget(attempts=1)
 _COMPRESS_IN_THREAD_FROM = 256 << 10
 """Compressing a body of this size takes some ms, during which the event loop should serve others."""
 
-
 _MESSAGES_A_PLACE = 2
 """So many messages of a batch take the place of one request: a batch saves a broker about half of the work."""
 _BATCH_PLACES_MAX = 128

@@ -91,7 +91,7 @@ def _verdict(tables: Tables) -> tuple[str, str, bool]:
     if totals is None:
         return "no ledger was made", "The pipeline has no table ledger_total yet.", False
     waiting = f", {number(totals['waiting'])} waiting" if totals["waiting"] else ""
-    again = f" ({number(totals['dead_again'])} of them repeated)" if totals["dead_again"] else ""
+    again = f" (and {number(totals['dead_again'])} repetitions)" if totals["dead_again"] else ""
     words = (f"{number(totals['sent'])} sent = {number(totals['applied'])} applied + "
              f"{number(totals['dead_lettered'])} dead letters{again}{waiting}, {number(totals['lost'])} lost")
     doubts = []

@@ -21,6 +21,7 @@ from regulus.broker.kept_parts import KeptPart, When
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.errors import StoreError
 from regulus.model.happenings import Happenings
+from regulus.server.kept_task import KeptTask
 from regulus.wire.encoded_table import LatePieces, joined
 
 _log = logging.getLogger(__name__)
@@ -86,8 +87,7 @@ class DocumentKeeper:
         self._saved = {kept.name: kept.saved for kept in state.kept_parts}
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._next_begin: asyncio.TimerHandle | None = None
+        self._task = KeptTask("saving documents", self._run, FAULT_RETRY_S)
         self._fault_until = 0.0
         self._faults: dict[str, str] = {}
 
@@ -96,16 +96,11 @@ class DocumentKeeper:
         await self._encode([kept for kept in self._state.kept_parts if kept.when is When.AT_ONCE])
         await self._save(at_once=True)
         self._state.settings.is_kept = True
-        self._begin()
+        self._task.start()
 
     async def stop(self) -> None:
         """Answer what waits, and save no more by itself."""
-        task, self._task = self._task, None
-        if self._next_begin is not None:
-            self._next_begin.cancel()
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await self._task.stop()
         await self._save(at_once=True)
 
     async def save_all(self) -> None:
@@ -130,18 +125,6 @@ class DocumentKeeper:
             self._wake.set()
 
     # -----------------------------------------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        self._task = self._loop.create_task(self._run())
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Nothing but `stop` ends the task; whatever else does is told, and the task begun again."""
-        if task is not self._task:
-            return
-        _log.error("saving documents was interrupted and goes on", exc_info=None if task.cancelled() else
-                   task.exception())
-        self._next_begin = self._loop.call_later(FAULT_RETRY_S, self._begin)
 
     async def _run(self) -> None:
         next_time = self._loop.time() + self._interval_ms() / 1000

@@ -9,10 +9,12 @@ forget us, so it is opened again at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from regulus.broker.state import BrokerState
 from regulus.errors import BrokerRefused, ClientError
+from regulus.server.kept_task import KeptTask
 from regulus.server.registration import Talk, Told, talk
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, ignore_requests, split_address
@@ -53,12 +55,14 @@ class NameserverLink:
         self._port = port
         self._targets = targets
         self._changed = [asyncio.Event() for _ in targets]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = [KeptTask(f"registration with name server {host}:{port}", partial(self._keep_registered, number),
+                                RETRY_INTERVAL_MAX_S) for number, (host, port) in enumerate(targets)]
         self._connections: dict[int, tuple[Connection, str]] = {}
         self._told: dict[int, Told] = {}
 
     def start(self) -> None:
-        self._tasks = [asyncio.ensure_future(self._keep_registered(number)) for number in range(len(self._targets))]
+        for task in self._tasks:
+            task.start()
 
     def topics_changed(self) -> None:
         for changed in self._changed:
@@ -66,9 +70,7 @@ class NameserverLink:
 
     async def stop(self) -> None:
         for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+            await task.stop()
         goodbyes = [self._unregister(connection, address) for connection, address in self._connections.values()]
         await asyncio.gather(*goodbyes)
 

@@ -18,6 +18,7 @@ from regulus.broker.state import BrokerState
 from regulus.errors import StoreDamaged, StoreError
 from regulus.model.retention_rules import RetentionRules
 from regulus.server.clock import Clock
+from regulus.server.kept_task import KeptTask
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.old_files import HangingFile
 from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide, full_remark
@@ -43,7 +44,7 @@ class RetentionLoop:
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task = KeptTask("looking after old files", self._run)
         self._following: asyncio.Task[None] | None = None
         self._ordered_passes = 0
         self._cleans_queues = False
@@ -58,15 +59,14 @@ class RetentionLoop:
 
     def start(self) -> None:
         self._report()      # whoever asks before the first pass gets an answer, too
-        self._task = self._loop.create_task(self._run())
+        self._task.start()
 
     async def stop(self) -> None:
         """Lets a deletion that has begun end."""
-        tasks = [task for task in (self._task, self._following) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._task.stop()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         await self._in_worker(_nothing)     # which comes behind what has begun
 
     def take_orders(self) -> None:
@@ -90,6 +90,7 @@ class RetentionLoop:
             await self.run_pass(self._clock())
             if self._following is None or self._following.done():
                 self._following = self._loop.create_task(self.follow())
+                self._following.add_done_callback(_tell_failure)
             wait_ms = self._broker.config.clean_resource_interval
 
     # --- the log -----------------------------------------------------------------------------------------------------
@@ -231,6 +232,11 @@ class RetentionLoop:
 
     async def _in_worker(self, deed: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._loop.run_in_executor(self._worker, lambda: deed(*args, **kwargs))
+
+
+def _tell_failure(following: "asyncio.Task[None]") -> None:
+    if not following.cancelled() and (error := following.exception()) is not None:
+        _log.error("files of queues and index are left for the next pass", exc_info=error)
 
 
 def _nothing() -> None:

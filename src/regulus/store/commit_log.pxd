@@ -6,7 +6,8 @@ from regulus.model.store_result cimport Appended, appended_one
 from regulus.record cimport big_endian, byte_runs, layout
 from regulus.record.dispatch_request cimport DispatchRequest, request_of
 from regulus.record.message_record cimport encode_view, record_size
-from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue cimport ConsumeQueue
+from regulus.store.consume_queues cimport ConsumeQueues
 from regulus.store.mapped_file cimport MappedFile
 from regulus.store.mapped_file_queue cimport MappedFileQueue
 

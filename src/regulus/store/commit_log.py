@@ -23,7 +23,8 @@ from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE
 from regulus.record.dispatch_request import DispatchRequest, request_of
 from regulus.record.message_record import blank, decode, encode_view, record_size
 from regulus.store import disk
-from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import MappedFileQueue
 

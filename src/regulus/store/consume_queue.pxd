@@ -1,13 +1,12 @@
 cimport cython
 
 from regulus.record.consume_queue_unit cimport encode_into
-from regulus.store.mapped_file cimport MappedFile, MappedFilePool
+from regulus.store.mapped_file cimport MappedFile
 from regulus.store.mapped_file_queue cimport MappedFileQueue
 
 cdef long long _UNIT
 cdef Py_ssize_t _SCAN
 cdef long long _FILLER_SIZE
-cdef long long _UNKNOWN
 
 
 cdef class ConsumeQueue:
@@ -31,24 +30,3 @@ cdef class ConsumeQueue:
 
     @cython.locals(file=MappedFile, upto="long long")
     cpdef readable(self, long long position, long long size_max)
-
-
-cdef class ConsumeQueues:
-    cdef public object directory
-    cdef public dict table
-    cdef public long long log_bound
-    cdef public long long log_end
-    cdef public long long log_start
-    cdef public dict resting
-    cdef public dict faulty
-    cdef public list strays
-    cdef public object fault_of
-    cdef long long _file_size
-    cdef MappedFilePool _pool
-    cdef dict _deleted
-
-    @cython.locals(queues=dict, queue=ConsumeQueue)
-    cpdef ConsumeQueue find(self, str topic, int queue_id)
-
-    @cython.locals(queues=dict, queue=ConsumeQueue)
-    cpdef ConsumeQueue have(self, str topic, int queue_id)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from regulus.errors import StoreError
 from regulus.model.topics import LIGHT_PREFIX
 from regulus.store.commit_log import CommitLog
-from regulus.store.consume_queue import ConsumeQueues
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.index import Index
 from regulus.store.index_check import IndexCheck, IndexRebuild
 from regulus.store.log_pass import CheckStep, LogPass

@@ -2,7 +2,8 @@ cimport cython
 
 from regulus.record.dispatch_request cimport DispatchRequest, request_in_view
 from regulus.store.commit_log cimport CommitLog
-from regulus.store.consume_queue cimport ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue cimport ConsumeQueue
+from regulus.store.consume_queues cimport ConsumeQueues
 from regulus.store.index cimport Index
 from regulus.store.mapped_file cimport MappedFile
 

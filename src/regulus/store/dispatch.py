@@ -16,7 +16,8 @@ from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSAC
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.store.commit_log import CommitLog
-from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.index import Index
 
 _TRANSACTION_MASK = TRANSACTION_MASK

@@ -65,7 +65,8 @@ from regulus.store import disk
 from regulus.store.checkpoint_file import MARK_NAME, CheckpointFile, SyncedMarkFile
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
-from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.deep_check import DeepCheck
 from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index, run_to_end

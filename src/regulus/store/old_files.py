@@ -23,7 +23,8 @@ from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, unpack_all
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.config import MessageStoreConfig
-from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index
 from regulus.store.mapped_file import MappedFile

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from regulus.errors import StoreError
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
-from regulus.store.consume_queue import ANEW, ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ANEW, ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_pass import CheckStep, LogPass
 from regulus.store.mapped_file import MappedFilePool

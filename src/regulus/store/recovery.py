@@ -26,7 +26,7 @@ from regulus.record.queue_table import QueueTable
 from regulus.record.synced_mark import SyncedMark
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
-from regulus.store.consume_queue import ConsumeQueues
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_cut import DIRECTORY, LogCut
 from regulus.store.log_heads import find_heads, head_in

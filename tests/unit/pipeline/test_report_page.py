@@ -93,7 +93,7 @@ def test_what_is_wrong_is_said_beside_the_verdict(changes: dict[str, list[dict[s
 
 def test_dead_letters_that_came_twice_are_counted_and_said() -> None:
     texts = read(ledger_total=[{**TOTAL, "dead_again": 3}]).texts
-    assert texts[2] == "✓ 1,000 sent = 990 applied + 10 dead letters (3 of them repeated), 0 lost"
+    assert texts[2] == "✓ 1,000 sent = 990 applied + 10 dead letters (and 3 repetitions), 0 lost"
 
 
 def test_what_waits_is_neither_lost_nor_forgotten() -> None:

@@ -235,7 +235,6 @@ async def test_the_interval_saves_and_may_change_meanwhile() -> None:
 
 async def test_a_fault_of_our_own_does_not_end_the_saving(
         bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.01)
     with monkeypatch.context() as broken:
         broken.setattr(BrokerState, "settings_saved", lambda self, count: 1 // 0)
         bench.put("Fresh")
@@ -245,22 +244,6 @@ async def test_a_fault_of_our_own_does_not_end_the_saving(
     bench.put("Other")
     await bench.until(2)
     assert bench.answers == ["", ""]
-
-
-async def test_a_stop_ends_a_saving_that_is_to_begin_again(bench: Bench, monkeypatch: pytest.MonkeyPatch,
-                                                           caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(documents, "FAULT_RETRY_S", 0.001)
-    with monkeypatch.context() as broken:
-        broken.setattr(BrokerState, "settings_saved", lambda self, count: 1 // 0)
-        bench.put("Fresh")
-        async with asyncio.timeout(5):
-            while "was interrupted" not in caplog.text:
-                await asyncio.sleep(0)
-    await bench.keeper.stop()
-    timer = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.002, timer.set)
-    await timer.wait()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_what_was_made_is_told_when_it_is_saved(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,3 +62,24 @@ async def test_a_task_that_is_stopped_while_it_waits_to_begin_again_does_not(
     for _ in range(3):
         await asyncio.sleep(0)
     assert begun == 1
+
+
+async def test_a_stop_ends_a_task_that_is_to_begin_again(caplog: pytest.LogCaptureFixture) -> None:
+    begun = 0
+
+    async def run() -> None:
+        nonlocal begun
+        begun += 1
+        raise ValueError("a fault of our own")
+
+    task = KeptTask("looking after it", run, begin_again_s=0.001)
+    task.start()
+    async with asyncio.timeout(10):
+        while not caplog.messages:
+            await asyncio.sleep(0)
+    await task.stop()
+    begun_before = begun
+    timer = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.005, timer.set)
+    await timer.wait()
+    assert begun == begun_before

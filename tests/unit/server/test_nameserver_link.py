@@ -71,6 +71,22 @@ async def test_a_name_server_that_comes_back_is_told_again(
     await second.stop()
 
 
+async def test_a_fault_of_our_own_does_not_end_the_registrations(
+        broker: BrokerState, name_server: NameServer, monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    """Such as an answer that nobody thought of: without its task a broker would be forgotten in silence."""
+    monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
+    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    with monkeypatch.context() as broken:
+        broken.setattr(NameserverLink, "_register", lambda self, number: 1 // 0)
+        link.start()
+        async with asyncio.timeout(10):
+            while "was interrupted" not in caplog.text:
+                await asyncio.sleep(0)
+    await until_known(name_server)
+    await link.stop()
+
+
 async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server: NameServer) -> None:
     link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
     link.start()

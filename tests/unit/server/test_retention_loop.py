@@ -287,6 +287,45 @@ async def test_empty_queues_without_a_topic_are_cleaned(rig: Rig, ratio: dict[st
     assert rig.store.min_offset("TopicA", 0) == rig.store.max_offset("TopicA", 0) > 0
 
 
+async def test_a_queue_that_is_out_of_use_keeps_no_other_from_being_cleaned(rig: Rig, ratio: dict[str, float]) -> None:
+    rig.broker.topics.put(TopicConfig(topic_name="TopicA", read_queue_nums=2, write_queue_nums=1), NOON)
+    fill(rig.store, 40, topic="Other", first=rig.count)
+    rig.store.flush_commit_log()
+    rig.set(delete_file_batch_max=1000)
+    ratio["used"] = 0.99
+    await rig.passes()
+    queues = rig.store.deep_check._queues
+    queues._forget("Other", 0)
+    queues.set_faulty("Other", 0, "0 40", "does not agree with the log")
+    rig.broker.is_queue_cleaning_wanted = True
+    rig.loop.take_orders()
+    await rig.loop.follow()
+    assert rig.store.queues() == [("Other", 0), ("TopicA", 0), ("TopicA", 1)]
+
+
+@pytest.mark.parametrize("deed", ["run_pass", "follow"])
+async def test_a_fault_of_our_own_does_not_end_the_looking_after_files(
+        rig: Rig, ratio: dict[str, float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+        deed: str) -> None:
+    monkeypatch.setattr("regulus.server.retention_loop.FIRST_PASS_MS", 10)
+    rig.set(clean_resource_interval=10)
+    own, calls = getattr(rig.loop, deed), 0
+
+    async def failing(*arguments: object, **named: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ZeroDivisionError
+        await own(*arguments, **named)
+
+    monkeypatch.setattr(rig.loop, deed, failing)
+    rig.loop.start()
+    async with asyncio.timeout(20):
+        while calls < 2:
+            await asyncio.sleep(0.001)
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_a_directory_that_cannot_be_changed_is_told_once(rig: Rig, ratio: dict[str, float],
                                                                monkeypatch: pytest.MonkeyPatch,
                                                                caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,8 @@ from regulus.errors import StoreNotWritable
 from regulus.record.consume_queue_unit import FILLER, decode_all, encode
 from regulus.record.consume_queue_unit import ConsumeQueueUnit as Unit
 from regulus.store import disk
-from regulus.store.consume_queue import ConsumeQueue, ConsumeQueues
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.mapped_file import MappedFilePool
 
 FILE_SIZE = 200     # ten units

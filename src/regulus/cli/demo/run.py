@@ -108,6 +108,7 @@ class Demo:
                 await self._until_quiet()
             finally:
                 watch.cancel()
+                self._tell_progress()
         self._run.seconds = self._elapsed()
 
     async def _depart(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
@@ -165,8 +166,11 @@ class Demo:
 
     async def _watch(self) -> None:
         while True:
-            self._progress(self._run.sent, self._board.applied, len(self._dead))
+            self._tell_progress()
             await asyncio.sleep(0.2)
+
+    def _tell_progress(self) -> None:
+        self._progress(self._run.sent, self._board.applied, len(self._dead))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started_at

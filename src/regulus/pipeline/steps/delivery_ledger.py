@@ -45,7 +45,7 @@ class LedgerTotals:
 
     def verdict(self) -> str:
         waiting = f", {self.waiting} waiting" if self.waiting else ""
-        again = f" ({self.dead_again} of them repeated)" if self.dead_again else ""
+        again = f" (and {self.dead_again} repetitions)" if self.dead_again else ""
         return (f"{self.sent} sent = {self.applied} applied + {self.dead_lettered} dead letters{again}{waiting}, "
                 f"{self.lost} lost")
 

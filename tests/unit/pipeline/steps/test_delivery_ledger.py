@@ -101,7 +101,7 @@ def test_repeated_sends_and_deliveries_are_counted_but_change_no_fate(spark: "Sp
     done = effects(spark, ("a", 1, 3), ("c", 1, None))
     total = totals(delivery_ledger(log, ["t", "u"], GROUP, done))
     assert (total.duplicates, total.redelivered, total.dead_lettered, total.dead_again) == (1, 2, 1, 1)
-    assert total.verdict() == "3 sent = 2 applied + 1 dead letters (1 of them repeated), 0 lost"
+    assert total.verdict() == "3 sent = 2 applied + 1 dead letters (and 1 repetitions), 0 lost"
     assert total.balanced
 
 

@@ -1,0 +1,28 @@
+cimport cython
+
+from regulus.store.consume_queue cimport ConsumeQueue
+from regulus.store.mapped_file cimport MappedFilePool
+
+cdef long long _UNIT
+cdef long long _UNKNOWN
+
+
+cdef class ConsumeQueues:
+    cdef public object directory
+    cdef public dict table
+    cdef public long long log_bound
+    cdef public long long log_end
+    cdef public long long log_start
+    cdef public dict resting
+    cdef public dict faulty
+    cdef public list strays
+    cdef public object fault_of
+    cdef long long _file_size
+    cdef MappedFilePool _pool
+    cdef dict _deleted
+
+    @cython.locals(queues=dict, queue=ConsumeQueue)
+    cpdef ConsumeQueue find(self, str topic, int queue_id)
+
+    @cython.locals(queues=dict, queue=ConsumeQueue)
+    cpdef ConsumeQueue have(self, str topic, int queue_id)

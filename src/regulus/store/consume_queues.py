@@ -1,0 +1,297 @@
+"""All consume queues of a store: which there are, which rest on disk, and which are out of use.
+
+A queue rests until somebody asks for it, so thousands of them cost a start nothing. One that does not agree with the
+log is faulty: nothing is put there or read until it is built anew.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from regulus.errors import MessageIllegal, StoreDamaged, StoreError
+from regulus.model.topics import LIGHT_PREFIX, NAME_SIZE_MAX, is_storable
+from regulus.record.consume_queue_unit import UNIT_SIZE
+from regulus.record.queue_table import bounds
+from regulus.store import disk
+from regulus.store.consume_queue import ConsumeQueue
+from regulus.store.mapped_file import MappedFilePool
+from regulus.store.mapped_file_queue import MappedFileQueue
+
+NAME_SHOWN_MAX = 80
+"""Characters of a refused name that an error text repeats."""
+ANEW = ".anew"
+"""Folder within that of all queues in which some are built anew: no topic has such a name."""
+
+_UNIT = UNIT_SIZE
+_UNKNOWN = 0x7FFFFFFFFFFFFFFF
+
+
+class QueueFault(NamedTuple):
+    bounds: str
+    text: str
+
+
+class ConsumeQueues:
+    """All consume queues of a store, made when first asked for."""
+
+    def __init__(self, directory: Path, file_size: int, pool: MappedFilePool) -> None:
+        self.directory = directory
+        self.table: dict[str, dict[int, ConsumeQueue]] = {}
+        self._file_size = file_size
+        self._pool = pool
+        self.log_bound = _UNKNOWN
+        """Behind the last file of the log."""
+        self.log_start = 0
+        self.log_end = _UNKNOWN
+        """Where the log began and ended when it was recovered; what queues say of other records is cut when they are
+        opened."""
+        self.strays: list[str] = []
+        """What `load` found among the queues and is none."""
+        self.resting: dict[str, dict[int, str]] = {}
+        """Queues that are on disk and not opened yet, by topic and id: the `bounds` of their queue offsets."""
+        self.faulty: dict[tuple[str, int], QueueFault] = {}
+        """Queues that did not agree with the log when they were looked at. Nothing is put there or read until they are
+        built anew."""
+        self.fault_of: Callable[[ConsumeQueue], str] | None = None
+        """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
+        self._deleted: dict[tuple[str, int], int] = {}      # the log's end then, while records before it come here
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        queues = self.table.get(topic)
+        queue = queues.get(queue_id) if queues is not None else None
+        return queue if queue is not None or not (self.resting or self.faulty) else self._wake(topic, queue_id)
+
+    def have(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Raises MessageIllegal for a topic or queue id after which no folder may be named."""
+        queues = self.table.get(topic)
+        queue = queues.get(queue_id) if queues is not None else None
+        if queue is None and (self.resting or self.faulty):
+            queue = self._wake(topic, queue_id)
+        return queue if queue is not None else self._make(topic, queue_id)
+
+    def _wake(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Open a queue that rests; None when there is none. Raises StoreDamaged for one that does not agree with the
+        log, now and whenever it is asked for, StoreNotWritable."""
+        faulty = self.faulty.get((topic, queue_id))
+        if faulty is not None:
+            raise StoreDamaged(faulty.text)
+        resting = self.resting.get(topic)
+        if resting is None or queue_id not in resting:
+            return None
+        text = resting[queue_id]
+        queue = self._make(topic, queue_id)
+        try:
+            fault = self._take_up(queue, bounds(text)[1] * _UNIT)
+        except StoreError:
+            self._forget(topic, queue_id)       # it rests on
+            raise
+        if fault:
+            self._forget(topic, queue_id)
+            self.set_faulty(topic, queue_id, text, fault)
+        # Only now: a thread that lists all queues meanwhile finds it here or there, and never nowhere.
+        self._rest_no_more(topic, queue_id)
+        if fault:
+            raise StoreDamaged(self.faulty[topic, queue_id].text)
+        return queue
+
+    def _rest_no_more(self, topic: str, queue_id: int) -> None:
+        resting = self.resting[topic]
+        del resting[queue_id]
+        if not resting:
+            del self.resting[topic]
+
+    def _forget(self, topic: str, queue_id: int) -> None:
+        queues = self.table[topic]
+        del queues[queue_id]
+        if not queues:
+            del self.table[topic]
+
+    def _take_up(self, queue: ConsumeQueue, known_end: int) -> str:
+        """What is wrong with the queue, once the log is recovered; empty when nothing is."""
+        queue.tabled_max_offset = known_end // _UNIT
+        if self.fault_of is None:
+            queue.recover(self.log_bound)
+            queue.known_end = max(queue.known_end, known_end)
+            return ""
+        fault = self.look(queue, known_end)
+        if fault:
+            return fault
+        queue.recover(self.log_bound)
+        queue.truncate(self.log_end)
+        queue.known_end = max(queue.known_end, known_end)
+        fault = self.fault_of(queue)        # once more: what lay behind the log's end hid the last unit
+        queue.correct_start(self.log_start)
+        return fault
+
+    def look(self, queue: ConsumeQueue, known_end: int) -> str:
+        """What is wrong with a queue that rests. Changes nothing on disk."""
+        assert self.fault_of is not None
+        try:
+            queue.look(self.log_bound)
+            queue.known_end = max(queue.known_end, known_end)
+            return self.fault_of(queue)
+        except StoreError as error:
+            return f"cannot be opened ({error})"
+
+    def set_faulty(self, topic: str, queue_id: int, text: str, fault: str) -> None:
+        self.faulty[topic, queue_id] = QueueFault(text, f"queue {queue_id} of {topic} {fault}: it is not served until "
+                                                  "it is built anew from the log")
+
+    def check_resting(self, topic: str, queue_id: int) -> str:
+        """What is wrong with a queue that rests, and rests on; empty when nothing is, or it rests no more. For a thread
+        beside the one that puts and reads."""
+        text = self.resting.get(topic, {}).get(queue_id)
+        if text is None:
+            return ""
+        return self.look(ConsumeQueue(topic, queue_id, self._files(topic, queue_id)), bounds(text)[1] * _UNIT)
+
+    def peek(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that rests as it is on disk, for looking only; it rests on. Raises StoreError."""
+        if queue_id not in self.resting.get(topic, {}):
+            return None
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue.look(self.log_bound)
+        return queue
+
+    def rest_faulty(self, topic: str, queue_id: int, fault: str) -> bool:
+        """Take a queue that rests out of use; False when somebody has opened it meanwhile, and found it well."""
+        text = self.resting.get(topic, {}).get(queue_id)
+        if text is None:
+            return (topic, queue_id) in self.faulty
+        self.set_faulty(topic, queue_id, text, fault)
+        self._rest_no_more(topic, queue_id)
+        return True
+
+    def beside(self, directory: Path, pool: MappedFilePool) -> "ConsumeQueues":
+        """Others of the same kind, for whoever builds there what is out of use here."""
+        return ConsumeQueues(directory, self._file_size, pool)
+
+    def known_max_offset(self, topic: str, queue_id: int) -> int:
+        """Of a queue that is out of use: where it ended when that was last known."""
+        return bounds(self.faulty[topic, queue_id].bounds)[1]
+
+    def take_back(self, topic: str, queue_id: int, log_start: int) -> ConsumeQueue:
+        """Open a queue that was built anew; the log begins at `log_start` now. Raises StoreError, and it stays out of
+        use."""
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue.recover(_UNKNOWN)
+        queue.correct_start(log_start)
+        self.table.setdefault(topic, {})[queue_id] = queue
+        del self.faulty[topic, queue_id]
+        return queue
+
+    def wake_all(self) -> None:
+        """Open all queues that rest. Raises StoreDamaged, StoreNotWritable."""
+        for topic, queues in tuple(self.resting.items()):
+            for queue_id in tuple(queues):
+                self._wake(topic, queue_id)
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The only place where a name from outside becomes a path."""
+        if not is_storable(topic, queue_id):
+            raise MessageIllegal(f"no message is stored under topic {topic[:NAME_SHOWN_MAX]!r}, queue {queue_id}: a "
+                                 f"topic's name has 1 to {NAME_SIZE_MAX} of the characters %|a-zA-Z0-9_-")
+        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
+        self.table.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+    def _files(self, topic: str, queue_id: int) -> MappedFileQueue:
+        return MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
+                               "mappedFileSizeConsumeQueue")
+
+    def all(self) -> list[ConsumeQueue]:
+        """Those that are open."""
+        return [queue for queues in tuple(self.table.values()) for queue in tuple(queues.values())]
+
+    def load(self, expected: dict[str, dict[int, str]] | None) -> None:
+        """Take up the queues on disk. Those of topics in `expected`, with the bounds of their queue offsets, rest until
+        somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
+        self.resting = expected or {}
+        topics, self.strays = disk.folders_and_files(self.directory)
+        for topic in topics:
+            if topic in self.resting:
+                continue
+            if topic == ANEW:
+                disk.remove_tree(self.directory / ANEW)     # a broker was killed while it built there
+                continue
+            names, others = disk.folders_and_files(self.directory / topic)
+            for name in names:
+                if name.isascii() and name.isdigit() and str(int(name)) == name and is_storable(topic, int(name)):
+                    self.have(topic, int(name)).recover(self.log_bound)
+                else:
+                    others.append(name)
+            if not topic.startswith(LIGHT_PREFIX):
+                self.strays += [f"{topic}/{name}" for name in others]
+
+    def ids(self, topic: str) -> list[int]:
+        return [*self.table.get(topic, ()), *self.resting.get(topic, ()),
+                *(queue_id for name, queue_id in self.faulty if name == topic)]
+
+    def names(self) -> list[tuple[str, int]]:
+        """Topic and id of each queue, in their order."""
+        found = [(queue.topic, queue.queue_id) for queue in self.all() if queue.tail is not None]
+        return sorted([*found, *self.resting_names(), *self.faulty])
+
+    def resting_names(self) -> list[tuple[str, int]]:
+        return [(topic, queue_id) for topic, resting in tuple(self.resting.items()) for queue_id in tuple(resting)]
+
+    def bounds_of_all(self) -> list[tuple[str, int, int, int]]:
+        """Topic, queue id, first queue offset and the one behind the last unit of each queue."""
+        # Resting ones first: one that is opened meanwhile is among the open ones before it rests no more.
+        found = {(topic, queue_id): bounds(text) for topic, resting in tuple(self.resting.items())
+                 for queue_id, text in tuple(resting.items())}
+        found |= {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in self.all()
+                  if queue.tail is not None}
+        found |= {name: bounds(faulty.bounds) for name, faulty in tuple(self.faulty.items())}
+        return [(*name, *its_bounds) for name, its_bounds in found.items()]
+
+    @property
+    def count(self) -> int:
+        return len(self.faulty) + sum(map(len, self.table.values())) + sum(map(len, self.resting.values()))
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Behind the last record that any open queue speaks of; -1 when none does."""
+        return max((queue.max_physical_offset for queue in self.all()), default=-1)
+
+    def truncate(self, physical_offset: int) -> None:
+        for queue in self.all():
+            queue.truncate(physical_offset)
+
+    def correct_starts(self, physical_offset_min: int) -> None:
+        for queue in self.all():
+            queue.correct_start(physical_offset_min)
+
+    def delete_queue(self, topic: str, queue_id: int, dispatched: int, log_end: int) -> None:
+        """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable.
+
+        Its records that the log has from `dispatched` to `log_end` get no unit any more, not even in a queue that is
+        made anew for the same topic meanwhile: they would push its own aside.
+        """
+        if self.faulty.pop((topic, queue_id), None) is not None:
+            disk.remove_tree(self.directory / topic / str(queue_id))
+            return
+        queue = self.find(topic, queue_id)
+        if queue is None:
+            return
+        queues = self.table[topic]
+        del queues[queue_id]
+        if not queues:
+            del self.table[topic]
+        self._deleted = {key: end for key, end in self._deleted.items() if end > dispatched}
+        if log_end > dispatched:
+            self._deleted[topic, queue_id] = log_end
+        queue.is_deleted = True
+        queue.files.remove_all()
+        disk.remove_tree(self.directory / topic / str(queue_id))
+
+    def delete(self, topic: str, dispatched: int, log_end: int) -> None:
+        """The same with all queues of a topic that there are; nothing else is looked for on disk."""
+        queue_ids = self.ids(topic)
+        if not queue_ids:
+            return
+        for queue_id in queue_ids:
+            self.delete_queue(topic, queue_id, dispatched, log_end)
+        disk.remove_tree(self.directory / topic)
+        disk.sync_directory(self.directory)
