@@ -54,6 +54,9 @@ async def limit_to_send(instance: ClientInstance, group: str, config: PushConsum
         return limit
     routes = [route for topic in topics if (route := instance.known_route(topic)) is not None]
     addresses = sorted({address for route in routes for address in route.masters()})
+    if not addresses:
+        _log.warning("no broker is known yet to be told the retry limit of group %s, so each request carries it", group)
+        return limit
     try:
         await set_group_retry_limit(instance, group, limit, addresses)
     except ClientError as error:

@@ -216,6 +216,8 @@ class Member:
         self.name = name
         self.node = Node(name, host)
         self.is_consuming = False
+        self.is_passing = False
+        """It will leave again: its group cannot count on it."""
         self.task: asyncio.Task[None] | None = None
         self._machines = machines
         self._history = machines.history

@@ -189,7 +189,7 @@ def retries_are_counted(history: History) -> Iterator[str]:
 
 
 def dead_letters_are_dead(history: History) -> Iterator[str]:
-    """None comes early, and none is missing of those that always fail."""
+    """None comes early, and none is missing of those that always fail, but where a reset went past one."""
     dead = defaultdict(set)
     for each in history.stored:
         if not each.is_spoiled:
@@ -198,10 +198,14 @@ def dead_letters_are_dead(history: History) -> Iterator[str]:
         if group.broadcasting:
             continue
         calls: defaultdict[str, list[Call]] = defaultdict(list)
+        skipped = _skipped(history, group.name)
+        passed = set()
         for call in history.calls:
             if call.group == group.name:
-                for key in call.keys:
+                for key, offset in zip(call.keys, call.offsets, strict=True):
                     calls[key].append(call)
+                    if offset in skipped.get(call.queue, ()):
+                        passed.add(key)
         letters = dead[dlq_topic(group.name)]
         for key in sorted(letters):
             failed = sum(1 for call in calls[key] if call.ending is not Ending.DONE or _took_too_long(call, group))
@@ -209,7 +213,7 @@ def dead_letters_are_dead(history: History) -> Iterator[str]:
                 yield (f"{key} is a dead letter of {group.name} after {failed} failures of "
                        f"{group.max_reconsume_times + 1}")
         hopeless = {key for key, count in history.failures_wanted.items() if count > group.max_reconsume_times}
-        missing = sorted(key for key in hopeless.intersection(calls) - letters
+        missing = sorted(key for key in hopeless.intersection(calls) - letters - passed
                          if not any(call.ending is Ending.DONE for call in calls[key]))
         if missing:
             yield f"{_some(missing)} always failed in {group.name} and are no dead letters"

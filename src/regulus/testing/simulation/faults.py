@@ -178,6 +178,7 @@ async def member_returns(run: Run, chance: Random) -> None:
 async def member_changes_its_mind(run: Run, chance: Random) -> None:
     """It joins, and is cancelled whatever it is at."""
     member = run.add_member(chance.choice(list(run.history.groups.values())))
+    member.is_passing = True
     await asyncio.sleep(chance.choice((0.0, 0.000_5, 0.002, 0.005, 0.02, 0.1, 1.0)))
     await member.leave()
 

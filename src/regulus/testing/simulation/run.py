@@ -188,10 +188,11 @@ class Run:
         return member
 
     def may_lose(self, member: Member) -> bool:
-        """Whether it consumes, and its group has another that does."""
+        """Whether it consumes, and its group has another that does and stays."""
         group = member.group
         return member.is_consuming and not member.node.is_closing and any(
             other is not member and other.group == group and other.is_consuming and not other.node.is_closing
+            and not other.is_passing
             for other in self.members)
 
     async def asked(self, question: Coroutine[Any, Any, T]) -> T:
