@@ -425,19 +425,35 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
 @click.option("--stubs-time", help="Its column with the time when the stub was made.")
 @click.option("--stubs-body", help="Its column with the message's body, needed to send.")
 @click.option("--stubs-tags", help="Its column with the message's tag.")
+@click.option("--stubs-zone", metavar="ZONE", help="The time zone of --stubs-time, where its values do not say theirs: "
+              "UTC, Europe/Paris.")
+@click.option("--due", metavar="SQL", help="The condition over the stub table's columns by which a stub is to be sent: "
+              "\"status = 'NEW'\". All are, if not given.")
+@click.option("--min-age-ms", type=click.IntRange(0), help="Send only stubs that are at least that old.")
+@click.option("--cap", type=click.IntRange(1), help="Send at most this many a run, the oldest first.")
 @click.option("--mark", help="A column of the stub table that gets the verdict, where it is not fine.")
 @effects_options
 @click.option("--late-ms", type=click.IntRange(0), default=60_000, show_default=True)
 @click.option("--verdicts", metavar="TABLE", help="Table that keeps the verdicts: sqlite: or postgresql:.")
+@click.option("--report", help="Directory that keeps what each run sent, as Parquet; on a cluster one that all "
+              "executors see.")
 @sending_options
 @with_job
 def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: str, stubs_time: str | None,
-              stubs_body: str | None, stubs_tags: str | None, mark: str | None, effects: str | None, effects_key: str,
-              effects_time: str | None, late_ms: int, verdicts: str | None, is_real: bool, guarantee: str,
-              rate: int | None) -> None:
-    """Business tables against the log: lost, unmade, twice, late, stuck; lost ones are sent again."""
+              stubs_body: str | None, stubs_tags: str | None, stubs_zone: str | None, due: str | None,
+              min_age_ms: int | None, cap: int | None, mark: str | None, effects: str | None, effects_key: str,
+              effects_time: str | None, late_ms: int, verdicts: str | None, report: str | None, is_real: bool,
+              guarantee: str, rate: int | None) -> None:
+    """Business tables against the log: lost, unmade, twice, late, stuck; lost ones are sent again.
+
+    --send needs --stubs-body, --stubs-time, --due, --min-age-ms and --cap: what is sent again is not guessed.
+    """
+    needed = {"--stubs-body": stubs_body, "--stubs-time": stubs_time, "--due": due, "--min-age-ms": min_age_ms,
+              "--cap": cap}
+    if is_real and (missing := [option for option, value in needed.items() if value is None]):
+        raise click.UsageError(f"--send needs {', '.join(missing)}, too: what is sent again is not guessed")
     from regulus.pipeline.outside_tables import parse_outside_table
-    from regulus.pipeline.reconcile import ReconcileRequest, StubColumns
+    from regulus.pipeline.reconcile import ReconcileRequest, ResendLimits, StubColumns
     from regulus.pipeline.reconcile import reconcile as run
     from regulus.pipeline.steps.verdicts import BAD_VERDICTS
 
@@ -445,14 +461,17 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
     number = round(now.timestamp() * 1000)
     found = run(job.spark, ReconcileRequest(
         source=job.source_to_send_from, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
-        columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark),
+        columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark,
+                            zone=stubs_zone, due=due),
+        limits=None if min_age_ms is None or cap is None else ResendLimits(min_age_ms=min_age_ms, cap=cap),
+        report=report,
         effects=outside(job, effects, effects_key, effects_time, "applied_time"),
         verdicts=parse_outside_table(verdicts) if verdicts else None,
         is_dry_run=not is_real, target=target(job, is_real, f"reconcile-{topic}", number, guarantee, rate, "keys")),
         now, number, job.say)
     bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
     if job.json_output:
-        job.document(verdicts=found.counts, sent=found.sent, written=found.written,
+        job.document(verdicts=found.counts, sent=found.sent, left_out=dict(found.left_out), written=found.written,
                      rows=[row.asDict() for row in bad.orderBy("verdict", "key").limit(job.limit).collect()])
         return
     job.offenders("not fine", bad.orderBy("verdict", "key"))

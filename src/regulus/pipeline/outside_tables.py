@@ -41,6 +41,10 @@ _SQLITE_TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TE
 _PASSWORD = re.compile(r"(?i)[?&;:,(](password|pwd|passwd)\s*=|//[^/?;@\s]*:[^/?;@\s]+@|^oracle:.*:[^/:@\s]+/[^/@\s]+@")
 """As a parameter, as in `//user:password@host`, as in Oracle's `user/password@host`."""
 
+_WITHOUT_ZONE = ("date", "timestamp_ntz")
+_SAYS_ZONE = r":\d\d(\.\d+)? ?(Z|UTC|GMT|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/+-]+)$"
+"""Behind a time of day; a date alone ends like an offset."""
+
 _HOW_TO_KEEP_PASSWORDS = {
     "postgresql": "set PGPASSWORD or write ~/.pgpass",
     "jdbc": "let the driver find it elsewhere, as PostgreSQL's does in ~/.pgpass, or give it to a JDBC catalog in "
@@ -49,8 +53,9 @@ _HOW_TO_KEEP_PASSWORDS = {
 
 _POSTGRESQL_TYPES = {"smallint": "bigint", "integer": "bigint", "bigint": "bigint", "real": "double",
                      "double precision": "double", "bytea": "binary", "timestamp with time zone": "timestamp",
-                     "timestamp without time zone": "timestamp"}
-_POSTGRESQL_READS = {"timestamp": "(extract(epoch FROM {name}) * 1000000)::bigint", "string": "{name}::text"}
+                     "timestamp without time zone": "timestamp_ntz"}
+_MICROSECONDS = "(extract(epoch FROM {name}) * 1000000)::bigint"
+_POSTGRESQL_READS = {"timestamp": _MICROSECONDS, "timestamp_ntz": _MICROSECONDS, "string": "{name}::text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,16 @@ class OutsideTable:
     place: str
     table: str = ""
 
-    def read(self, spark: SparkSession, columns: Mapping[str, str]) -> DataFrame:
-        """The table's columns under new names, new -> old. Raises JobRefused when one is not there."""
-        frame = self._load(spark, list(dict.fromkeys(columns.values())))
-        return frame.select(*[F.col(f"`{old}`").alias(new) for new, old in columns.items()])
+    def read(self, spark: SparkSession, columns: Mapping[str, str], condition: str | None = None) -> DataFrame:
+        """The table's columns under new names, new -> old, and with a condition in SQL over the table a column
+        `is_chosen`. Raises JobRefused when a column is not there.
+        """
+        named = [F.col(f"`{old}`").alias(new) for new, old in columns.items()]
+        if condition is None:
+            return self._load(spark, list(dict.fromkeys(columns.values()))).select(*named)
+        frame = self._load(spark, None)
+        _check_columns(list(columns.values()), frame.columns, self.table or self.place)
+        return frame.select(*named, F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias("is_chosen"))
 
     def columns(self) -> dict[str, str]:
         """Names and Spark types of a SQLite or PostgreSQL table. Raises JobRefused when there is no such table."""
@@ -77,9 +88,11 @@ class OutsideTable:
             raise JobRefused(f"{self.place} has no table {self.table!r}")
         return found
 
-    def _load(self, spark: SparkSession, wanted: Sequence[str]) -> DataFrame:
+    def _load(self, spark: SparkSession, wanted: Sequence[str] | None) -> DataFrame:
+        """All columns where none are named."""
         if self.kind in ("sqlite", "postgresql"):
             known = self.columns()
+            wanted = list(known) if wanted is None else wanted
             _check_columns(wanted, list(known), self.table)
             schema = ", ".join(f"`{name}` {known[name]}" for name in wanted)
             read = _sqlite_reader(self, wanted, known) if self.kind == "sqlite" else _postgresql_reader(self, wanted,
@@ -91,7 +104,7 @@ class OutsideTable:
             frame = spark.read.parquet(self.place)
         else:
             frame = spark.table(self.table)
-        _check_columns(wanted, frame.columns, self.table or self.place)
+        _check_columns(wanted or (), frame.columns, self.table or self.place)
         return frame
 
     def upsert(self, schema: str, key: str, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -171,16 +184,41 @@ def parse_outside_table(text: str) -> OutsideTable:
     return OutsideTable(kind, place, table)
 
 
-def as_time(frame: DataFrame, name: str) -> Column:
-    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601, or null where it is not."""
+def as_time(frame: DataFrame, name: str, zone: str | None = None) -> Column:
+    """A column as a timestamp: a number is ms since 1970, a text is ISO 8601, or null where it is not.
+
+    `zone`: that of times which do not say theirs; the session's, which is UTC in our jobs, when None.
+    """
     kind = frame.schema[name].dataType.simpleString()
     column = F.col(name)
-    if kind in ("timestamp", "date", "timestamp_ntz"):
-        return column.cast("timestamp")
-    if kind == "string":
-        number = F.timestamp_millis(column.try_cast("bigint"))
-        return F.coalesce(number, column.try_cast("timestamp"))
-    return F.timestamp_millis(column.cast("bigint"))
+    if kind == "timestamp":
+        return column
+    if kind in _WITHOUT_ZONE:
+        return column.cast("timestamp") if zone is None else _in_zone(column.cast("timestamp_ntz").cast("string"), zone)
+    if kind != "string":
+        return F.timestamp_millis(column.cast("bigint"))
+    time = column.try_cast("timestamp")
+    if zone is not None:
+        time = F.when(column.rlike(_SAYS_ZONE), time).otherwise(_in_zone(column, zone))
+    return F.coalesce(F.timestamp_millis(column.try_cast("bigint")), time)
+
+
+def lacks_zone(frame: DataFrame, name: str) -> Column:
+    """Whether a value is a time that does not say its zone."""
+    kind = frame.schema[name].dataType.simpleString()
+    column = F.col(name)
+    if kind in _WITHOUT_ZONE:
+        return column.isNotNull()
+    if kind != "string":
+        return F.lit(False)
+    is_time = column.try_cast("bigint").isNull() & column.try_cast("timestamp").isNotNull()
+    return F.coalesce(is_time & ~column.rlike(_SAYS_ZONE), F.lit(False))
+
+
+def _in_zone(text: Column, zone: str) -> Column:
+    # A date alone takes a zone no better than with a time behind it.
+    with_time = F.when(F.length(text) <= len("2026-01-01"), F.concat(text, F.lit(" 00:00:00"))).otherwise(text)
+    return F.concat(with_time, F.lit(f" {zone}")).try_cast("timestamp")
 
 
 def read_keys(spark: SparkSession, table: OutsideTable, key: str, time: str | None, time_name: str) -> DataFrame:
@@ -269,7 +307,7 @@ def _batch(rows: Sequence[Sequence[Any]], names: Sequence[str], kinds: Sequence[
     import pyarrow as pa
 
     types = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string(),
-             "timestamp": pa.timestamp("us", tz="UTC")}
+             "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us")}
     arrays = [pa.array([_value(row[place], kind) for row in rows], types[kind]) for place, kind in enumerate(kinds)]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 

@@ -4,13 +4,16 @@ A stub is a row that says a message is to be sent, written with the business its
 and is sent from its own columns with its key; a second run finds it in the log. What the brokers have that the job
 sends to is looked at besides what it reads, for files may be those of one broker of many, or a copy of last week.
 
+Nothing is sent again by a guess: who wants it says by which condition a stub is due, from which age on, and how many a
+run may send. A stub without a time, or with one whose zone nobody knows, is not sent.
+
 Verdicts go to a table that the user names, through a staging table and one statement, so that the table has all of a
 run's verdicts or none.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -22,12 +25,13 @@ from regulus.errors import JobRefused
 from regulus.model.message_properties import REAL_TOPIC, RETRY_TOPIC
 from regulus.model.topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, dlq_topic, retry_topic
 from regulus.pipeline.log_source import LogSource
-from regulus.pipeline.outside_tables import OutsideTable, as_time
+from regulus.pipeline.outside_tables import OutsideTable, as_time, lacks_zone
 from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.sending import RESEND_OF, Target, send, written_down
 from regulus.pipeline.steps.verdicts import (
     FINE,
     LOST,
+    NOT_DUE,
     WAITING,
     Limits,
     emptied_queues_complete_since,
@@ -43,6 +47,7 @@ _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 _RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
 """What tells records apart, however they are read: a store's files do not hold the broker's name."""
 
+NO_TIME, TOO_YOUNG, BEYOND_CAP = "has no time", "not old enough yet", "beyond the cap of a run"
 VERDICT_SCHEMA = "key TEXT, verdict TEXT, decided_ms BIGINT, sent_ms BIGINT"
 
 
@@ -50,7 +55,9 @@ VERDICT_SCHEMA = "key TEXT, verdict TEXT, decided_ms BIGINT, sent_ms BIGINT"
 class StubColumns:
     """The columns of the stub table. What is needed to send a lost one: `body`, and `tags` where there are any.
 
-    `mark`: a column that gets the verdict of each key that is not fine.
+    `mark`: a column that gets the verdict of each key that is not fine. `zone`: the time zone of `created` where its
+    values do not say theirs, UTC or Europe/Paris. `due`: a condition in SQL over the table's columns, without which all
+    stubs are due.
     """
 
     key: str = "key"
@@ -58,13 +65,25 @@ class StubColumns:
     body: str | None = None
     tags: str | None = None
     mark: str | None = None
+    zone: str | None = None
+    due: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendLimits:
+    """What a run may send: lost stubs of at least `min_age_ms`, at most `cap`, the oldest first."""
+
+    min_age_ms: int
+    cap: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileRequest:
     """`effects`: `key string, applied_time timestamp`. `verdicts`: the table that keeps them, made when it is missing.
 
-    A dry run sends nothing and writes to no table, and looks at the target too; without a target it is always one.
+    A dry run sends nothing and writes to no table, and looks at the target too; without a target it is always one. Any
+    other needs `limits`, and of `columns` those for the body, the time and what is due. `report`: a directory that
+    keeps what each run sent.
     """
 
     source: LogSource
@@ -76,17 +95,38 @@ class ReconcileRequest:
     late_ms: int = 60_000
     verdicts: OutsideTable | None = None
     target: Target | None = None
+    limits: ResendLimits | None = None
+    report: str | None = None
     is_dry_run: bool = False
+
+    @property
+    def sends(self) -> bool:
+        return self.target is not None and not self.is_dry_run
+
+    def __post_init__(self) -> None:
+        if not self.sends:
+            return
+        wanted = {"the column with the message's body": self.columns.body,
+                  "the column with the time when a stub was made": self.columns.created,
+                  "the condition that makes a stub due": self.columns.due,
+                  "a minimal age and a cap": self.limits}
+        missing = [what for what, given in wanted.items() if not given]
+        if missing:
+            raise JobRefused(f"lost stubs are not sent by a guess; this is not said: {', '.join(missing)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileReport:
-    """`counts`: verdict -> keys. `frame` has a row per key and is kept by Spark until `close`."""
+    """`counts`: verdict -> keys. `frame` has a row per key and is kept by Spark until `close`.
+
+    `left_out`: why -> lost stubs that were not sent.
+    """
 
     counts: dict[str, int]
     frame: DataFrame
     sent: int | None = None
     written: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         self.frame.unpersist()
@@ -95,15 +135,16 @@ class ReconcileReport:
         found = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.counts.items())) or "no keys"
         if self.sent is None:
             return f"{found}; nothing sent, nothing written: this was a dry run"
-        return f"{found}; {self.sent} sent again, {self.written} verdicts written"
+        left = "".join(f", {count} not sent: {why}" for why, count in sorted(self.left_out.items()))
+        return f"{found}; {self.sent} sent again{left}, {self.written} verdicts written"
 
 
 def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run: int,
               say: Say = say_nothing) -> ReconcileReport:
     """`run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a table or column that is not there, for a key that no message can have, and for lost stubs
-    that have nothing to send.
+    Raises JobRefused for a table or column that is not there, for a key that no message can have, for times of no known
+    zone, and for lost stubs that have nothing to send.
     """
     request = replace(request, source=request.source.listed(spark))
     request.source.check(spark, request.topic)
@@ -111,45 +152,57 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     # Stubs are read before the log: one made in between is then not asked for, and one that is, was sent by now or
     # belongs to those that have time left.
     frame = stubs.persist(StorageLevel.MEMORY_AND_DISK)
-    count = _checked(frame, request)
+    count = _checked(frame, request, say)
     say(f"{count} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
         f"{request.source.name}")
     messages, since = _log(spark, request, now, say)
     limits = Limits(now=now, late_ms=request.late_ms, log_since=since)
-    verdicts = key_verdicts(messages, limits, frame.select("key", "created_time"), request.effects).persist(
+    promised = frame.select("key", "created_time", "is_due")
+    verdicts = key_verdicts(messages, limits, promised, request.effects).persist(
         StorageLevel.MEMORY_AND_DISK)
     counts = {row["verdict"]: row["keys"] for row in verdict_counts(verdicts).collect()}
     messages.unpersist()
-    sent, written = None, 0
-    if request.target is not None and not request.is_dry_run:
-        sent = _send_lost(frame, verdicts, request, request.target, run, say)
-        written = _write(verdicts, request, run, say)
+    report = ReconcileReport(counts=counts, frame=verdicts)
+    if request.sends and request.target is not None and request.limits is not None:
+        plan = _lost(frame, verdicts, request.topic, request.limits, now)
+        with written_down(plan, request.report, run) as (rows, _):
+            report = _resent(rows, report, request, request.target, run, say)
     frame.unpersist()
-    return ReconcileReport(counts=counts, frame=verdicts, sent=sent, written=written)
+    return report
 
 
 def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
+    """`key, created_time, lacks_zone, body, tags, is_due`."""
     wanted = request.columns
     named = {"key": wanted.key, "created": wanted.created, "body": wanted.body, "tags": wanted.tags}
-    rows = request.stubs.read(spark, {new: old for new, old in named.items() if old})
-    created = as_time(rows, "created") if wanted.created else F.lit(None).cast("timestamp")
-    body = F.col("body").cast("binary") if wanted.body else F.lit(None).cast("binary")
-    tags = F.col("tags").cast("string") if wanted.tags else F.lit(None).cast("string")
-    return rows.select(F.col("key").cast("string").alias("key"), created.alias("created_time"), body.alias("body"),
-                       tags.alias("tags"))
+    rows = request.stubs.read(spark, {new: old for new, old in named.items() if old}, wanted.due)
+    nothing, all_are = F.lit(None), F.lit(True)
+    return rows.select(
+        F.col("key").cast("string").alias("key"),
+        (as_time(rows, "created", wanted.zone) if wanted.created else nothing.cast("timestamp")).alias("created_time"),
+        (lacks_zone(rows, "created") if wanted.created else F.lit(False)).alias("lacks_zone"),
+        (F.col("body").cast("binary") if wanted.body else nothing.cast("binary")).alias("body"),
+        (F.col("tags").cast("string") if wanted.tags else nothing.cast("string")).alias("tags"),
+        (F.col("is_chosen") if wanted.due else all_are).alias("is_due"))
 
 
-def _checked(stubs: DataFrame, request: ReconcileRequest) -> int:
-    """The number of stubs. Raises JobRefused for keys that would not be found again in the log."""
+def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
+    """The number of stubs. Raises JobRefused for keys that would not be found again in the log, and for times of no
+    known zone where stubs are to be sent by their age."""
     bad = (F.col("key") == "") | F.col("key").contains(" ")
     row = stubs.agg(F.count("*").alias("stubs"), F.count_if(bad).alias("bad"),
-                    F.min(F.when(bad, F.col("key"))).alias("key")).first()
+                    F.min(F.when(bad, F.col("key"))).alias("key"), F.count_if("lacks_zone").alias("no_zone")).first()
     assert row is not None
     if row["bad"]:
         raise JobRefused(
             f"{row['bad']} stubs have a key that is empty or has a space, such as {row['key']!r} in column "
             f"{request.columns.key!r}: spaces separate the keys of a message, so that this one would not be found in "
             "the log and be sent at every run; name a column of keys without spaces")
+    if row["no_zone"] and request.columns.zone is None:
+        what = f"{row['no_zone']} stubs have a time in column {request.columns.created!r} that says no time zone"
+        if request.sends:
+            raise JobRefused(f"{what}, so that nobody knows how old they are: name it, UTC or Europe/Paris")
+        say(f"{what}; taken as UTC")
     return int(row["stubs"])
 
 
@@ -216,28 +269,45 @@ def _latest(*times: datetime | None) -> datetime | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _send_lost(stubs: DataFrame, verdicts: DataFrame, request: ReconcileRequest, target: Target, run: int,
-               say: Say) -> int:
-    lost = stubs.join(verdicts.where(F.col("verdict") == LOST).select("key"), "key").dropDuplicates(["key"])
-    rows = lost.select(
-        F.lit(request.topic).alias("topic"), "body", F.col("key").alias("keys"), "tags",
-        F.create_map(F.lit(RESEND_OF), F.col("key")).alias("properties"))
-    with written_down(rows, None, run) as (fixed, _):
-        count = fixed.count()
-        if count == 0:
-            return 0
-        if request.columns.body is None or fixed.where("body IS NULL OR length(body) = 0").limit(1).count():
-            raise JobRefused(f"{count} stubs are lost and it is not said what to send, or some have nothing: name the "
-                             "column of the stub table that has the message's body")
+def _lost(stubs: DataFrame, verdicts: DataFrame, topic: str, limits: ResendLimits, now: datetime) -> DataFrame:
+    """What is lost, once a key: what the sink takes, and `why_not`, null in the rows that are to be sent."""
+    keys = verdicts.where(F.col("verdict") == LOST).select("key")
+    # The oldest of the rows of one key; `body` makes it the same row whenever Spark computes it again.
+    first = F.min_by(F.struct("created_time", "body", "tags"), F.struct("created_time", "body", "tags")).alias("stub")
+    lost = stubs.where("is_due").join(keys, "key").groupBy("key").agg(first).select("key", "stub.*")
+    old_enough = F.col("created_time") <= F.lit(now - timedelta(milliseconds=limits.min_age_ms))
+    why_not = F.when(F.col("created_time").isNull(), NO_TIME).when(~old_enough, TOO_YOUNG)
+    judged = lost.withColumn("why_not", why_not)
+    oldest = judged.where("why_not IS NULL").orderBy("created_time", "key").limit(limits.cap).select(
+        "key", F.lit(True).alias("is_within"))
+    beyond = F.when(F.col("is_within").isNull(), BEYOND_CAP)
+    return judged.join(oldest, "key", "left").select(
+        F.lit(topic).alias("topic"), "body", F.col("key").alias("keys"), "tags",
+        F.create_map(F.lit(RESEND_OF), F.col("key")).alias("properties"), "created_time",
+        F.coalesce("why_not", beyond).alias("why_not"))
+
+
+def _resent(plan: DataFrame, report: ReconcileReport, request: ReconcileRequest, target: Target, run: int,
+            say: Say) -> ReconcileReport:
+    """The report after the plan was carried out."""
+    counts = {row["why_not"]: row["count"] for row in plan.groupBy("why_not").count().collect()}
+    rows, count = plan.where("why_not IS NULL"), counts.pop(None, 0)
+    if nothing := rows.where("body IS NULL OR length(body) = 0").count():
+        raise JobRefused(f"{nothing} of {count} lost stubs have nothing in column {request.columns.body!r}, so that "
+                         "there is nothing to send; nothing was sent")
+    if count:
         say(f"sending {count} lost messages again")
-        send(fixed, target)
-        return count
+        send(rows, target)
+    sent = rows.select(F.col("keys").alias("key"), F.lit(run).alias("sent_ms"))
+    written = _write(report.frame.join(sent, "key", "left"), request, run, say)
+    return replace(report, sent=count, left_out=counts, written=written)
 
 
 def _write(verdicts: DataFrame, request: ReconcileRequest, run: int, say: Say) -> int:
-    """All verdicts but `fine` and `waiting`; the number of them."""
+    """All verdicts but `fine`, `waiting` and `not due`; the number of them."""
     written = 0
-    rest = verdicts.where(~F.col("verdict").isin(FINE, WAITING)).select("key", "verdict").orderBy("key")
+    is_worth_it = ~F.col("verdict").isin(FINE, WAITING, NOT_DUE)
+    rest = verdicts.where(is_worth_it).select("key", "verdict", "sent_ms").orderBy("key")
     if request.verdicts is not None:
         say(f"writing verdicts to {request.verdicts.table}")
         written = request.verdicts.upsert(VERDICT_SCHEMA, "key", _verdict_rows(rest, run))
@@ -249,5 +319,4 @@ def _write(verdicts: DataFrame, request: ReconcileRequest, run: int, say: Say) -
 
 def _verdict_rows(rest: DataFrame, run: int) -> Iterator[dict[str, Any]]:
     for row in rest.toLocalIterator():
-        yield {"key": row["key"], "verdict": row["verdict"], "decided_ms": run,
-               "sent_ms": run if row["verdict"] == LOST else None}
+        yield {"key": row["key"], "verdict": row["verdict"], "decided_ms": run, "sent_ms": row["sent_ms"]}

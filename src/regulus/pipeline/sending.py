@@ -7,13 +7,13 @@ was sent.
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from regulus.errors import JobRefused
 from regulus.model import message_properties as names
 from regulus.pipeline.log_source import LogSource
 from regulus.spark.sink.options import DeliveryGuarantee
@@ -80,17 +80,16 @@ def send(rows: DataFrame, target: Target) -> None:
 def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[tuple[DataFrame, str]]:
     """The rows as they lie in `<directory>/run=<run>`, and that place; without a directory they are gone afterwards.
 
-    Where Spark has executors on other machines, the directory must be one that all of them see.
+    Raises JobRefused where there is no directory and executors may be on other machines: they would not see one of
+    this.
     """
     spark: SparkSession = rows.sparkSession
-    if directory is not None:
-        place = f"{directory.rstrip('/')}/run={run}"
+    if directory is None and not str(spark.conf.get("spark.master", "")).startswith("local["):
+        raise JobRefused("what is sent is written down before, where all executors find it; this Spark runs on a "
+                         "cluster, so name such a directory as the run's report: hdfs:/..., s3a://... or a shared disk")
+    with tempfile.TemporaryDirectory(prefix="regulus-job-") if directory is None else nullcontext(directory) as home:
+        place = f"{home.rstrip('/')}/run={run}"
         rows.write.mode("error").parquet(place)
-        yield spark.read.parquet(place), place
-        return
-    with tempfile.TemporaryDirectory(prefix="regulus-job-") as temporary:
-        place = str(Path(temporary) / "rows")
-        rows.write.parquet(place)
         yield spark.read.parquet(place), place
 
 

@@ -72,7 +72,7 @@ def test_the_examples_run(spark, shop, tmp_path):
 def _make_stubs(path: Path) -> None:
     now = round(time.time() * 1000)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE stubs(id TEXT PRIMARY KEY, made_ms INTEGER, content TEXT)")
-        connection.executemany("INSERT INTO stubs VALUES (?, ?, ?)", [
+        connection.execute("CREATE TABLE stubs(id TEXT PRIMARY KEY, made_ms INTEGER, content TEXT, state TEXT)")
+        connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, NULL)", [
             (name, now - 7_200_000, f"order {name}") for name in (*(f"o{number}" for number in range(8)), "gone")])
         connection.commit()

@@ -54,6 +54,35 @@ def test_times_are_ms_or_iso_8601_and_null_where_they_are_neither(spark, board, 
     assert times["b"] is None
 
 
+ZONES = [("2026-01-01T00:00:00Z", False, 0), ("2026-01-01 00:00:00", True, -3_600_000),
+         ("2026-01-01", True, -3_600_000), ("2026-01-01T00:00:00.5", True, -3_599_500),
+         ("2026-01-01T02:00:00+02:00", False, 0), ("2025-12-31 19:00:00 America/New_York", False, 0),
+         (str(BORN_MS), False, 0), ("soon", False, None),
+         (None, False, None)]
+
+
+@pytest.mark.parametrize("kind", ["string", "timestamp_ntz", "date"])
+def test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_given(spark, kind):
+    from regulus.pipeline.outside_tables import as_time, lacks_zone
+
+    texts = ZONES if kind == "string" else [ZONES[1], ZONES[8]]
+    frame = small_table(spark, [(place, text) for place, (text, _, _) in enumerate(texts)], "n int, at string")
+    frame = frame.selectExpr("n", f"CAST(at AS {kind}) AS at")
+    found = frame.select(lacks_zone(frame, "at"), as_time(frame, "at", "Europe/Paris"), as_time(frame, "at")).collect()
+    for (text, lacks, shift), (told, time, in_utc) in zip(texts, found, strict=True):
+        assert told == lacks, text
+        assert (None if time is None else round(time.timestamp() * 1000) - BORN_MS) == shift, text
+        utc = shift if not lacks or shift is None else shift + 3_600_000
+        assert (None if in_utc is None else round(in_utc.timestamp() * 1000) - BORN_MS) == utc, text
+
+
+def test_a_condition_tells_rows_by_columns_that_are_not_asked_for(spark, board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    rows = parse_outside_table(f"sqlite:{board}#effects").read(spark, {"key": "id"}, "price > 1.6 OR state = 'x'")
+    assert sorted(map(tuple, rows.collect())) == [("a", False), ("b", True)]
+
+
 def test_rows_are_inserted_or_renewed_in_sqlite(spark, board):
     from regulus.pipeline.outside_tables import parse_outside_table
 
@@ -96,14 +125,17 @@ def test_a_postgresql_table_is_read_and_written(spark, database):
     from regulus.pipeline.outside_tables import as_time, parse_outside_table
 
     with psycopg.connect(database) as connection:
-        connection.execute("CREATE TABLE outbox(id bigint PRIMARY KEY, made timestamptz, body bytea, tag text, "
-                           "price numeric, state text)")
-        connection.execute("INSERT INTO outbox SELECT n, to_timestamp(%s), '\\x00ff', 'T', 1.25, NULL "
+        connection.execute("CREATE TABLE outbox(id bigint PRIMARY KEY, made timestamptz, local timestamp, body bytea, "
+                           "tag text, price numeric, state text)")
+        connection.execute("INSERT INTO outbox SELECT n, to_timestamp(%s), '2026-01-01', '\\x00ff', 'T', 1.25, NULL "
                            "FROM generate_series(1, 5000) AS n", [BORN_MS / 1000])
     table = parse_outside_table(f"{database}#outbox")
-    frame = table.read(spark, {"key": "id", "made": "made", "body": "body", "price": "price"})
+    frame = table.read(spark, {"key": "id", "made": "made", "body": "body", "price": "price", "local": "local"})
     assert frame.count() == 5000
-    row = frame.where("key = 4711").select("*", as_time(frame, "made").alias("time")).first()
+    row = frame.where("key = 4711").select("*", as_time(frame, "made").alias("time"),
+                                           as_time(frame, "local", "UTC").alias("local_time")).first()
+    assert row["local"] == datetime(2026, 1, 1)
+    assert row["local_time"].astimezone(UTC) == BORN
     assert (row["body"], row["price"], row["time"].astimezone(UTC)) == (b"\x00\xff", "1.25", BORN)
     table.mark("id", "state", ({"key": str(number), "value": "lost"} for number in range(1, 4501)))
     verdicts = parse_outside_table(f"{database}#verdicts")

@@ -32,9 +32,10 @@ def stubs(tmp_path: Path) -> Path:
     return path
 
 
-def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: str | None = "content", **wanted):
+def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, columns: dict[str, str | None] | None = None,
+               **wanted):
     from regulus.pipeline.outside_tables import parse_outside_table, read_keys
-    from regulus.pipeline.reconcile import ReconcileRequest, StubColumns, reconcile
+    from regulus.pipeline.reconcile import ReconcileRequest, ResendLimits, StubColumns, reconcile
     from regulus.pipeline.sending import Target
 
     run = round(time.time() * 1000)
@@ -42,9 +43,11 @@ def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, body: s
     return reconcile(spark, ReconcileRequest(
         **{"source": shop.source, "topic": TOPIC, "group": GROUP,
            "stubs": parse_outside_table(f"sqlite:{stubs}#stubs"),
-           "columns": StubColumns(key="id", created="made_ms", body=body, mark="state"),
+           "columns": StubColumns(**{"key": "id", "created": "made_ms", "body": "content", "mark": "state",
+                                     "due": "state IS NULL OR state <> 'VOID'", **(columns or {})}),
            "effects": read_keys(spark, parse_outside_table(shop.effects_text), "id", "billed_ms", "applied_time"),
            "verdicts": parse_outside_table(f"sqlite:{stubs}#verdicts"),
+           "limits": ResendLimits(min_age_ms=600_000, cap=100),
            "target": target if is_real else None, **wanted}),
         datetime.now(UTC) + timedelta(hours=1), run)
 
@@ -59,9 +62,65 @@ def test_a_dry_run_changes_nothing(spark, shop, stubs):
     report.close()
 
 
-def test_lost_stubs_without_a_body_are_refused(spark, shop, stubs):
-    with pytest.raises(JobRefused, match="name the column of the stub table that has the message's body"):
-        reconciled(spark, shop, stubs, is_real=True, body=None)
+@pytest.mark.parametrize(("columns", "limits", "missing"), [
+    ({"body": None}, True, "the column with the message's body"),
+    ({"created": None, "due": None}, True,
+     "the column with the time when a stub was made, the condition that makes a stub due"),
+    ({}, False, "a minimal age and a cap")])
+def test_nothing_is_sent_by_a_guess(spark, shop, stubs, columns, limits, missing):
+    wanted = {} if limits else {"limits": None}
+    with pytest.raises(JobRefused, match=f"this is not said: {missing}$"):
+        reconciled(spark, shop, stubs, is_real=True, columns=columns, **wanted)
+
+
+def test_a_lost_stub_without_a_body_is_refused_and_nothing_is_sent(spark, shop, stubs):
+    before = len(messages_of(shop.server, TOPIC))
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("INSERT INTO stubs VALUES ('hollow', 0, '', NULL)")
+        connection.commit()
+    with pytest.raises(JobRefused, match="1 of 2 lost stubs have nothing in column 'content'"):
+        reconciled(spark, shop, stubs, is_real=True)
+    assert len(messages_of(shop.server, TOPIC)) == before
+
+
+def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told(spark, shop, tmp_path):
+    """In a topic of their own; `twice` has two rows, of which the older one is sent, once."""
+    from regulus.pipeline.reconcile import ResendLimits
+
+    send_orders(shop, "r0 other", "first second", topic="returns")
+    now = round(time.time() * 1000)
+    path = tmp_path / "returns.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE stubs(id TEXT, made TEXT, content TEXT, state TEXT)")
+        connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, ?)", [
+            ("other", "2026-01-01T00:00:00", "x", None), ("void", "2026-01-01T00:00:00Z", "void", "VOID"),
+            ("timeless", None, "timeless", None), ("young", str(now), "young", None),
+            ("third", "2026-01-03 00:00:00", "third", None), ("twice", "2026-01-02T00:00:00", "newer", None),
+            ("twice", "2026-01-01T00:30:00+01:00", "older", None), ("fourth", "2026-01-04T00:00:00Z", "fourth", None)])
+        connection.commit()
+    wanted = {"topic": "returns", "effects": None, "group": None, "late_ms": 1_000,
+              "limits": ResendLimits(min_age_ms=2 * 3_600_000, cap=2)}
+
+    def run(zone: str | None = None, **more):
+        report = reconciled(spark, shop, path, columns={"created": "made", "zone": zone}, **wanted, **more)
+        report.close()
+        return report
+
+    with pytest.raises(JobRefused, match="3 stubs have a time in column 'made' that says no time zone"):
+        run(is_real=True)
+    assert run().counts == {"fine": 1, "not due": 1, "unmade": 1, "lost": 5}
+    report = run("Europe/Paris", is_real=True)
+    assert report.sent == 2
+    assert dict(report.left_out) == {"beyond the cap of a run": 1, "has no time": 1, "not old enough yet": 1}
+    assert "2 sent again, 1 not sent: beyond the cap of a run, 1 not sent: has no time" in report.sentence()
+    found = messages_of(shop.server, "returns", wait_for=4)
+    assert {(each.keys, each.body) for each in found if "RESEND_OF" in each.properties} == {
+        ("twice", b"older"), ("third", b"third")}
+    with closing(sqlite3.connect(path)) as connection:
+        sent = connection.execute("SELECT key FROM verdicts WHERE sent_ms IS NOT NULL ORDER BY key").fetchall()
+    assert sent == [("third",), ("twice",)]
+    report = run("Europe/Paris", is_real=True)
+    assert (report.sent, report.left_out) == (1, {"has no time": 1, "not old enough yet": 1})
 
 
 def test_the_lost_are_sent_once_and_the_verdicts_are_written(spark, shop, stubs):

@@ -1,9 +1,11 @@
 """Rows are written down before they are sent; messages lose what belongs to their former life."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from regulus.errors import JobRefused
 from tests.frames import small_table
 
 pytestmark = pytest.mark.spark
@@ -31,6 +33,20 @@ def test_rows_are_kept_where_a_report_is_wanted_and_else_are_gone(spark, tmp_pat
     with written_down(rows, None, 7) as (fixed, place):
         assert fixed.count() == 3
     assert not Path(place).exists()
+
+
+def test_on_a_cluster_rows_are_written_only_where_all_executors_see_them():
+    from regulus.pipeline.sending import written_down
+
+    class OnACluster:
+        """As much of a table as is looked at."""
+
+        class sparkSession:
+            conf: ClassVar = {"spark.master": "spark://node:7077"}
+
+    with (pytest.raises(JobRefused, match="name such a directory as the run's report"),
+          written_down(OnACluster, None, 7)):
+        pass
 
 
 def test_a_target_says_to_the_sink_what_its_guarantee_needs():

@@ -1,6 +1,8 @@
 """What the steps ask of a row of table `messages`: its business key, its consumer group, its place."""
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from regulus.model import message_properties as names
@@ -25,6 +27,22 @@ def also(table: DataFrame, *columns: Column) -> DataFrame:
 def business_key() -> Column:
     """The first of the message's keys; null when it has none."""
     return F.split("keys", " ").getItem(0)
+
+
+def keys_of(table: DataFrame, wanted: DataFrame, record: Sequence[str]) -> DataFrame:
+    """The table with a column `key`: those of a message's keys that are wanted, a row for each; else its first.
+
+    `wanted`: `key string`, each once. `record`: the columns that tell messages apart. Only messages with several keys
+    are looked at twice. Rows without keys are left out.
+    """
+    names = F.array_distinct(F.filter(F.split("keys", " "), lambda name: name != ""))
+    rows = also(table, names.alias("names"))
+    one = also(rows.where(F.size("names") == 1), F.col("names")[0].alias("key")).drop("names")
+    each = rows.where(F.size("names") > 1).select("*", F.posexplode("names").alias("nth", "key"))
+    several = also(each.join(also(wanted, F.lit(True).alias("is_wanted")), "key", "left"),
+                   F.max("is_wanted").over(Window.partitionBy(*record)).alias("has_wanted"))
+    chosen = several.where("is_wanted OR has_wanted IS NULL AND nth = 0")
+    return one.unionByName(chosen.select(*one.columns))
 
 
 def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:

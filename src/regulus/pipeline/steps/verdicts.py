@@ -12,11 +12,13 @@
 | no effect | | yes, beyond the limit | none |
 | waiting | | not yet beyond the limit | none |
 | forgotten | yes, older than the log | no | none |
+| not due | yes, not due to be sent | no | none |
 
 The first that fits in the order of VERDICTS counts. Where no stubs are given nothing is lost or unmade; where no
 effects are given a message in the log is fine.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -29,12 +31,13 @@ from regulus.model.topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from regulus.pipeline.steps.message_facts import business_key, home_topic, is_first_copy, milliseconds
+from regulus.pipeline.steps.message_facts import business_key, home_topic, is_first_copy, keys_of, milliseconds
 
-FINE, WAITING, FORGOTTEN = "fine", "waiting", "forgotten"
+FINE, WAITING, FORGOTTEN, NOT_DUE = "fine", "waiting", "forgotten", "not due"
 LOST, UNMADE, TWICE, LATE = "lost", "unmade", "twice", "late"
 STUCK, DEAD, NO_EFFECT = "stuck", "dead letter", "no effect"
-VERDICTS = (TWICE, UNMADE, LATE, DEAD, STUCK, NO_EFFECT, LOST, FORGOTTEN, WAITING, FINE)
+VERDICTS = (TWICE, UNMADE, LATE, DEAD, STUCK, NO_EFFECT, NOT_DUE, LOST, FORGOTTEN, WAITING, FINE)
+_RECORD = ("topic", "broker_name", "queue_id", "queue_offset", "store_time")
 BAD_VERDICTS = (LOST, UNMADE, TWICE, LATE, STUCK, DEAD, NO_EFFECT)
 
 
@@ -54,20 +57,24 @@ def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, properties, body, born_time, store_time,
     deliver_time` of the topic and, where they exist, of the group's retry and dead-letter topics, of
     `SCHEDULE_TOPIC_XXXX` and of the two half topics. Rows without keys are passed over.
-    `stubs`: `key string, created_time timestamp` (null where not known).
+    `stubs`: `key string, created_time timestamp` (null where not known), and `is_due boolean` where not all are. A
+    message belongs to each stub whose key is one of its keys, and to its first key where there is none.
     `effects`: `key string, applied_time timestamp`, one row per effect.
     Returns `key, verdict, sends, retries, parked` (retries on their way), `delayed` (sends on their way, or gone by),
     `dead_letters, open_halves, effects` (all bigint; effects null when no table of them was given), `created_time,
     born_time, stored_time, last_stored_time, applied_time, latency_ms`.
     """
-    keys = _log_by_key(messages)
     if stubs is None:
-        keys = keys.withColumn("has_stub", F.lit(None).cast("boolean")).withColumn(
-            "created_time", F.lit(None).cast("timestamp"))
+        keys = _log_by_key(messages, None).select(
+            "*", F.lit(None).cast("boolean").alias("has_stub"), F.lit(None).cast("boolean").alias("is_due"),
+            F.lit(None).cast("timestamp").alias("created_time"))
     else:
+        due = F.col("is_due") if "is_due" in stubs.columns else F.lit(True)
         made = stubs.where(F.col("key").isNotNull()).groupBy("key").agg(
-            F.min("created_time").alias("created_time"), F.lit(True).alias("stub"))
-        keys = keys.join(made, "key", "full").withColumn("has_stub", F.coalesce("stub", F.lit(False)))
+            F.min("created_time").alias("created_time"), F.max(F.coalesce(due, F.lit(False))).alias("is_due"),
+            F.lit(True).alias("stub"))
+        keys = _log_by_key(messages, made.select("key")).join(made, "key", "full").withColumn(
+            "has_stub", F.coalesce("stub", F.lit(False)))
     done = _effects_by_key(effects)
     keys = keys.join(done, "key", "left") if done is not None else keys.withColumn(
         "effects", F.lit(None).cast("bigint")).withColumn("applied_time", F.lit(None).cast("timestamp"))
@@ -114,33 +121,33 @@ def open_halves(messages: DataFrame) -> DataFrame:
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, body, store_time` with the topics
     `RMQ_SYS_TRANS_HALF_TOPIC` and `RMQ_SYS_TRANS_OP_HALF_TOPIC`, whose bodies list the offsets of ended halves.
-    Returns `message_id, key, halves, stored_time`.
+    Returns `message_id, keys, halves, stored_time`.
     """
     ended = messages.where(F.col("topic") == TRANS_OP_HALF_TOPIC).select(
         "broker_name", "queue_id", F.explode(F.split(F.col("body").cast("string"), ",")).alias("offset"),
     ).select("broker_name", "queue_id", F.col("offset").try_cast("bigint").alias("queue_offset"),
              F.lit(True).alias("ended")).where("queue_offset IS NOT NULL").distinct()
     halves = messages.where(F.col("topic") == TRANS_HALF_TOPIC).select(
-        "broker_name", "queue_id", "queue_offset", "message_id", business_key().alias("key"), "store_time")
+        "broker_name", "queue_id", "queue_offset", "message_id", "keys", "store_time")
     # A half that was asked about is stored again; when any of its copies was ended the message was.
     return (
         halves.join(ended, ["broker_name", "queue_id", "queue_offset"], "left")
-        .groupBy(F.coalesce("message_id", "key").alias("message_id"))
-        .agg(F.first("key").alias("key"), F.count("*").alias("halves"), F.min("store_time").alias("stored_time"),
+        .groupBy(F.coalesce("message_id", "keys").alias("message_id"))
+        .agg(F.first("keys").alias("keys"), F.count("*").alias("halves"), F.min("store_time").alias("stored_time"),
              F.count("ended").alias("ended"))
         .where("ended = 0").drop("ended")
     )
 
 
-def _log_by_key(messages: DataFrame) -> DataFrame:
+def _log_by_key(messages: DataFrame, stub_keys: DataFrame | None) -> DataFrame:
     home = home_topic()
     waits = F.col("topic") != home
 
     def count(test: Column) -> Column:
         return F.count_if(test)
 
-    copies = messages.where(~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)).withColumn(
-        "key", business_key()).where("key IS NOT NULL").groupBy("key").agg(
+    copies = messages.where(~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
+    copies = _keyed(copies, stub_keys, _RECORD).groupBy("key").agg(
         count(is_first_copy()).alias("sends"),
         count(~waits & home.startswith(RETRY_PREFIX)).alias("retries"),
         count(waits & home.startswith(RETRY_PREFIX)).alias("parked"),
@@ -150,9 +157,15 @@ def _log_by_key(messages: DataFrame) -> DataFrame:
         F.min("store_time").alias("stored_time"),
         F.max("store_time").alias("last_stored_time"),
         F.max("deliver_time").alias("last_due_time"))
-    half = open_halves(messages).where("key IS NOT NULL").groupBy("key").agg(
+    half = _keyed(open_halves(messages), stub_keys, ["message_id"]).groupBy("key").agg(
         F.count("*").alias("open_halves"), F.min("stored_time").alias("half_time"))
     return copies.join(half, "key", "full")
+
+
+def _keyed(rows: DataFrame, stub_keys: DataFrame | None, record: Sequence[str]) -> DataFrame:
+    if stub_keys is not None:
+        return keys_of(rows, stub_keys, record)
+    return rows.withColumn("key", business_key()).where("key IS NOT NULL")
 
 
 def _effects_by_key(effects: DataFrame | None) -> DataFrame | None:
@@ -179,6 +192,7 @@ def _verdict(limits: Limits) -> Column:
         .when((F.col("dead_letters") > 0) & F.coalesce(no_effect, F.lit(True)), DEAD)
         .when(in_log & F.coalesce(no_effect, F.col("sends") == 0) & tried & (last < overdue), STUCK)
         .when(in_log & no_effect & (last < overdue), NO_EFFECT)
+        .when(no_log & ~F.col("is_due"), NOT_DUE)
         .when(no_log & forgotten, FORGOTTEN)
         .when(no_log & F.coalesce(F.col("created_time") < overdue, F.lit(True)), LOST)
         .when(no_log | (in_log & no_effect), WAITING)

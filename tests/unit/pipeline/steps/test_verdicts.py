@@ -96,7 +96,21 @@ def test_a_half_that_was_ended_is_not_stuck(spark: "SparkSession") -> None:
     rows = [sent("a", topic=half, queue_offset=5), sent("b", topic=half, queue_offset=6),
             sent("a", topic=half, queue_offset=7), sent("c", topic=half, queue_offset=8),
             {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "body": b"5,8,"}]
-    assert collected(open_halves(table(spark, rows)), "key", "halves") == [("b", 1)]
+    assert collected(open_halves(table(spark, rows)), "keys", "halves") == [("b", 1)]
+
+
+def test_a_message_belongs_to_each_stub_that_one_of_its_keys_names(spark: "SparkSession") -> None:
+    rows = [sent("customer order"), sent("a  b b"), sent("x y"), sent("p q", 0, "RMQ_SYS_TRANS_HALF_TOPIC"), sent(" ")]
+    made = stubs(spark, ("order", 0), ("a", 0), ("b", 0), ("q", 0), ("lost", 0))
+    assert verdicts(spark, rows, stubs=made, effects=effects(spark, *[(key, 5) for key in ("order", "a", "b")])) == {
+        "order": "fine", "a": "fine", "b": "fine", "x": "unmade", "q": "stuck", "lost": "lost"}
+
+
+def test_a_stub_that_is_not_due_is_not_lost(spark: "SparkSession") -> None:
+    made = small_table(spark, [("void", at(0), False), ("due", at(0), True), ("void", at(0), None),
+                               ("sent", at(0), False)], "key string, created_time timestamp, is_due boolean")
+    assert verdicts(spark, [sent("sent")], stubs=made) == {"void": "not due", "due": "lost", "sent": "fine"}
+    assert verdicts(spark, [], since=2000, stubs=made)["void"] == "not due"
 
 
 def test_verdicts_are_counted(spark: "SparkSession") -> None:
