@@ -112,7 +112,7 @@ def main() -> int:
     chosen = [mutant for mutant in mutants() if wanted in mutant.name or wanted in mutant.path]
     with tempfile.TemporaryDirectory(prefix="regulus-mutants-") as home:
         tests = sorted({test for mutant in chosen for test in mutant.tests})
-        code, output = Copy(Path(home) / "as it is").test(tests, BASELINE_LIMIT_S)
+        code, output = Copy(Path(home) / "as-it-is").test(tests, BASELINE_LIMIT_S)
         if code != _PASSED:
             print(f"{output}\nthe tests do not pass on the code as it is, so they prove nothing")
             return 1

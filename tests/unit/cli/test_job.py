@@ -95,7 +95,7 @@ def test_what_an_archive_rejected_ends_a_search_unless_gaps_are_accepted(spark, 
     (("redrive", "--store", "{store}", "--group", GROUP, "--send"), "give a name server with -n"),
     (("redrive", "--store", "{store}", "--group", GROUP, "--set", "topic"), "is no COLUMN=SQL"),
     (("reconcile", "--store", "{store}", "--topic", TOPIC, "--stubs", "stubs.db"), "is no table: write sqlite:"),
-    (("reconcile", "--store", "{store}", "--topic", TOPIC, "--stubs", "sqlite:s.db#t", "--stubs-body", "b", "--cap", "9",
+    (("reconcile", "--store", "{store}", "--topic", TOPIC, "--stubs", "sqlite:s#t", "--stubs-body", "b", "--cap", "9",
       "-n", "127.0.0.1:1", "--send"), "--send needs --stubs-time, --due, --min-age-ms, too"),
     (("audit", "-n", "127.0.0.1:1", "--topic", "t"), "127.0.0.1:1"),
 ])

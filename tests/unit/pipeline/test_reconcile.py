@@ -84,7 +84,7 @@ def test_a_lost_stub_without_a_body_is_refused_and_nothing_is_sent(spark, shop, 
 
 
 def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told(spark, shop, tmp_path):
-    """In a topic of their own; `twice` has two rows, of which the older one is sent, once."""
+    """In a topic of their own; `twice` has two rows, of which the older one is sent, once; one of `fourth` is void."""
     from regulus.pipeline.reconcile import ResendLimits
 
     send_orders(shop, "r0 other", "first second", topic="returns")
@@ -94,6 +94,7 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
         connection.execute("CREATE TABLE stubs(id TEXT, made TEXT, content TEXT, state TEXT)")
         connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, ?)", [
             ("other", "2026-01-01T00:00:00", "x", None), ("void", "2026-01-01T00:00:00Z", "void", "VOID"),
+            ("fourth", "2026-01-01T00:00:00Z", "fourth before", "VOID"),
             ("timeless", None, "timeless", None), ("young", str(now), "young", None),
             ("third", "2026-01-03 00:00:00", "third", None), ("twice", "2026-01-02T00:00:00", "newer", None),
             ("twice", "2026-01-01T00:30:00+01:00", "older", None), ("fourth", "2026-01-04T00:00:00Z", "fourth", None)])
@@ -102,7 +103,8 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
               "limits": ResendLimits(min_age_ms=2 * 3_600_000, cap=2)}
 
     def run(zone: str | None = None, **more):
-        report = reconciled(spark, shop, path, columns={"created": "made", "zone": zone}, **wanted, **more)
+        report = reconciled(spark, shop, path, columns={"created": "made", "zone": zone, "mark": None},
+                            **wanted, **more)
         report.close()
         return report
 
@@ -121,6 +123,8 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
     assert sent == [("third",), ("twice",)]
     report = run("Europe/Paris", is_real=True)
     assert (report.sent, report.left_out) == (1, {"has no time": 1, "not old enough yet": 1})
+    found = messages_of(shop.server, "returns", wait_for=5)
+    assert [each.body for each in found if each.keys == "fourth"] == [b"fourth"]
 
 
 def test_the_lost_are_sent_once_and_the_verdicts_are_written(spark, shop, stubs):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from regulus.errors import OptionError
 from regulus.spark import worker_python
 from regulus.spark.worker_python import name_python
 
@@ -36,6 +37,17 @@ def test_a_copy_without_rights_is_no_program(monkeypatch, tmp_path):
     (tmp_path / "script.sh").touch(0o644)
     monkeypatch.setattr(worker_python, "SCRIPT", tmp_path / "script.sh")
     assert named() == sys.executable
+
+
+def test_a_path_with_a_space_is_passed_by_for_spark_would_not_start_it(monkeypatch, tmp_path):
+    """Seen in Spark 4.2: tasks run with such a Python, but no data source is found."""
+    (tmp_path / "a b.sh").touch(0o755)
+    monkeypatch.setattr(worker_python, "SCRIPT", tmp_path / "a b.sh")
+    assert named() == sys.executable
+    monkeypatch.setattr(sys, "executable", "/home/a b/python")
+    with pytest.raises(OptionError, match="PYSPARK_PYTHON to a link"):
+        named()
+    assert named(PYSPARK_PYTHON="/tmp/link") == "/tmp/link"
 
 
 @pytest.mark.parametrize(("before", "after"), [

@@ -45,6 +45,20 @@ def test_every_verdict(spark: "SparkSession") -> None:
         "made just now": "waiting"}
 
 
+def test_a_limit_is_kept_by_who_just_reaches_it(spark: "SparkSession") -> None:
+    """HOUR is now, and 60 s the limit: what is exactly that old, or took exactly that long, is not beyond it."""
+    edge = HOUR - 60_000
+    rows = [sent("slow"), sent("slower"), sent("unseen", edge), sent("unseen-for-long", edge - 1),
+            sent("half", edge, "RMQ_SYS_TRANS_HALF_TOPIC"), sent("old-half", edge - 1, "RMQ_SYS_TRANS_HALF_TOPIC")]
+    made = stubs(spark, ("slow", 0), ("slower", 0), ("unseen", 0), ("unseen-for-long", 0), ("half", 0), ("old-half", 0),
+                 ("young", edge), ("old", edge - 1), ("as-old-as-the-log", 2000), ("older-than-the-log", 1999))
+    done = effects(spark, ("slow", 60_000), ("slower", 60_001))
+    assert verdicts(spark, rows, since=2000, stubs=made, effects=done) == {
+        "slow": "fine", "slower": "late", "unseen": "waiting", "unseen-for-long": "no effect", "half": "waiting",
+        "old-half": "stuck", "young": "waiting", "old": "lost", "as-old-as-the-log": "lost",
+        "older-than-the-log": "forgotten"}
+
+
 def test_without_stubs_nothing_is_unmade_and_without_effects_nothing_is_missing(spark: "SparkSession") -> None:
     rows = [sent("a"), sent("b"), sent("b", 10, "%DLQ%g")]
     assert verdicts(spark, rows) == {"a": "fine", "b": "dead letter"}
@@ -108,8 +122,10 @@ def test_a_message_belongs_to_each_stub_that_one_of_its_keys_names(spark: "Spark
 
 def test_a_stub_that_is_not_due_is_not_lost(spark: "SparkSession") -> None:
     made = small_table(spark, [("void", at(0), False), ("due", at(0), True), ("void", at(0), None),
-                               ("sent", at(0), False)], "key string, created_time timestamp, is_due boolean")
-    assert verdicts(spark, [sent("sent")], stubs=made) == {"void": "not due", "due": "lost", "sent": "fine"}
+                               ("sent", at(0), False), ("again", at(0), False),
+                               ("again", at(0), True)], "key string, created_time timestamp, is_due boolean")
+    assert verdicts(spark, [sent("sent")], stubs=made) == {
+        "void": "not due", "due": "lost", "sent": "fine", "again": "lost"}
     assert verdicts(spark, [], since=2000, stubs=made)["void"] == "not due"
 
 

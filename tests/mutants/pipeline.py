@@ -1,0 +1,74 @@
+"""Faults of jobs that judge by the log and send again."""
+
+from tests.mutants import Mutant
+
+_VERDICTS = "regulus/pipeline/steps/verdicts.py"
+_FACTS = "regulus/pipeline/steps/message_facts.py"
+_RECONCILE = "regulus/pipeline/reconcile.py"
+_SENDING = "regulus/pipeline/sending.py"
+_TABLES = "regulus/pipeline/outside_tables.py"
+
+_VERDICTS_TESTS = "tests/unit/pipeline/steps/test_verdicts.py::"
+_LIMIT = (_VERDICTS_TESTS + "test_a_limit_is_kept_by_who_just_reaches_it",)
+_KEYS_OF = "is_wanted OR has_wanted IS NULL AND nth = 0"
+_KEYS = (_VERDICTS_TESTS + "test_a_message_belongs_to_each_stub_that_one_of_its_keys_names",)
+_DUE = (_VERDICTS_TESTS + "test_a_stub_that_is_not_due_is_not_lost",)
+_RECONCILE_TESTS = "tests/unit/pipeline/test_reconcile.py::"
+_RESEND = (_RECONCILE_TESTS + "test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told",)
+_TABLES_TESTS = "tests/unit/pipeline/test_outside_tables.py::"
+_ZONES = (_TABLES_TESTS + "test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_given",)
+_SENDING_TESTS = "tests/unit/pipeline/test_sending.py::"
+_CLUSTER = (_SENDING_TESTS + "test_on_a_cluster_rows_are_written_only_where_all_executors_see_them",)
+
+MUTANTS = [
+    Mutant(name="late from the limit on", path=_VERDICTS, old='"applied_time") > limits.late_ms',
+           new='"applied_time") >= limits.late_ms', tests=_LIMIT),
+    Mutant(name="stuck from the limit on", path=_VERDICTS, old="tried & (last < overdue)",
+           new="tried & (last <= overdue)",
+           tests=_LIMIT),
+    Mutant(name="no effect from the limit on", path=_VERDICTS, old="in_log & no_effect & (last < overdue)",
+           new="in_log & no_effect & (last <= overdue)", tests=_LIMIT),
+    Mutant(name="lost from the limit on", path=_VERDICTS, old='F.col("created_time") < overdue',
+           new='F.col("created_time") <= overdue', tests=_LIMIT),
+    Mutant(name="forgotten with the log's first message", path=_VERDICTS, old='F.col("created_time") < since',
+           new='F.col("created_time") <= since', tests=_LIMIT),
+    Mutant(name="twice from one effect on", path=_VERDICTS, old='F.col("effects") > 1', new='F.col("effects") >= 1',
+           tests=_LIMIT),
+    Mutant(name="a stub that is not due is lost", path=_VERDICTS, old="no_log & ~F.col", new="F.lit(False) & ~F.col",
+           tests=_DUE),
+    Mutant(name="one row that is not due speaks for its key", path=_VERDICTS, old="F.max(F.coalesce(due",
+           new="F.min(F.coalesce(due", tests=_DUE),
+    Mutant(name="only the first of a message's keys counts", path=_FACTS, old=_KEYS_OF,
+           new="nth = 0", tests=_KEYS),
+    Mutant(name="a message's first key counts beside its stub's", path=_FACTS,
+           old=_KEYS_OF, new="is_wanted OR nth = 0", tests=_KEYS),
+    Mutant(name="lost keys are sent once a row", path=_RECONCILE,
+           old='.groupBy("key").agg(first).select("key", "stub.*")',
+           new='.select("key", "created_time", "body", "tags")',
+           tests=_RESEND),
+    Mutant(name="the newest row of a key is sent", path=_RECONCILE, old="F.min_by(", new="F.max_by(", tests=_RESEND),
+    Mutant(name="what is not due is sent", path=_RECONCILE, old='stubs.where("is_due").join', new="stubs.join",
+           tests=_RESEND),
+    Mutant(name="young stubs are sent", path=_RECONCILE, old="timedelta(milliseconds=limits.min_age_ms)",
+           new="timedelta()",
+           tests=_RESEND),
+    Mutant(name="a stub without a time is sent", path=_RECONCILE,
+           old='F.when(F.col("created_time").isNull(), NO_TIME).when(~old_enough', new="F.when(~old_enough",
+           tests=_RESEND),
+    Mutant(name="the newest are sent first", path=_RECONCILE, old='.orderBy("created_time", "key").limit',
+           new='.orderBy(F.desc("created_time"), "key").limit', tests=_RESEND),
+    Mutant(name="no cap", path=_RECONCILE, old='F.when(F.col("is_within").isNull(), BEYOND_CAP)', new="F.lit(None)",
+           tests=_RESEND),
+    Mutant(name="what was not sent is noted as sent", path=_RECONCILE,
+           old='rows, count = plan.where("why_not IS NULL")', new="rows, count = plan", tests=_RESEND),
+    Mutant(name="times of no zone are sent by", path=_RECONCILE, old="        if request.sends:\n",
+           new="        if False:\n",
+           tests=_RESEND),
+    Mutant(name="a zone is not minded", path=_TABLES,
+           old="    if zone is not None:\n",
+           new="    if zone == '':\n",
+           tests=_ZONES),
+    Mutant(name="a cluster writes to its driver's disk", path=_SENDING, old="    if directory is None and not str",
+           new="    if False and not str",
+           tests=_CLUSTER),
+]
