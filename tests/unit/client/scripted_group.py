@@ -125,6 +125,12 @@ def push_reset(broker, offset, queue=QUEUE):
         ResetOffsetBody(offset_table={queue: offset}).encode(), oneway=True))
 
 
+async def heard_all(broker):
+    """Until the member has heard what the broker told it so far: it answers a question behind that."""
+    await broker.connections[-1].request(RemotingCommand.request(
+        RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "CG", "clientId": ME, "jstackEnable": "false"}), 5000)
+
+
 def pulls_of(broker):
     return [int(pull.ext["queueOffset"]) for pull in broker.requests_of(RequestCode.PULL_MESSAGE)
             if pull.ext["topic"] == "T"]

@@ -60,6 +60,7 @@ class ScriptedServer:
 
     def _on_requests(self, connection: Connection, commands: list[RemotingCommand]) -> None:
         for command in commands:
+            command.keep_body(command.body)     # the body of a send is lent, and is looked at later
             self.requests.append(command)
             task = asyncio.get_running_loop().create_task(self._answer(connection, command))
             self._tasks.add(task)
