@@ -11,6 +11,8 @@ _WORKERS = "regulus/client/listener_workers.py"
 _PULLER = "regulus/client/queue_puller.py"
 _REBALANCER = "regulus/client/rebalancer.py"
 _TASKS = "regulus/client/tasks.py"
+_LOCKS = "regulus/client/queue_locks.py"
+_RECEIVED = "regulus/client/core/received.py"
 
 _OWNED_TESTS = ("tests/unit/client/core/test_owned_queue.py",)
 _ORDERED_TESTS = ("tests/unit/client/core/test_ordered_queue.py",)
@@ -18,6 +20,9 @@ _PROPERTY_TESTS = ("tests/property/test_owned_queues.py",)
 _CALLS_TESTS = ("tests/unit/client/test_calls.py",)
 _CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
 _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
+_PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
+_REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
+_WORKERS_TESTS = ("tests/unit/client/test_listener_workers.py",)
 
 MUTANTS = [
     # --- one taking --------------------------------------------------------------------------------------------------
@@ -37,6 +42,11 @@ MUTANTS = [
            tests=_OWNED_TESTS),
     Mutant(name="a pull that finds nothing passes over what is cached", path=_OWNED,
            old="if self.cache.count == 0 and next", new="if next", tests=_OWNED_TESTS),
+    Mutant(name="a reset to what was stored last is not stored", path=_OWNED,
+           old="        self.commit_offset = offset\n        self._stored_offset = NOTHING_PUT",
+           new="        self.commit_offset = offset", tests=_OWNED_TESTS),
+    Mutant(name="a pull that finds nothing takes the offset back", path=_OWNED,
+           old=" and next_offset > self.commit_offset:", new=":", tests=_OWNED_TESTS),
     # --- in order ----------------------------------------------------------------------------------------------------
     Mutant(name="no rest after an orderly failure", path=_ORDERED,
            old="self._suspended_until_ms = now_ms + rest_ms", new="pass", tests=_ORDERED_TESTS),
@@ -64,6 +74,9 @@ MUTANTS = [
            old="self._unreadable.update(unreadable)", new="pass", tests=_ORDERED_TESTS),
     Mutant(name="a dead letter that nobody took is passed over", path=_ORDERED,
            old="        self._done(taken)\n", new="        self._done(self._current)\n", tests=_ORDERED_TESTS),
+    Mutant(name="a lost queue makes dead letters", path=_ORDERED,
+           old="        if self.is_given_up or not self._current:\n            return None\n        if is_success:",
+           new="        if not self._current:\n            return None\n        if is_success:", tests=_ORDERED_TESTS),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,
            old="self._finished(owned, [*done, *_without(failed, kept)])", new="self._finished(owned, [*done, *failed])",
@@ -82,7 +95,7 @@ MUTANTS = [
            tests=_CALLS_TESTS),
     Mutant(name="an unreadable message reaches the listener", path=_CALLS,
            old="return _without(fresh, bad)", new="return list(fresh)", tests=_CALLS_TESTS),
-    Mutant(name="an unreadable message is no error", path="regulus/client/core/received.py",
+    Mutant(name="an unreadable message is no error", path=_RECEIVED,
            old="unreadable[message.queue_offset] = str(error)", new="pass",
            tests=(*_CALLS_TESTS, "tests/unit/client/core/test_received.py")),
     Mutant(name="a blocked queue is silent", path=_CALLS,
@@ -93,6 +106,19 @@ MUTANTS = [
            old="self._receiver.pulled(self._owned, [bad], {offset: str(error)}, header.next_begin_offset)",
            new="self._owned.pulled((), header.next_begin_offset)",
            tests=(*_CALLS_TESTS, "tests/unit/client/test_queue_puller.py")),
+    Mutant(name="an ack index below the first takes back the last ones only", path=_CALLS,
+           old="failed[max(0, work.context.ack_index + 1):]", new="failed[work.context.ack_index + 1:]",
+           tests=_CALLS_TESTS),
+    Mutant(name="what failed while no broker took it back is tried never again", path=_CALLS,
+           old="        if work not in self.workers.running:\n", new="        if False:\n", tests=_CALLS_TESTS),
+    Mutant(name="the rest of a call is sent back though the queue was lost meanwhile", path=_CALLS,
+           old=" if owned.held((message,))\n                and not await", new="\n                if not await",
+           tests=_CALLS_TESTS),
+    Mutant(name="threads go on with what waits after the end", path=_WORKERS,
+           old="                self._handed.get_nowait()\n", new="                break\n", tests=_WORKERS_TESTS),
+    Mutant(name="what was forwarded is taken for a retry", path=_RECEIVED,
+           old="if message.topic == retry_topic:", new="if True:",
+           tests=("tests/unit/client/core/test_received.py",)),
     # --- queues come and go ------------------------------------------------------------------------------------------
     Mutant(name="queues are unlocked before their offsets are stored", path=_CONSUMPTION,
            old="        for _ in range(STORES_MAX):\n",
@@ -127,6 +153,28 @@ MUTANTS = [
     Mutant(name="a broker that tells no members ends the rebalance", path=_REBALANCER,
            old="                failures.append(str(error))\n                continue\n",
            new="                raise\n", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a broker that knows no members takes all queues away", path=_REBALANCER,
+           old="            if members:\n", new="            if True:\n", tests=_REBALANCER_TESTS),
+    Mutant(name="a reset while a queue is taken is lost", path=_CONSUMPTION,
+           old="start if reset is None else reset, locked", new="start, locked", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a reset while an offset is stored by a hand-over is lost", path=_CONSUMPTION,
+           old="STORES_MAX = 3", new="STORES_MAX = 1", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a reset reaches topics that it does not name", path="regulus/client/push_consumer.py",
+           old="offsets.items() if queue.topic == header.topic}", new="offsets.items()}", tests=_REBALANCER_TESTS),
+    Mutant(name="a queue is begun that is not wanted any more", path=_CONSUMPTION,
+           old="                if queue in self._wanted.get(queue.topic, ()):\n                    begun",
+           new="                if True:\n                    begun", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a queue that is not begun stays locked", path=_CONSUMPTION,
+           old="unlock([queue for queue in free if queue not in self._wanted.get(queue.topic, ())])", new="unlock([])",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="a lock is trusted from the answer on", path=_CONSUMPTION,
+           old="self._taking[queue], asked_ms + TRUSTED_MS", new="self._taking[queue], steady_ms() + TRUSTED_MS",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="a renewed lock is trusted from the answer on", path=_CONSUMPTION,
+           old="lock_renewed(asked_ms, asked_ms + TRUSTED_MS)", new="lock_renewed(asked_ms, steady_ms() + TRUSTED_MS)",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="a lock is trusted longer than its broker keeps it", path=_LOCKS,
+           old="TRUSTED_MS = 30_000", new="TRUSTED_MS = 70_000", tests=_CONSUMPTION_TESTS),
     # --- offsets and tasks -------------------------------------------------------------------------------------------
     Mutant(name="a timer stores what it read before", path=_OFFSETS,
            old="            for owned in queues:\n                offset = owned.to_store(steady_ms())\n",
@@ -137,9 +185,17 @@ MUTANTS = [
     Mutant(name="a cancelled write meets the next one", path=_OFFSETS,
            old="await asyncio.shield(self._tasks.spawn(self._store(queues), f\"write {self._path}\"))",
            new="await self._store(queues)", tests=_OFFSET_TESTS),
+    Mutant(name="the file of offsets forgets the queues of others", path=_OFFSETS,
+           old="OffsetSerializeWrapper(offset_table=self._kept)",
+           new="OffsetSerializeWrapper(offset_table={owned.queue: fresh[owned] for owned in fresh})",
+           tests=_OFFSET_TESTS),
+    Mutant(name="a broadcasting member moves the group's offset", path=_PULLER,
+           old="self._is_clustering and self._broker_id == 0", new="self._broker_id == 0", tests=_PULLER_TESTS),
+    Mutant(name="a replica gets an offset", path=_PULLER,
+           old="self._is_clustering and self._broker_id == 0", new="self._is_clustering", tests=_PULLER_TESTS),
     Mutant(name="a cancellation out of a listener ends its worker", path=_WORKERS,
            old="except (Exception, asyncio.CancelledError) as error:", new="except Exception as error:",
-           tests=("tests/unit/client/test_listener_workers.py",)),
+           tests=_WORKERS_TESTS),
     Mutant(name="a task that dies stays dead", path=_TASKS,
            old="                self.restarts += 1\n", new="                raise\n",
            tests=("tests/unit/client/test_tasks.py",)),

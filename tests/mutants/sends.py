@@ -1,4 +1,4 @@
-"""Faults of a producer's turns, times and retries, and of gathered sends."""
+"""Faults of a producer's turns, times and retries, and of gathered, transactional and bulk sends."""
 
 from tests.mutants import Mutant
 
@@ -69,4 +69,17 @@ MUTANTS = [
     Mutant(name="neighbours suffer for one that breaks a rule", path=_PRODUCER,
            old="            if error.code != ResponseCode.MESSAGE_ILLEGAL:\n                raise\n",
            new="            raise\n", tests=_GATHERED_TESTS),
+    # --- what is stored, and as what ---------------------------------------------------------------------------------
+    Mutant(name="what was stored is told as failed", path=_PRODUCER,
+           old="if course.stored is not None:\n                            return",
+           new="if False:\n                            return",
+           tests=(_PRODUCER_TESTS + "test_not_fully_stored_is_retried_when_asked_for_and_kept_when_that_fails",)),
+    Mutant(name="a half waits at a delay level", path="regulus/client/transaction_producer.py",
+           old="        properties.pop(names.DELAY_TIME_LEVEL, None)\n", new="",
+           tests=("tests/unit/client/test_transaction_producer.py",)),
+    Mutant(name="a lane goes on behind a send that failed", path="regulus/client/bulk_sender.py",
+           old="                await before.done()\n            self._raise_failure()\n        turn",
+           new="                await before.done()\n        turn", tests=("tests/unit/client/test_bulk_sender.py",)),
+    Mutant(name="a clock that is set back makes keys of no month", path="regulus/client/unique_key.py",
+           old=" or now_ms < self._month_start_ms", new="", tests=("tests/unit/client/test_unique_key.py",)),
 ]

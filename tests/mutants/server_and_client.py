@@ -1,4 +1,4 @@
-"""Faults of the name server, the frame reader, the flush loop and the client's core."""
+"""Faults of the name server, the frame reader, the flush loop, the client's core and its administration."""
 
 from tests.mutants import Mutant
 
@@ -183,4 +183,7 @@ MUTANTS = [
            old="return max(1, left_ms // attempts_left)", new="return left_ms", tests=_RESEND_TESTS),
     Mutant(name="a throttled broker is asked at once again", path=_RESEND,
            old="return 0 if rest is None else max(0, rest.until_ms - now_ms)", new="return 0", tests=_RESEND_TESTS),
+    # --- administration ----------------------------------------------------------------------------------------------
+    Mutant(name="a reset stores offsets where members are online", path="regulus/client/group_admin.py",
+           old=" if route.master(queue.broker_name) == address]", new="]", tests=("tests/unit/client/test_admin.py",)),
 ]

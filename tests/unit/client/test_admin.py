@@ -14,6 +14,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.record import message_record
+from regulus.wire.bodies import ResetOffsetBody
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import refused, scripted_cluster
 
@@ -174,6 +175,28 @@ async def test_a_group_that_is_offline_is_moved_by_its_stored_offsets(admin, pro
     assert await admin.reset_offset_by_timestamp("T", "G", -1) == {queue: 4}
     assert (await admin.progress("G", "T")).lag == 0
     assert await admin.groups_of_topic("T") == ["G"]
+
+
+async def test_where_members_are_online_at_one_broker_offsets_are_stored_at_the_other_only():
+    online, offline = MessageQueue("T", "a", 0), MessageQueue("T", "b", 0)
+
+    def with_members(command):
+        body = ResetOffsetBody(offset_table={online: 3}).encode()
+        return command.response(ResponseCode.SUCCESS, body=body, ext={"offset": "9"})
+
+    def without(command):
+        if command.code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
+            return refused(command, ResponseCode.CONSUMER_NOT_ONLINE)
+        return command.response(ResponseCode.SUCCESS, ext={"offset": "9"})
+
+    async with scripted_cluster(queue_count=1) as cluster:
+        a = await cluster.add_broker("a", others=with_members)
+        b = await cluster.add_broker("b", others=without)
+        async with Admin(cluster.name_server.address) as admin:
+            assert await admin.reset_offset_by_timestamp("T", "G", -1) == {online: 3, offline: 9}
+    assert a.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET) == []
+    (update,) = b.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert (update.ext["bname"], update.ext["commitOffset"]) == ("b", "9")
 
 
 async def test_groups_are_set_and_deleted(admin, regulus_server):

@@ -142,6 +142,28 @@ async def test_an_answer_that_will_not_change_fails_the_sender():
     assert len(broker.sends()) == 1
 
 
+async def test_what_waits_behind_a_send_that_failed_is_not_sent():
+    arrived, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fails_slowly(command):
+        arrived.set()
+        await may_fail.wait()
+        return refused(command, ResponseCode.MESSAGE_ILLEGAL)
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", fails_slowly)
+        async with sender_of(cluster) as sender:
+            await sender.submit(batch(b"1", lane="one"))
+            await sender.submit(batch(b"2", lane="one", alone=True))
+            await arrived.wait()
+            may_fail.set()
+            async with asyncio.timeout(10):
+                await asyncio.gather(*sender._tasks, return_exceptions=True)
+            with pytest.raises(BrokerRefused):
+                await sender.flush()
+    assert bodies_of(broker) == [[b"1"]]
+
+
 async def test_when_the_budget_is_spent_the_sender_fails_and_says_with_what():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", lambda command: refused(command, ResponseCode.SYSTEM_BUSY))

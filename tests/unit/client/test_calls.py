@@ -82,24 +82,69 @@ async def test_a_call_that_takes_too_long_and_is_not_taken_back_still_counts():
     assert set(sent_back(broker)) == {(0, "3")}
 
 
+class EndsMeanwhile(Shelf):
+    """Answers a send-back when the call that it is about has ended."""
+
+    def __init__(self, listener):
+        super().__init__(count=1)
+        self._listener = listener
+
+    def __call__(self, command):
+        if command.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            self._listener.end()
+            return self._slowly(command)
+        return super().__call__(command)
+
+    async def _slowly(self, command):
+        await until(lambda: self._listener.running == 0)
+        return super().__call__(command)
+
+
 async def test_a_call_that_fails_while_its_messages_are_sent_back_sends_them_back_once():
     listener = Held(answer=LATER)
-
-    class Slow(Shelf):
-        def __call__(self, command):
-            if command.code == RequestCode.CONSUMER_SEND_MSG_BACK:
-                listener.end()
-                return self._slowly(command)
-            return super().__call__(command)
-
-        async def _slowly(self, command):
-            await until(lambda: listener.running == 0)
-            return command.response(ResponseCode.SUCCESS)
-
-    shelf = Slow(count=1)
+    shelf = EndsMeanwhile(listener)
     async with consuming(shelf, listener, consume_timeout=20) as (_, broker):
         await until(lambda: shelf.committed == 1)
     assert sent_back(broker) == [(0, "3")]
+
+
+async def test_what_fails_while_no_broker_takes_it_back_is_tried_again_here():
+    listener = Held(answer=LATER)
+    shelf = EndsMeanwhile(listener)
+    shelf.send_back_code = shelf.send_code = REFUSED
+    async with consuming(shelf, listener, consume_timeout=20):
+        await until(lambda: len(listener.seen) >= 2)
+        assert shelf.committed == 0
+        listener.answer = SUCCESS
+        listener.end()
+        await until(lambda: shelf.committed == 1)
+
+
+async def test_nothing_more_is_sent_back_once_the_queue_is_lost():
+    class LosesIt(Shelf):
+        def __call__(self, command):
+            if command.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+                consumer._consumption.owned[QUEUE].give_up()
+            return super().__call__(command)
+
+    shelf, listener = LosesIt(count=3), Held(answer=LATER)
+    async with consuming(shelf, listener, consume_message_batch_max_size=3) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        listener.end()
+        await until(lambda: sent_back(broker) and not consumer._calls._sends_back.all())
+    assert sent_back(broker) == [(0, "0")]
+
+
+@pytest.mark.parametrize(("ack_index", "again"), [(-1, [0, 1, 2]), (-2, [0, 1, 2]), (0, [1, 2]), (1, [2]), (2, [])])
+async def test_what_lies_behind_the_ack_index_goes_back_also_when_that_is_below_the_first(ack_index, again):
+    async def listen(messages, context):
+        context.ack_index = ack_index
+        return SUCCESS
+
+    shelf = Shelf(count=3)
+    async with consuming(shelf, listen, consume_message_batch_max_size=3) as (_, broker):
+        await until(lambda: shelf.committed == 3)
+    assert sent_back(broker) == [(offset, "0") for offset in again]
 
 
 # --- messages that cannot be read ------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 import asyncio
 
+from regulus.broker.queue_locks import LOCK_EXPIRY_MS
 from regulus.client import consumption, rebalancer, tasks
+from regulus.client.client_instance import steady_ms
 from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS
 from regulus.client.rebalancer import Rebalancer
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson, json_fields
@@ -17,6 +20,7 @@ from tests.unit.client.scripted_group import (
     Held,
     Shelf,
     consuming,
+    heard_all,
     places_of,
     pulls_of,
     push_reset,
@@ -27,6 +31,24 @@ from tests.unit.client.scripted_servers import scripted_cluster
 
 def owns(consumer):
     return QUEUE in consumer.assigned_queues()
+
+
+class SlowToTell(Shelf):
+    """Tells the group's offset only when it `may_tell`; it was `asked` for it before."""
+
+    def __init__(self, count=0):
+        super().__init__(count)
+        self.asked, self.may_tell = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, command):
+        if command.code == RequestCode.QUERY_CONSUMER_OFFSET and command.ext["topic"] == "T":
+            return self._tell(super().__call__(command))
+        return super().__call__(command)
+
+    async def _tell(self, answer):
+        self.asked.set()
+        await self.may_tell.wait()
+        return answer
 
 
 # --- resets ----------------------------------------------------------------------------------------------------------
@@ -79,10 +101,23 @@ async def test_a_pushed_reset_of_a_queue_of_another_member_stores_nothing():
     async with consuming(shelf, Held()) as (_, broker):
         await until(lambda: broker.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
         push_reset(broker, 50)
+        await heard_all(broker)
         shelf.members = [ME]
         await until(lambda: pulls_of(broker))
         assert pulls_of(broker) == [100]
     assert shelf.committed == 100
+
+
+async def test_a_reset_that_comes_while_a_queue_is_taken_says_where_to_begin_and_is_stored():
+    shelf = SlowToTell(count=9)
+    async with consuming(shelf, Held()) as (consumer, broker):
+        await shelf.asked.wait()
+        push_reset(broker, 5)
+        await until(lambda: consumer._consumption._taking[QUEUE] == 5)
+        shelf.may_tell.set()
+        await until(lambda: pulls_of(broker))
+        assert pulls_of(broker)[0] == 5
+        await until(lambda: shelf.committed == 5)
 
 
 async def test_a_reset_during_an_orderly_hand_over_is_what_the_next_owner_begins_with_and_rebalancing_lives_on():
@@ -122,6 +157,30 @@ async def test_the_result_of_a_call_counts_and_is_stored_before_its_queue_is_unl
         assert places_of(broker, RequestCode.UPDATE_CONSUMER_OFFSET)[0] < places_of(
             broker, RequestCode.UNLOCK_BATCH_MQ)[0]
     assert listener.seen == [0]
+
+
+async def test_a_reset_that_comes_while_a_hand_over_stores_its_offset_is_stored_too():
+    class ResetsMeanwhile(Shelf):
+        async def _stores(self, command):
+            taking = consumer._consumption.owned[QUEUE]
+            if taking.commit_offset == 1:
+                push_reset(broker, 7)
+                await until(lambda: taking.commit_offset == 7)
+            return super().__call__(command)
+
+        def __call__(self, command):
+            if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and command.ext["topic"] == "T":
+                return self._stores(command)
+            return super().__call__(command)
+
+    shelf, listener = ResetsMeanwhile(count=1), Held()
+    listener.end()
+    async with consuming(shelf, listener, consume_orderly=True, persist_consumer_offset_interval=60_000) as (
+            consumer, broker):
+        await until(lambda: owns(consumer) and consumer._consumption.owned[QUEUE].commit_offset == 1)
+        shelf.members = [OTHER]
+        await until(lambda: places_of(broker, RequestCode.UNLOCK_BATCH_MQ))
+        assert shelf.committed == 7
 
 
 async def test_at_the_end_offsets_are_stored_before_queues_are_unlocked():
@@ -180,6 +239,18 @@ async def test_what_was_not_called_when_its_queue_was_lost_is_not_called():
     assert listener.seen == [0]
 
 
+async def test_a_queue_that_is_no_longer_wanted_when_it_could_begin_is_unlocked_and_left_alone():
+    shelf = SlowToTell(count=1)
+    async with consuming(shelf, Held(), consume_orderly=True) as (consumer, broker):
+        await shelf.asked.wait()
+        shelf.members = [OTHER]
+        await until(lambda: not consumer._consumption._wanted["T"])
+        shelf.may_tell.set()
+        await until(lambda: places_of(broker, RequestCode.UNLOCK_BATCH_MQ))
+        assert not owns(consumer)
+        assert pulls_of(broker) == []
+
+
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +263,34 @@ async def test_a_lock_is_renewed_before_it_lapses(monkeypatch):
         await until(lambda: taking.locked_until_ms >= first + 60)
         assert consumer._consumption.owned[QUEUE] is taking
         assert len(places_of(broker, RequestCode.LOCK_BATCH_MQ)) >= 2
+
+
+class LateToLock(Shelf):
+    """Answers each wish for a lock of T when `late_ms` more have passed; `asked_by` is when the last one came."""
+
+    late_ms = asked_by = 0
+
+    def __call__(self, command):
+        if command.code == RequestCode.LOCK_BATCH_MQ and b'"topic":"T"' in command.body:
+            self.asked_by = consumption.steady_ms()
+            self.late_ms += 10_000
+        return super().__call__(command)
+
+
+async def test_a_lock_is_trusted_from_when_it_was_asked_for_however_late_the_answer_comes(monkeypatch):
+    shelf = LateToLock()
+    monkeypatch.setattr(consumption, "steady_ms", lambda: steady_ms() + shelf.late_ms)
+    async with consuming(shelf, Held(), consume_orderly=True) as (consumer, _):
+        await until(lambda: owns(consumer))
+        taking = consumer._consumption.owned[QUEUE]
+        taken_until = taking.locked_until_ms
+        assert taken_until <= shelf.asked_by + TRUSTED_MS
+        await consumer._consumption.renew_locks()
+        assert taken_until < taking.locked_until_ms <= shelf.asked_by + TRUSTED_MS
+
+
+def test_we_have_stopped_before_another_member_may_have_the_lock():
+    assert RENEW_INTERVAL_MS < TRUSTED_MS < LOCK_EXPIRY_MS
 
 
 async def test_without_its_lock_nothing_is_called_and_when_it_has_lapsed_the_queue_is_taken_anew(monkeypatch):

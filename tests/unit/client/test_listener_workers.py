@@ -216,6 +216,26 @@ async def test_closing_begins_no_more_and_waits_for_what_runs():
     assert results.statuses == [(0, SUCCESS)]
 
 
+async def test_closing_leaves_what_waits_for_a_thread():
+    begun, release, called = threading.Event(), threading.Event(), []
+
+    def listener(messages, context):
+        called.append(messages[0].queue_offset)
+        begun.set()
+        release.wait(10)
+        return SUCCESS
+
+    workers = ListenerWorkers(listener, 1, Results(1))
+    workers.submit(works_of(5))
+    await asyncio.to_thread(begun.wait, 10)
+    closing = asyncio.ensure_future(workers.close(10_000))
+    await asyncio.sleep(0)
+    assert workers.waiting() == 0
+    release.set()
+    await closing
+    assert called == [0]
+
+
 async def test_closing_does_not_wait_longer_than_told():
     async def listener(messages, context):
         await asyncio.Event().wait()

@@ -67,7 +67,8 @@ async def test_what_is_kept_in_the_file_outlives_the_taking_of_its_queue(tmp_pat
     await store.store([owned])
     owned.give_up()
     await store.store([owned_at(7, OTHER)])
-    assert (await store.load(QUEUE), await store.load(OTHER)) == (5, 7)
+    for each in (store, LocalOffsets(tmp_path, "id", "G")):
+        assert (await each.load(QUEUE), await each.load(OTHER)) == (5, 7)
 
 
 async def test_two_writes_never_meet_even_when_the_first_one_is_cancelled(tmp_path, monkeypatch):

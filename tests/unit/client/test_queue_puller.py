@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from regulus.client import client_instance
-from regulus.client.config import ClientConfig, PushConsumerConfig
+from regulus.client.config import ClientConfig, MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
@@ -116,6 +116,25 @@ async def test_with_post_subscription_the_expression_travels_too(pulling):
     run = await pulling(lambda command: None, Consumer(post_subscription_when_pull=True))
     await until(run.pulls)
     assert (run.pulls()[0].ext["subscription"], run.pulls()[0].ext["sysFlag"]) == ("A || B", "6")
+
+
+async def test_a_broadcasting_member_gives_no_broker_its_offset(pulling):
+    run = await pulling(lambda command: None, Consumer(message_model=MessageModel.BROADCASTING), offset=7, commit=4)
+    await until(run.pulls)
+    assert (run.pulls()[0].ext["sysFlag"], run.pulls()[0].ext["commitOffset"]) == ("2", "0")
+
+
+async def test_a_replica_gets_no_offset_for_it_is_the_master_that_keeps_them(pulling):
+    def go_to_the_replica(command):
+        if command.ext["queueOffset"] != "7":
+            return None
+        answer = placed(command, ResponseCode.PULL_NOT_FOUND, 9)
+        answer.ext["suggestWhichBrokerId"] = "1"
+        return answer
+
+    run = await pulling(go_to_the_replica, offset=7, commit=4)
+    await until(lambda: len(run.pulls()) == 2)
+    assert [(pull.ext["sysFlag"], pull.ext["commitOffset"]) for pull in run.pulls()] == [("3", "4"), ("2", "0")]
 
 
 async def test_above_a_limit_it_pauses_and_goes_on_when_there_is_room(pulling):

@@ -245,6 +245,17 @@ async def test_a_half_without_an_answer_is_sent_again_only_on_request(retries, r
     assert sum("TRAN_MSG" not in send.ext["i"] for send in sends) == 3
 
 
+async def test_a_half_waits_for_its_end_and_for_no_delay_level():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with TransactionProducer(cluster.name_server.address, "PG") as producer:
+            message = Message("T", b"x", properties={"DELAY": "3", "own": "v"})
+            await producer.send_half(message)
+        (send,) = broker.sends()
+    assert "DELAY" not in send.properties
+    assert (send.properties["TRAN_MSG"], send.properties["own"], message.properties["DELAY"]) == ("true", "v", "3")
+
+
 async def test_a_half_that_is_not_sent_again_may_wait_all_the_time():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", lambda send: None)

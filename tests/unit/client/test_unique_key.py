@@ -32,6 +32,12 @@ def test_a_new_month_starts_from_zero():
     assert unique_key_month_ms(keys.make(december)) == december - int(datetime(2026, 12, 1).timestamp() * 1000)
 
 
+def test_a_clock_that_is_set_back_into_the_month_before_goes_on_from_its_beginning():
+    keys = UniqueKeys("10.0.0.5")
+    keys.make(int(datetime(2026, 4, 1, 0, 0, 1).timestamp() * 1000))
+    assert unique_key_month_ms(keys.make(NOON)) == NOON - MONTH_START
+
+
 def test_two_sources_of_one_process_make_different_keys():
     one, two = UniqueKeys("10.0.0.5"), UniqueKeys("10.0.0.5")
     assert one.make(NOON)[12:20] != two.make(NOON)[12:20]

@@ -118,6 +118,20 @@ def test_a_limit_of_three_allows_four_tries_and_then_a_dead_letter():
     assert call(owned, now) == [1]
 
 
+def test_a_lost_queue_makes_no_dead_letter_and_takes_no_rest():
+    lost, dying = with_messages(0, limit=0), with_messages(0, limit=0)
+    call(lost)
+    lost.give_up()
+    assert lost.call_ended(False, -1, 0) is None
+    assert lost.is_settled, "the next owner's dead letter is the only one"
+    call(dying)
+    dead = dying.call_ended(False, -1, 0)
+    assert isinstance(dead, DeadLetter)
+    dying.give_up()
+    assert dying.dead_lettered((), 0) is None
+    assert dying.tries == 0
+
+
 def test_a_dead_letter_that_no_broker_takes_stays_in_its_place_and_those_taken_leave_it():
     owned = with_messages(0, 1, 2, size=2, limit=0)
     call(owned)

@@ -51,6 +51,8 @@ def test_an_offset_never_goes_back_within_a_taking():
     again = owned.pulled(messages(3, 4), 5)
     owned.finished(again)
     assert owned.commit_offset == 9
+    owned.pulled((), 5)
+    assert owned.commit_offset == 9
 
 
 def test_a_reset_is_stored_even_when_it_goes_back():
@@ -92,3 +94,15 @@ def test_a_reset_while_it_settles_is_what_the_next_owner_begins_with_whatever_en
     owned.reset(10)
     owned.finished(got[1:])
     assert owned.to_store(0) == 10
+
+
+def test_a_reset_to_what_was_stored_last_is_stored_again_as_a_later_one_may_have_been_sent_since():
+    owned = owned_from(0)
+    got = owned.pulled(messages(4, 5), 6)
+    owned.finished(got[:1])
+    owned.stored(5)
+    owned.finished(got[1:])
+    assert owned.to_store(0) == 6, "sent, and not answered: the broker may have it"
+    owned.settle(LATER)
+    owned.reset(5)
+    assert owned.to_store(0) == 5

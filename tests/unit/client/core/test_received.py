@@ -17,6 +17,11 @@ def test_a_retry_shows_its_own_topic():
     assert prepare([retry], (), "%RETRY%G", 0, 1)[0][0].topic == "T"
 
 
+def test_what_was_forwarded_with_the_properties_of_a_retry_keeps_the_topic_that_it_was_sent_to():
+    forwarded = MessageExt("U", b"x", {"RETRY_TOPIC": "T"})
+    assert prepare([forwarded], (), "%RETRY%G", 0, 1)[0][0].topic == "U"
+
+
 def test_a_compressed_body_is_unpacked():
     body = b"abc" * 1000
     packed = MessageExt("T", compression.compress(body, flags.COMPRESSION_ZLIB), {},
