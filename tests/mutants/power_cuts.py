@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(name="what lacks in the index is not looked for", path=_STORE,
            old="complete_to = min(complete_to, self._index.last_update[0] - 1)", new="pass", tests=_CUTS),
     Mutant(name="rollbacks are indexed", path="regulus/store/dispatch.py",
-           old="and self.only is None and transaction != _TRANSACTION_ROLLBACK:", new="and self.only is None:",
+           old="is None and transaction != _TRANSACTION_ROLLBACK:", new="is None:",
            tests=("tests/unit/store/test_dispatch.py",)),
     # --- start and stop ----------------------------------------------------------------------------------------------
     Mutant(name="what a killed process left is not brought to disk", path=_STORE,

@@ -17,6 +17,7 @@ _INDEX_CHECK = "regulus/store/index_check.py"
 _REBUILD = "regulus/store/queue_rebuild.py"
 _PASS = "regulus/store/log_pass.py"
 _INDEX = "regulus/store/index.py"
+_NUMBERING = "regulus/store/numbering.py"
 
 _LOG_TESTS = ("tests/unit/store/test_commit_log.py", "tests/contract/test_message_store.py")
 _QUEUE_TESTS = ("tests/unit/store/test_consume_queue.py", "tests/unit/store/test_dispatch.py")
@@ -27,6 +28,7 @@ _PASS_TESTS = ("tests/unit/store/test_log_pass.py",)
 _INDEX_TESTS = ("tests/unit/store/test_index_check.py",)
 _REBUILD_TESTS = ("tests/unit/store/test_queue_rebuild.py",)
 _RETENTION_TESTS = ("tests/unit/store/test_retention.py", "tests/unit/store/test_old_files.py")
+_NUMBERING_TESTS = ("tests/unit/store/test_numbering.py",)
 _JSON_TESTS = ("tests/unit/store/test_json_file.py",)
 
 MUTANTS = [
@@ -141,7 +143,7 @@ MUTANTS = [
     Mutant(name="a queue that ends too early is served", path="regulus/store/queue_check.py",
            old="if queue.end < queue.known_end:", new="if False:", tests=_RECOVERY_TESTS),
     Mutant(name="a unit of another queue is served", path="regulus/store/queue_check.py",
-           old="if not self._is_own(queue, file, position):", new="if False:", tests=_RECOVERY_TESTS),
+           old="if not self._is_own(queue, number) and not", new="if False and not", tests=_RECOVERY_TESTS),
     Mutant(name="a table is believed after a broker without one", path="regulus/store/queue_table_file.py",
            old="(is_log_ended and not _ends_at(table.position, log_files))", new="False", tests=_RECOVERY_TESTS),
     Mutant(name="a deleted topic is missed", path="regulus/store/file_message_store.py",
@@ -207,10 +209,11 @@ MUTANTS = [
            old="        if self.known_end == self.end:\n            self.known_end = count * _UNIT\n", new="",
            tests=_RECOVERY_TESTS),
     Mutant(name="only the first unit of a file is looked at", path="regulus/store/queue_check.py",
-           old="return sorted({first, last})", new="return [first]", tests=_RECOVERY_TESTS),
+           old="return sorted({first // UNIT_SIZE, last // UNIT_SIZE})", new="return [first // UNIT_SIZE]",
+           tests=_RECOVERY_TESTS),
     Mutant(name="a unit of another size is served", path="regulus/store/queue_check.py",
-           old="(file.start + position) // UNIT_SIZE, size)",
-           new="(file.start + position) // UNIT_SIZE, owner_in(log_file, physical_offset)[3])", tests=_RECOVERY_TESTS),
+           old="owner == (queue.topic, queue.queue_id, number, unit[1])",
+           new="owner[:3] == (queue.topic, queue.queue_id, number)", tests=_RECOVERY_TESTS),
     Mutant(name="a look does not know where a queue ended", path=_QUEUES,
            old="            queue.known_end = max(queue.known_end, known_end)\n            return self.fault_of(queue)",
            new="            return self.fault_of(queue)", tests=_CHECK_TESTS),
@@ -295,8 +298,29 @@ MUTANTS = [
            tests=_INDEX_TESTS),
     Mutant(name="an entry of a deleted record is noise", path=_STORE,
            old="elif physical_offset >= self._log.start:", new="else:", tests=_INDEX_TESTS),
-    Mutant(name="all queues are built when one is faulty", path=_REBUILD,
-           old="        self._dispatcher.only = frozenset(self.names)\n", new="", tests=_REBUILD_TESTS),
+    Mutant(name="a rotten queue offset makes a gap", path=_NUMBERING,
+           old="following == self._next + len(self.held):", new="False:", tests=_NUMBERING_TESTS),
+    Mutant(name="a record of another queue takes a place", path=_NUMBERING,
+           old="        elif following == self._next:\n", new="        elif False:\n", tests=_NUMBERING_TESTS),
+    Mutant(name="a gap in a queue that is built anew is not told", path=_NUMBERING,
+           old="            self._tell_gap(request.queue_offset)\n", new="            pass\n", tests=_NUMBERING_TESTS),
+    Mutant(name="a last record that says 0 hides its queue", path=_NUMBERING,
+           old="if self.held[0].queue_offset == 0 and self._known_end > 1:", new="if False:", tests=_NUMBERING_TESTS),
+    Mutant(name="a topic that was made anew goes on where it ended", path=_NUMBERING,
+           old="        elif following == last + 1:\n", new="        elif following == last + 1 and last:\n",
+           tests=_NUMBERING_TESTS),
+    Mutant(name="a full disk forgets records that wait for their place", path=_NUMBERING,
+           old="        self._place(request)\n        self.held.pop(0)\n        if said",
+           new="        self.held.pop(0)\n        self._place(request)\n        if said", tests=_NUMBERING_TESTS),
+    Mutant(name="a start puts a rotten queue offset where it says", path=_RECOVERY,
+           old="dispatcher.numbering = numbering", new="pass", tests=_REBUILD_TESTS),
+    Mutant(name="a queue with a rotten record is built anew at each start", path="regulus/store/queue_check.py",
+           old=" and not self._is_renumbered(queue, number):", new=":", tests=_REBUILD_TESTS),
+    Mutant(name="a unit that leads elsewhere in its own queue is well", path="regulus/store/queue_check.py",
+           old="before is None or (before[0] < unit[0] and", new="before is None or (True and", tests=_REBUILD_TESTS),
+    Mutant(name="what a record that came late hides is not looked for", path=_QUEUE,
+           old="                self.has_gap = self.has_gap or self.max_physical_offset >= 0\n", new="",
+           tests=_REBUILD_TESTS),
     Mutant(name="a batch for a damaged queue is told that the disk is at fault", path=_STORE,
            old="            return self._log.append_batch(messages, now_ms)\n        except StoreDamaged as error:\n"
                "            return Appended(PutStatus.QUEUE_DAMAGED",

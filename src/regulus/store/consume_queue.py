@@ -49,7 +49,7 @@ class ConsumeQueue:
         self.tabled_max_offset = 0
         """Where it ended, in queue offsets, when the table of queues was written; 0 when that does not know it."""
         self.has_gap = False
-        """Whether a unit was put behind ones that were not there."""
+        """Whether a unit was put behind ones that were not there, or came behind them and was to lie before."""
 
     @property
     def min_offset(self) -> int:
@@ -105,6 +105,7 @@ class ConsumeQueue:
             self._begin_at(wanted)
         elif wanted < self.end:
             if wanted:
+                self.has_gap = self.has_gap or self.max_physical_offset >= 0
                 return False
             self._begin_anew()
         elif wanted > self.end:

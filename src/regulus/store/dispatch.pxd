@@ -33,7 +33,7 @@ cdef class Dispatcher:
     cdef public long long dispatched_count
     cdef public long long unplaced_count
     cdef public str unplaced_reason
-    cdef public object only
+    cdef public object numbering
     cdef public long long index_from
     cdef public long long behind_from
     cdef tuple _delays_ms

@@ -19,6 +19,7 @@ from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.index import Index
+from regulus.store.numbering import Numbering
 
 _TRANSACTION_MASK = TRANSACTION_MASK
 _TRANSACTION_NOT = TRANSACTION_NOT
@@ -58,8 +59,9 @@ class Dispatcher:
         """Records that can have no queue, and so are not served."""
         self.unplaced_reason = ""
         """Why the last one of them cannot."""
-        self.only: Container[tuple[str, int]] | None = None
-        """The queues that get units, and nothing else is built; None means all, and the index."""
+        self.numbering: Numbering | None = None
+        """Gets what `scan` would dispatch, and has that dispatched which goes into queues that are built anew; nothing
+        is indexed meanwhile."""
         self.behind_from = _NEVER
         """Where the first record begins that `scan` found no room to dispatch."""
         self.index_from = _NEVER
@@ -144,7 +146,7 @@ class Dispatcher:
         """
         transaction = request.sys_flag & _TRANSACTION_MASK
         is_visible = transaction in (_TRANSACTION_NOT, _TRANSACTION_COMMIT)
-        if is_visible and (self.only is None or (request.topic, request.queue_id) in self.only):
+        if is_visible:
             if request.delay_level > 0 and request.topic == _SCHEDULE_TOPIC:
                 request.tags_code = self._deliver_time(request)
             try:
@@ -164,7 +166,7 @@ class Dispatcher:
                 if not queue.is_dirty:
                     queue.is_dirty = True
                     self.dirty.append(queue)
-        if self.index is not None and self.only is None and transaction != _TRANSACTION_ROLLBACK:
+        if self.index is not None and self.numbering is None and transaction != _TRANSACTION_ROLLBACK:
             self.index.put(request)
         self.last_store_timestamp = request.store_timestamp
         self.last_physical_offset = request.physical_offset
@@ -195,7 +197,9 @@ class Dispatcher:
         """Dispatch one record, or only index one that `has_unit`; where there is no room, remember where that began."""
         if not self.fault:
             try:
-                if not has_unit:
+                if self.numbering is not None:
+                    self.numbering.take(request)
+                elif not has_unit:
                     self.dispatch(request)
                 elif self.index is not None and request.sys_flag & _TRANSACTION_MASK != _TRANSACTION_ROLLBACK:
                     self.index.put(request)

@@ -12,6 +12,9 @@ from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.log_heads import owner_in
 from regulus.store.mapped_file import MappedFile
 
+NOBODY = ("", -1, -1, -1)
+"""Owns what is no record."""
+
 
 class QueueCheck:
     def __init__(self, log: CommitLog, log_end: int) -> None:
@@ -26,32 +29,59 @@ class QueueCheck:
         if queue.end < queue.known_end:
             return f"ends at {queue.max_offset}, and something was there up to {queue.known_end // UNIT_SIZE}"
         if queue.has_gap:
-            return "has a gap"
+            return "has a gap, or a record that does not follow"
         for file in queue.files.files:
-            for position in self._samples(queue, file):
-                if not self._is_own(queue, file, position):
-                    return f"has a unit that is not its own: {(file.start + position) // UNIT_SIZE}"
+            for number in self._samples(queue, file):
+                if not self._is_own(queue, number) and not self._is_renumbered(queue, number):
+                    return f"has a unit that is not its own: {number}"
         return ""
 
     @staticmethod
     def _samples(queue: ConsumeQueue, file: MappedFile) -> list[int]:
-        """Positions of the first and the last unit in a file that may be served."""
-        first = max(queue.start - file.start, 0)
-        last = min(queue.end - file.start, file.size) - UNIT_SIZE
-        return sorted({first, last}) if first <= last else []
+        """Queue offsets of the first and the last unit in a file that may be served."""
+        first = max(queue.start, file.start)
+        last = min(queue.end, file.start + file.size) - UNIT_SIZE
+        return sorted({first // UNIT_SIZE, last // UNIT_SIZE}) if first <= last else []
 
-    def _is_own(self, queue: ConsumeQueue, file: MappedFile, position: int) -> bool:
+    @staticmethod
+    def _unit(queue: ConsumeQueue, number: int) -> tuple[int, int, int] | None:
+        """None where no unit may be served."""
+        position = number * UNIT_SIZE
+        file = queue.files.find(position) if queue.start <= position < queue.end else None
+        if file is None:
+            return None
+        (unit,) = unpack_all(disk.read_at(file.path, position - file.start, UNIT_SIZE))
+        return unit
+
+    def _is_own(self, queue: ConsumeQueue, number: int) -> bool:
         """A filler has no record, nor has a unit whose record's file is gone: both are passed over when they are
         read. A unit behind the log's end is cut when the queue is opened."""
-        (unit,) = unpack_all(disk.read_at(file.path, position, UNIT_SIZE))
-        physical_offset, size, _ = unit
-        log_file = self._log.files.find(physical_offset)
-        if size == FILLER.size or log_file is None or physical_offset >= self._log_end:
+        unit = self._unit(queue, number)
+        if unit is None or unit[1] == FILLER.size:
             return True
+        owner = self._owner(unit[0])
+        return owner is None or owner == (queue.topic, queue.queue_id, number, unit[1])
+
+    def _owner(self, physical_offset: int) -> tuple[str, int, int, int] | None:
+        """As the record there says, which may be none; None where the log has no such place any more."""
+        log_file = self._log.files.find(physical_offset)
+        if log_file is None or physical_offset >= self._log_end:
+            return None
         try:
-            owner = owner_in(log_file, physical_offset)
+            return owner_in(log_file, physical_offset) or NOBODY
         except StoreError:
             if self._log.files.find(physical_offset) is log_file:
                 raise
-            return True     # its file was deleted while we looked
-        return owner == (queue.topic, queue.queue_id, (file.start + position) // UNIT_SIZE, size)
+            return None     # its file was deleted while we looked
+
+    def _is_renumbered(self, queue: ConsumeQueue, number: int) -> bool:
+        """Whether only the queue offset of the record is another, and it lies in the log between those of its
+        neighbours: then that is rotten, and the unit is where a rebuild puts it."""
+        unit = self._unit(queue, number)
+        owner = self._owner(unit[0]) if unit is not None else None
+        if unit is None or owner is None or (*owner[:2], owner[3]) != (queue.topic, queue.queue_id, unit[1]):
+            return False
+        before, behind = self._unit(queue, number - 1), self._unit(queue, number + 1)
+        return (before is not None or behind is not None) \
+            and (before is None or (before[0] < unit[0] and self._is_own(queue, number - 1))) \
+            and (behind is None or (unit[0] < behind[0] and self._is_own(queue, number + 1)))

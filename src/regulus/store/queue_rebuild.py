@@ -15,6 +15,7 @@ from regulus.store.consume_queues import ANEW, ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_pass import CheckStep, LogPass
 from regulus.store.mapped_file import MappedFilePool
+from regulus.store.numbering import Numbering
 
 QUEUES_MAX = 1000
 """Queues that one pass over the log builds; what more there are come with the next."""
@@ -35,9 +36,9 @@ class QueueRebuild:
         self._built = queues.beside(self._directory, self._pool)
         self._known_ends = {name: queues.known_max_offset(*name) for name in self.names}
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
-        self._dispatcher.only = frozenset(self.names)
+        self._numbering = Numbering(self._known_ends, is_log_whole=log.start == 0, put=self._dispatcher.dispatch)
         # Nothing is appended to them any more: all their records lie before the log's end now.
-        self._pass = LogPass(log, log.start, log.end, check_crc=False, take=self._dispatcher.dispatch)
+        self._pass = LogPass(log, log.start, log.end, check_crc=False, take=self._numbering.take)
 
     def steps(self) -> Iterator[CheckStep]:
         """Worker thread. Raises StoreNotWritable."""
@@ -45,6 +46,7 @@ class QueueRebuild:
         for name, known_end in self._known_ends.items():
             self._built.have(*name).tabled_max_offset = known_end
         yield from self._pass.steps()
+        self._numbering.end()
         for (topic, queue_id), known_end in self._known_ends.items():
             self._built.have(topic, queue_id).go_on_at(known_end)
         for queue in self._built.all():
@@ -53,10 +55,11 @@ class QueueRebuild:
         self._pool.unmap_all()
 
     def take_over(self) -> Iterator[str]:
-        """Have what was built in use, one by one; a sentence for each. The thread that puts and reads, which may do
-        other things in between. Raises the last StoreError, when all that can be taken over is; the others are
-        `left_out` then."""
+        """Have what was built in use, one by one; a sentence for each, and for what did not follow in the log. The
+        thread that puts and reads, which may do other things in between. Raises the last StoreError, when all that can
+        be taken over is; the others are `left_out` then."""
         failure: StoreError | None = None
+        yield from self._numbering.sentences()
         for topic, queue_id in self.names:
             if (topic, queue_id) not in self._queues.faulty:
                 continue

@@ -32,6 +32,7 @@ from regulus.store.log_cut import DIRECTORY, LogCut
 from regulus.store.log_heads import find_heads, head_in
 from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import file_name
+from regulus.store.numbering import Numbering
 from regulus.store.queue_check import QueueCheck
 from regulus.store.queue_table_file import fits
 
@@ -358,11 +359,10 @@ class Recovery:
             return
         for topic, queue_id in faults:
             self._dispatcher.queues.have(topic, queue_id).empty()
-        self._dispatcher.only = faults
-        for file in self._log.files.files:
-            self._pass_over(file, end)
-        self._dispatcher.only = None
-        if self._table is not None and end >= self._table.position:
+        is_end_known = self._table is not None and end >= self._table.position
+        self._put_numbered({name: self._dispatcher.queues.have(*name).tabled_max_offset if is_end_known else 0
+                            for name in faults}, end)
+        if is_end_known:
             for topic, queue_id in faults:
                 queue = self._dispatcher.queues.have(topic, queue_id)
                 queue.next_offset = max(queue.next_offset, queue.tabled_max_offset)
@@ -370,6 +370,20 @@ class Recovery:
                 if not self._dispatcher.fault:
                     with suppress(StoreNotWritable):
                         queue.go_on_at(queue.tabled_max_offset)
+
+    def _put_numbered(self, known_ends: dict[tuple[str, int], int], end: int) -> None:
+        """Dispatch all records of these queues, as far as there is room."""
+        dispatcher = self._dispatcher
+        numbering = Numbering(known_ends, is_log_whole=self._log.start == 0, put=dispatcher.dispatch)
+        dispatcher.numbering = numbering
+        for file in self._log.files.files:
+            self._pass_over(file, end)
+        if not dispatcher.fault:
+            dispatcher.fault = _fault_of(numbering.end)
+        if dispatcher.fault:
+            dispatcher.behind_from = min(dispatcher.behind_from, numbering.held_from)
+        dispatcher.numbering = None
+        self._passed += numbering.sentences()
 
     def _pass_over(self, file: MappedFile, end: int) -> None:
         """Dispatch all records of a file that there are; damage among them was there before, and is passed over."""

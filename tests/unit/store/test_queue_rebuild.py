@@ -8,7 +8,7 @@ from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
-from regulus.record.layout import BODY_START_V4
+from regulus.record.layout import BODY_START_V4, QUEUE_ID, QUEUE_OFFSET
 from regulus.store import recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, fill, open_store, small_config
@@ -202,7 +202,10 @@ def test_what_lies_behind_a_lost_file_of_the_log_keeps_its_places(tmp_path: Path
 
 
 def found(store: FileMessageStore, topic: str, queue_offset: int) -> bool:
-    result = store.get_message(topic, 0, queue_offset, 1, 1 << 20, EVERYTHING)
+    try:
+        result = store.get_message(topic, 0, queue_offset, 1, 1 << 20, EVERYTHING)
+    except StoreDamaged:
+        return False
     return bool(result.buffers) and message_record.decode_all(result.buffers[0])[0].queue_offset == queue_offset
 
 
@@ -265,3 +268,73 @@ def test_a_unit_that_leads_out_of_the_log_is_refused_and_not_passed_over(tmp_pat
     with pytest.raises(StoreDamaged, match=r"message 12 of queue 0 of T1 is damaged, .* which is not in the log"):
         store.get_message("T1", 0, 12, 32, 1 << 20, EVERYTHING)
     assert found(store, "T1", 15)
+
+
+def overwrite_record(root: Path, physical_offset: int, place: int, data: bytes) -> None:
+    with (root / "commitlog" / f"{physical_offset // 4096 * 4096:020d}").open("r+b") as file:
+        file.seek(physical_offset % 4096 + place)
+        file.write(data)
+
+
+def rebuilt(root: Path, monkeypatch: pytest.MonkeyPatch, number: int, place: int, data: bytes, *,
+            is_at_start: bool) -> tuple[FileMessageStore, str]:
+    """A store whose queue T1 was built anew from a log with damage in the head of its message `number`; what was
+    told."""
+    damaged_store(root, monkeypatch).close()
+    store = damaged_store(root, monkeypatch, is_made=True)
+    (unit,) = store.queue_units("T1", 0, number, 1)
+    store.close()
+    overwrite_record(root, unit.physical_offset, place, data)
+    with (root / "consumequeue" / "T1" / "0" / f"{200:020d}").open("r+b") as file:
+        file.seek(40)
+        file.write(b"\1" * 60)
+    monkeypatch.setattr(recovery, "QUEUES_CHECKED_MAX", 100 if is_at_start else 0)
+    store = FileMessageStore(small_config(root))
+    told = str(store.open())
+    if not is_at_start:
+        take_out(store)
+        told = "; ".join(mend(store))
+    return store, told
+
+
+@pytest.mark.parametrize("is_at_start", [False, True])
+@pytest.mark.parametrize(("number", "said"), [(0, 1 << 40), (5, 0), (10, 20), (24, 4), (24, 0)])
+def test_a_rotten_queue_offset_moves_no_message_and_hides_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                               number: int, said: int, is_at_start: bool) -> None:
+    store, told = rebuilt(tmp_path, monkeypatch, number, QUEUE_OFFSET, said.to_bytes(8, "big"), is_at_start=is_at_start)
+    assert f"it is message {said} and lies where {number} does" in told
+    assert [offset for offset in range(25) if offset != number and not found(store, "T1", offset)] == []
+    with pytest.raises(StoreDamaged, match=f"message {number} of queue 0 of T1 is damaged"):
+        store.get_message("T1", 0, number, 1, 1 << 20, EVERYTHING)
+    assert fill(store, 1, topic="T1")[0].queue_offset == 25
+    store.close()
+    again = FileMessageStore(small_config(tmp_path))
+    assert "built anew" not in str(again.open())
+    again.close()
+
+
+@pytest.mark.parametrize("is_at_start", [False, True])
+def test_a_record_that_is_in_no_queue_any_more_is_told_as_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                                is_at_start: bool) -> None:
+    store, told = rebuilt(tmp_path, monkeypatch, 5, QUEUE_ID, b"\0\0\0\7", is_at_start=is_at_start)
+    assert "queue 0 of T1: the log has no record of messages 5 to 5; they are passed over" in told
+    assert [offset for offset in range(25) if not found(store, "T1", offset)] == [5]
+
+
+def test_a_rotten_queue_offset_among_what_a_start_dispatches_hides_nothing(tmp_path: Path) -> None:
+    """Without queues, all is dispatched by the walk itself."""
+    store = open_store(tmp_path)
+    messages = fill(store, 20)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "regulusQueues").unlink()
+    (tmp_path / "abort").write_text("")
+    for number, said in ((7, 0), (12, 3), (19, 4)):
+        overwrite_record(tmp_path, messages[number].physical_offset, QUEUE_OFFSET, said.to_bytes(8, "big"))
+    store = FileMessageStore(small_config(tmp_path))
+    told = str(store.open())
+    assert "it is message 0 and lies where 7 does" in told
+    assert "it is message 3 and lies where 12 does" in told
+    assert f"the record at {messages[19].physical_offset} of the log says that it is message 4, which came" in told
+    assert [offset for offset in range(20) if not found(store, "TopicA", offset)] == [7, 12, 19]
+    store.close()

@@ -1,0 +1,149 @@
+"""The queue offsets of records from which queues are built anew.
+
+No checksum covers the queue offset of a record, nor its topic and queue id. Its neighbours say what it was: those of a
+queue rise by one in the order of the log. So a record that does not follow is held until the next ones of its queue
+came:
+
+    they leave just the room for it     it goes there, whatever it says: a pull refuses it and names it
+    the next one follows it             both are believed: records before them are lost, or the topic was made anew
+    they leave no room for it           it is left out, for it is of another queue, or came twice
+
+All but a topic that was made anew is told. Where the log was cut at its beginning, the first record may say anything
+that the next one follows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
+from regulus.record.dispatch_request import DispatchRequest
+
+HELD_MAX = 16
+"""Records of one queue that wait for one that says where they go."""
+TOLD_MAX = 20
+"""So many sentences are kept; of more, the count is told."""
+
+_UNKNOWN = -1
+_NEVER = 0x7FFFFFFFFFFFFFFF
+
+
+class Numbering:
+    """Of the queues in `known_ends`, each with the offset at which it is known to have ended. `is_log_whole`: the first
+    record of a queue has offset 0. `put` gets the records in their order, and raises StoreNotWritable."""
+
+    def __init__(self, known_ends: Mapping[tuple[str, int], int], *, is_log_whole: bool,
+                 put: Callable[[DispatchRequest], object]) -> None:
+        self._queues = {name: _QueueNumbering(known_end, 0 if is_log_whole else _UNKNOWN, put)
+                        for name, known_end in known_ends.items()}
+
+    def take(self, request: DispatchRequest) -> None:
+        """The next record of the log, of whatever queue. Raises StoreNotWritable."""
+        if request.sys_flag & TRANSACTION_MASK in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            queue = self._queues.get((request.topic, request.queue_id))
+            if queue is not None:
+                queue.take(request)
+
+    def end(self) -> None:
+        """There are no more. Raises StoreNotWritable."""
+        for queue in self._queues.values():
+            queue.end()
+
+    @property
+    def held_from(self) -> int:
+        """Where the first record begins that was taken and is not put yet; far beyond any log when there is none."""
+        return min((request.physical_offset for queue in self._queues.values() for request in queue.held),
+                   default=_NEVER)
+
+    def sentences(self) -> Iterator[str]:
+        """What did not follow."""
+        count = 0
+        for (topic, queue_id), queue in self._queues.items():
+            for sentence in queue.told[:max(TOLD_MAX - count, 0)]:
+                yield f"queue {queue_id} of {topic}: {sentence}"
+            count += queue.told_count
+        if count > TOLD_MAX:
+            yield f"{count - TOLD_MAX} more places where queues that were built anew do not follow the log"
+
+
+class _QueueNumbering:
+    def __init__(self, known_end: int, next_offset: int, put: Callable[[DispatchRequest], object]) -> None:
+        self.held: list[DispatchRequest] = []
+        self.told: list[str] = []
+        self.told_count = 0
+        self._known_end = known_end
+        self._next = next_offset
+        self._put = put
+
+    def take(self, request: DispatchRequest) -> None:
+        if self.held:
+            self._settle(request.queue_offset)
+        if not self.held and request.queue_offset == self._next:
+            self._place(request)
+            return
+        if len(self.held) == HELD_MAX:
+            self._leave_out(self.held.pop(0))
+        self.held.append(request)
+
+    def end(self) -> None:
+        """Where the queue is known to have ended is as good as a record that follows. What is still not confirmed then
+        is believed, unless it would have the queue begin anew after it had more than that."""
+        if self.held and self._known_end != self._next:
+            self._settle(self._known_end)
+        while self.held:
+            if self.held[0].queue_offset == 0 and self._known_end > 1:
+                self._leave_out(self.held.pop(0))
+            else:
+                self._believe()
+        if self._next < self._known_end and self._next != _UNKNOWN:
+            self._tell_gap(self._known_end)
+
+    def _settle(self, following: int) -> None:
+        """What an offset behind the records that are held says of them."""
+        last = self.held[len(self.held) - 1].queue_offset
+        if self._next != _UNKNOWN and following == self._next + len(self.held):
+            while self.held:
+                self._derive()
+        elif following == last + 1:
+            while len(self.held) > 1:
+                self._leave_out(self.held.pop(0))
+            self._believe()
+        elif following == self._next:
+            while self.held:
+                self._leave_out(self.held.pop(0))
+
+    # Each is put before it is held no more: on a full disk nothing is forgotten.
+
+    def _derive(self) -> None:
+        request = self.held[0]
+        said, request.queue_offset = request.queue_offset, self._next
+        self._place(request)
+        self.held.pop(0)
+        if said != request.queue_offset:
+            self._tell(f"the record at {request.physical_offset} of the log is damaged, for it says that it is message "
+                       f"{said} and lies where {request.queue_offset} does; it is refused to whoever asks for it")
+
+    def _believe(self) -> None:
+        request = self.held[0]
+        if self._next != _UNKNOWN and request.queue_offset > self._next:
+            self._tell_gap(request.queue_offset)
+        elif 0 < request.queue_offset < self._next:
+            self._tell(f"the record at {request.physical_offset} of the log says that it is message "
+                       f"{request.queue_offset}, which came before; those from it on are left out up to "
+                       f"{self._next - 1}")
+        self._place(request)
+        self.held.pop(0)
+
+    def _place(self, request: DispatchRequest) -> None:
+        self._put(request)
+        self._next = request.queue_offset + 1
+
+    def _leave_out(self, request: DispatchRequest) -> None:
+        self._tell(f"the record at {request.physical_offset} of the log says that it is message "
+                   f"{request.queue_offset}, and those before and behind it have no room for that; it is left out")
+
+    def _tell_gap(self, behind: int) -> None:
+        self._tell(f"the log has no record of messages {self._next} to {behind - 1}; they are passed over")
+
+    def _tell(self, sentence: str) -> None:
+        self.told_count += 1
+        if len(self.told) < TOLD_MAX:
+            self.told.append(sentence)

@@ -1,0 +1,147 @@
+"""Which record of the log goes where in a queue that is built anew."""
+
+import pytest
+
+from regulus.errors import StoreNotWritable
+from regulus.model.sys_flag import TRANSACTION_PREPARED
+from regulus.record.dispatch_request import DispatchRequest
+from regulus.store.numbering import HELD_MAX, TOLD_MAX, Numbering
+
+ROTTEN = 1 << 40
+
+
+def a_request(number: int, queue_offset: int, topic: str = "T", sys_flag: int = 0) -> DispatchRequest:
+    """The record that is the `number`-th in the log."""
+    request = DispatchRequest(100)
+    request.topic, request.queue_offset, request.physical_offset = topic, queue_offset, number * 100
+    request.sys_flag = sys_flag
+    return request
+
+
+def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True) -> tuple[dict[int, int], list[str]]:
+    """Which number in the log goes to which queue offset, in the order in which they are put; and what is told."""
+    placed: dict[int, int] = {}
+
+    def put(request: DispatchRequest) -> None:
+        placed[request.physical_offset // 100] = request.queue_offset
+
+    numbering = Numbering({("T", 0): known_end}, is_log_whole=is_log_whole, put=put)
+    for number, offset in enumerate(offsets):
+        numbering.take(a_request(number, offset))
+    numbering.end()
+    assert [*placed] == sorted(placed)
+    return placed, [sentence.removeprefix("queue 0 of T: ") for sentence in numbering.sentences()]
+
+
+@pytest.mark.parametrize("offsets", [[], [0], [0, 1, 2, 3]])
+def test_records_that_follow_are_put_without_a_word(offsets: list[int]) -> None:
+    assert numbered(offsets) == (dict(enumerate(offsets)), [])
+
+
+@pytest.mark.parametrize("said", [0, 1, 2, 4, 5, 77, ROTTEN, -1])
+@pytest.mark.parametrize(("place", "known_end"), [(3, 0), (3, 7), (0, 7), (6, 7), (0, 0)])
+def test_a_record_between_two_neighbours_goes_between_them(said: int, place: int, known_end: int) -> None:
+    """For the last record the known end is one."""
+    if said == place:
+        return
+    offsets = [0, 1, 2, 3, 4, 5, 6]
+    offsets[place] = said
+    placed, (told,) = numbered(offsets, known_end)
+    assert placed == dict(enumerate(range(7)))
+    assert f"the record at {place * 100} of the log is damaged" in told
+    assert f"it is message {said} and lies where {place} does" in told
+
+
+def test_several_records_between_two_neighbours_go_between_them() -> None:
+    placed, told = numbered([0, 9, 3, ROTTEN, 4, 5])
+    assert placed == {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5}
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("said", [0, 4, 9, ROTTEN, -1])
+def test_a_record_for_which_its_neighbours_have_no_room_is_left_out(said: int) -> None:
+    """Its topic or queue id is rotten, and it is of another queue."""
+    placed, (told,) = numbered([0, 1, 2, said, 3, 4, 5])
+    assert placed == {0: 0, 1: 1, 2: 2, 4: 3, 5: 4, 6: 5}
+    assert told.startswith(f"the record at 300 of the log says that it is message {said}, and those before and behind")
+    placed, (told,) = numbered([0, 1, 2, said, 3])
+    assert placed == {0: 0, 1: 1, 2: 2, 4: 3}
+
+
+def test_records_that_are_gone_leave_a_gap_that_is_told() -> None:
+    placed, told = numbered([0, 1, 60, 61, 63, 64])
+    assert placed == {0: 0, 1: 1, 2: 60, 3: 61, 4: 63, 5: 64}
+    assert told == ["the log has no record of messages 2 to 59; they are passed over",
+                    "the log has no record of messages 62 to 62; they are passed over"]
+
+
+def test_a_topic_that_was_made_anew_begins_at_0_without_a_word() -> None:
+    assert numbered([0, 1, 2, 0, 1]) == ({0: 0, 1: 1, 2: 2, 3: 0, 4: 1}, [])
+    assert numbered([0, 0, 1, 2]) == ({0: 0, 1: 0, 2: 1, 3: 2}, [])
+    assert numbered([0, 1, 2, 0], known_end=1) == ({0: 0, 1: 1, 2: 2, 3: 0}, [])
+    assert numbered([0, 1, 2, 0]) == ({0: 0, 1: 1, 2: 2, 3: 0}, [])
+
+
+def test_a_last_record_that_says_0_hides_nothing_where_the_queue_had_more() -> None:
+    placed, told = numbered([0, 1, 2, 3, 0], known_end=4)
+    assert placed == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert len(told) == 1
+    assert "at 400 of the log says that it is message 0" in told[0]
+
+
+def test_a_log_that_begins_later_may_begin_with_any_number() -> None:
+    assert numbered([50, 51, 52], is_log_whole=False) == ({0: 50, 1: 51, 2: 52}, [])
+    assert numbered([50], is_log_whole=False) == ({0: 50}, [])
+    placed, told = numbered([7, 51, 52], is_log_whole=False)
+    assert placed == {1: 51, 2: 52}
+    assert "the record at 0 of the log" in told[0]
+
+
+def test_numbers_that_came_before_are_told() -> None:
+    placed, (told,) = numbered([0, 1, 2, 3, 4, 2, 3, 4, 5])
+    assert placed == {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 2, 6: 3, 7: 4, 8: 5}
+    assert told.startswith("the record at 500 of the log says that it is message 2, which came before")
+
+
+def test_what_the_log_lacks_at_the_end_is_told() -> None:
+    assert numbered([0, 1], known_end=5)[1] == ["the log has no record of messages 2 to 4; they are passed over"]
+    assert numbered([], known_end=5, is_log_whole=False)[1] == []
+
+
+def test_a_last_record_that_follows_nothing_is_believed_and_told() -> None:
+    placed, told = numbered([0, 1, 9])
+    assert placed == {0: 0, 1: 1, 2: 9}
+    assert told == ["the log has no record of messages 2 to 8; they are passed over"]
+
+
+def test_no_more_records_are_held_than_that() -> None:
+    numbering = Numbering({("T", 0): 0}, is_log_whole=True, put=lambda request: None)
+    for number in range(HELD_MAX + 30):
+        numbering.take(a_request(number, 1000 + 2 * number))
+    assert numbering.held_from == 3000
+    sentences = list(numbering.sentences())
+    assert len(sentences) == TOLD_MAX + 1
+    assert sentences[TOLD_MAX].startswith("10 more places")
+
+
+def test_halves_and_other_queues_do_not_count() -> None:
+    placed: list[int] = []
+    numbering = Numbering({("T", 0): 3}, is_log_whole=True, put=lambda request: placed.append(request.queue_offset))
+    for request in (a_request(0, 0), a_request(1, 0, sys_flag=TRANSACTION_PREPARED), a_request(2, 7, topic="U"),
+                    a_request(3, 1), a_request(4, 2)):
+        numbering.take(request)
+    numbering.end()
+    assert placed == [0, 1, 2]
+    assert [*numbering.sentences()] == []
+
+
+def test_what_finds_no_room_is_still_held() -> None:
+    def put(request: DispatchRequest) -> None:
+        raise StoreNotWritable("full")
+
+    numbering = Numbering({("T", 0): 0}, is_log_whole=True, put=put)
+    numbering.take(a_request(3, 5))
+    numbering.take(a_request(4, 7))
+    with pytest.raises(StoreNotWritable):
+        numbering.take(a_request(5, 2))
+    assert numbering.held_from == 300
