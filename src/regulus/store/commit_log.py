@@ -26,7 +26,7 @@ from regulus.store import disk
 from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.mapped_file import MappedFile
-from regulus.store.mapped_file_queue import MappedFileQueue
+from regulus.store.mapped_file_queue import MappedFileQueue, file_name
 
 RESERVE_WINDOW = 4 << 20
 """Blocks are reserved this far ahead at least, and twice as far at most."""
@@ -410,10 +410,12 @@ class CommitLog:
                     end = physical_offset + size
                     count += 1
                     size_sum += size
-                elif file is not None or not 0 <= physical_offset < self.end:
-                    # No deletion of old files explains a unit that leads there.
+                elif file is not None or not 0 <= physical_offset < self.start:
+                    # No deletion of old files explains a unit that leads there: those go from the first on.
                     if count:
                         break
+                    if file is None and 0 <= physical_offset < self.end:
+                        raise StoreDamaged(self._lack(physical_offset, queue, offset))
                     raise StoreDamaged(_damage(file, physical_offset, queue, offset))
                 elif not count:
                     status = GetStatus.MESSAGE_WAS_REMOVING
@@ -442,6 +444,18 @@ class CommitLog:
         assert file.cells is not None
         byte_runs.copy_run(file.cells, position, self._gathered, gathered, size)
         return gathered + size
+
+    def lacks(self, physical_offset: int) -> str:
+        """The name of the file in the middle of the log that has this place and is missing; empty when none is."""
+        if not self.start <= physical_offset < self.end or self.find(physical_offset) is not None:
+            return ""
+        return file_name(physical_offset - physical_offset % self.files.file_size)
+
+    def _lack(self, physical_offset: int, queue: ConsumeQueue, queue_offset: int) -> str:
+        behind = min([file.start for file in self.files.files if file.start > physical_offset], default=self.end)
+        return (f"message {queue_offset} of queue {queue.queue_id} of {queue.topic} is in the log's file "
+                f"{self.lacks(physical_offset)}, which is missing. Stop the broker and bring it back from a backup or "
+                f"replica. A group that goes on without it is set to {queue.first_from(behind)}")
 
     def _next_file_offset(self, queue: ConsumeQueue, offset: int) -> int:
         per_file = queue.files.file_size // _UNIT

@@ -240,14 +240,14 @@ class ConsumeQueue:
         """Drop the units of records that begin at `physical_offset` or later. Raises StoreNotWritable."""
         if self.max_physical_offset <= physical_offset:
             return
-        count = self._first_from(physical_offset)
+        count = self.first_from(physical_offset)
         last = self.unit(count - 1) if count * _UNIT > self.start else None
         if self.known_end == self.end:
             self.known_end = count * _UNIT
         self._cut(count * _UNIT)
         self.max_physical_offset = last.physical_offset + last.size if last and last.size != _FILLER_SIZE else -1
 
-    def _first_from(self, physical_offset: int) -> int:
+    def first_from(self, physical_offset: int) -> int:
         """Queue offset of the first unit whose record begins at `physical_offset` or later; the end when there is
         none."""
         low, high = self.start // _UNIT, self.end // _UNIT
@@ -281,7 +281,7 @@ class ConsumeQueue:
         first_unit = decode_unit(disk.read_at(file.path, self.start - file.start, _UNIT))
         if first_unit.size != _FILLER_SIZE and first_unit.physical_offset >= physical_offset_min:
             return
-        first = self._next_unit(self._first_from(physical_offset_min), self.end // _UNIT)
+        first = self._next_unit(self.first_from(physical_offset_min), self.end // _UNIT)
         self.start = first.queue_offset * _UNIT if first is not None else self.end
 
     # --- flushing ----------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class DeepCheck:
         self._index = index
         self._delays_ms = delays_ms
         self._met: list[str] = []
+        self._met_missing: set[str] = set()
         self._queue_rebuild: QueueRebuild | None = None
 
     def meet(self, physical_offset: int) -> None:
@@ -36,6 +37,15 @@ class DeepCheck:
             self._log.rotten.add(physical_offset)
             self._met.append(f"the record at {physical_offset} of the log is damaged: its body has not the checksum it "
                              "was written with; it is refused to whoever asks for it")
+
+    def meet_missing(self, physical_offset: int) -> None:
+        """Somebody was to copy a record that the log does not have any more."""
+        missing = self._log.lacks(physical_offset)
+        if missing and missing not in self._met_missing:
+            self._met_missing.add(missing)
+            self._met.append(f"a message was to be copied from {physical_offset} of the log, in {missing}, which is "
+                             "missing: delayed messages that are due, halves and messages to be sent again that lie "
+                             "there are passed over")
 
     def take_met(self) -> list[str]:
         """What was met since the last call, to be told."""

@@ -354,7 +354,10 @@ class FileMessageStore:
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
         message = self._decode(physical_offset, True)
-        if message is None or not self._is_own_record(message):
+        if message is None:
+            self.deep_check.meet_missing(physical_offset)
+            return None
+        if not self._is_own_record(message):
             return None
         # What is looked at is copied, and the copy would vouch for a damaged body by a checksum of its own.
         if message.body and crc32(message.body) & 0x7FFFFFFF != message.body_crc:

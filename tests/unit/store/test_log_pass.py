@@ -6,6 +6,7 @@ import pytest
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import EVERYTHING
+from regulus.model.store_result import GetStatus
 from regulus.record import message_record
 from regulus.record.layout import BODY_START_V4
 from regulus.store import log_pass
@@ -218,3 +219,35 @@ def test_only_so_many_are_remembered(store: FileMessageStore, messages: list[Mes
         overwrite(store, message.physical_offset + BODY_START_V4, b"!")
     assert len(faults(store)) == 4
     assert store._log.rotten == {message.physical_offset for message in messages[5:7]}
+
+
+def test_a_file_that_is_missing_in_the_middle_is_told_and_refused(store: FileMessageStore,
+                                                                  messages: list[MessageExt]) -> None:
+    store.close()
+    (Path(store.config.commit_log_directory) / f"{4096:020d}").unlink()
+    lost = [number for number, message in enumerate(messages) if message.physical_offset // 4096 == 1]
+    again = FileMessageStore(store.config)
+    assert f"{4096:020d} is missing" in str(again.open())
+    (fault,) = faults(again)
+    assert fault.startswith(f"{4096:020d} is missing, and the log has nothing from 4096 to 8192")
+    for queue_offset in lost:
+        with pytest.raises(StoreDamaged, match=f"message {queue_offset} of queue 0 of TopicA is in the log's file "
+                                               f"{4096:020d}, which is missing. .* is set to {lost[-1] + 1}"):
+            again.get_message("TopicA", 0, queue_offset, 32, 1 << 20, EVERYTHING)
+        assert again.look_message(messages[queue_offset].physical_offset) is None
+    before = again.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING)
+    assert [before.message_count, before.next_begin_offset] == [lost[0], lost[0]]
+    assert again.get_message("TopicA", 0, lost[-1] + 1, 32, 1 << 20, EVERYTHING).message_count == 2
+    (told,) = again.deep_check.take_met()
+    assert f"a message was to be copied from {messages[lost[0]].physical_offset} of the log, in {4096:020d}" in told
+    again.close()
+
+
+def test_files_that_are_deleted_are_no_gap(store: FileMessageStore) -> None:
+    steps = store.deep_check.log_steps()
+    assert next(steps).faults == ()
+    while store.commit_log_min_offset() < 8192:
+        assert store.old_files.take_log_file(store.commit_log_min_offset(), NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    assert [fault for step in steps for fault in step.faults] == []
+    assert store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING).status is GetStatus.MESSAGE_WAS_REMOVING

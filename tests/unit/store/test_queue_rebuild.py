@@ -38,7 +38,7 @@ def mend(store: FileMessageStore) -> list[str]:
     told = []
     while (rebuild := store.deep_check.next_rebuild()) is not None:
         for step in rebuild.steps():
-            assert not step.faults
+            assert not [fault for fault in step.faults if "is missing" not in fault]
         told += rebuild.take_over()
     return told
 
