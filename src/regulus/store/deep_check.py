@@ -1,8 +1,8 @@
 """What a start did not look at, and what is found there or when it is used: looked at and built anew while the broker
 runs.
 
-Steps are for a worker thread, one after the other; `next_rebuild` and `take_over` of what it gives for the thread that
-puts and reads.
+Steps are for a worker thread, one after the other; all else, `index_steps` itself too, for the thread that puts and
+reads.
 """
 
 from collections.abc import Iterator
@@ -62,14 +62,10 @@ class DeepCheck:
             self._log.rotten.add(physical_offset)
 
     def index_steps(self) -> Iterator[CheckStep]:
-        """Look at each index file that there is."""
-        for file in tuple(self._index.files) if self._index is not None else ():
-            try:
-                yield from IndexCheck(file, self._log).steps()
-            except StoreError as error:
-                if self._index is not None and file in self._index.files:
-                    file.fault = f"cannot be read ({error})"
-                    yield CheckStep(0, (f"index file {file.name} {file.fault}",))
+        """Look at each index file that there is. Called by the thread that puts; only the steps are for a worker."""
+        index = self._index
+        return _index_steps(index, [IndexCheck(file, self._log) for file in index.files]) if index is not None \
+            else iter(())
 
     def next_rebuild(self) -> QueueRebuild | IndexRebuild | None:
         """What is to be built anew next. Raises StoreNotWritable."""
@@ -94,3 +90,16 @@ class DeepCheck:
                     self._index.close_tail()
                 return IndexRebuild(self._index, file, self._log)
         return None
+
+
+def _index_steps(index: Index, checks: list[IndexCheck]) -> Iterator[CheckStep]:
+    """A file that was deleted or built anew meanwhile has no fault: what is read then is not what was looked for."""
+    for check in checks:
+        file = check.file
+        try:
+            for step in check.steps():
+                yield step if file in index.files else CheckStep(step.size)
+        except StoreError as error:
+            if file in index.files:
+                file.fault = f"cannot be read ({error})"
+                yield CheckStep(0, (f"index file {file.name} {file.fault}",))

@@ -11,7 +11,7 @@ loop's thread goes on, each function in one thread at a time; none of them takes
     flush_commit_log, flush_consume_queues, flush_checkpoint, flush_mark, flush_queue_table,
     allocate_ahead, save_config,
     old_files.look, .queue_starts, .delete_hanging, .delete_all
-    deep_check.log_steps, .index_steps, the steps of a rebuild
+    the steps of deep_check.log_steps, of .index_steps and of a rebuild
 Let flush_commit_log not wait in line behind flush_consume_queues, which may take seconds with thousands of queues.
 
 What the server does, and when

@@ -96,13 +96,14 @@ class IndexFile:
             if difference > _DIFFERENCE_MAX:
                 difference = _DIFFERENCE_MAX
         encode_entry_into(cells, position, hash_, physical_offset, difference, previous)
+        # In this order: whoever looks at the slot beside us takes the number for one that is there.
+        self.index_count = number + 1
         write_slot(cells, slot, number)
         if number <= 1:
             self.begin_physical_offset = physical_offset
             self.begin_timestamp = store_timestamp
         if previous == 0:
             self.hash_slot_count += 1
-        self.index_count = number + 1
         self.end_physical_offset = physical_offset
         self.end_timestamp = store_timestamp
         encode_header_into(cells, self.begin_timestamp, self.end_timestamp, self.begin_physical_offset,
@@ -300,6 +301,11 @@ class Index:
         new = IndexFile(file, self._slot_num, self._index_num, header)
         new.is_anew = True
         self._put_instead(old, [new])
+        tail = self.tail
+        if tail is not None and tail.index_count <= 1 and self.before(tail) is new:
+            # An empty file has the end of the one before, and had it when that was wrong.
+            tail.begin_timestamp = tail.end_timestamp = new.end_timestamp
+            tail.begin_physical_offset = tail.end_physical_offset = new.end_physical_offset
 
     def drop(self, old: IndexFile) -> None:
         """Raises StoreNotWritable."""

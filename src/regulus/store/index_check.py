@@ -13,10 +13,18 @@ from sys import byteorder
 
 from regulus.model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from regulus.record.dispatch_request import DispatchRequest
-from regulus.record.index_entry import ENTRY_SIZE, SLOT_SIZE, IndexEntry, decode_entry, slot_position
+from regulus.record.index_entry import (
+    ENTRY_SIZE,
+    SLOT_SIZE,
+    IndexEntry,
+    decode_entry,
+    slot_position,
+    time_difference,
+)
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
 from regulus.store.index import Index, IndexFile
+from regulus.store.log_heads import head_in
 from regulus.store.log_pass import CheckStep, LogPass
 from regulus.store.mapped_file import MappedFilePool
 
@@ -29,26 +37,36 @@ _ENTRIES = Struct(">iqii")
 
 
 class IndexCheck:
-    """Looks at the entries that one file has now. `file.fault` is set to what does not fit."""
+    """Looks at the entries that one file has now. `file.fault` is set to what does not fit.
+
+    Made by the thread that puts, so that what it begins with is of one moment; the steps are for another.
+    """
 
     def __init__(self, file: IndexFile, log: CommitLog) -> None:
-        self._file = file
+        self.file = file
+        self._header = file.header
         self._count = file.index_count
-        self._log_end = log.end         # in this order: entries come behind their records
-        self._heads = array("i", bytes(SLOT_SIZE * file.slot_num))
+        self._log = log
+        self._log_end = log.end
+        self._heads = array("i")
         self._last_offset = 0
 
     def steps(self) -> Iterator[CheckStep]:
-        """Raises StoreError when the file cannot be read."""
+        """Raises StoreError when the file, or the log, cannot be read."""
+        fault = self._look_at_times()
+        if fault:
+            yield self._found(0, fault)
+            return
+        self._heads = array("i", bytes(SLOT_SIZE * self.file.slot_num))
         for first in range(1, self._count, ENTRIES_PER_STEP):
             size = (min(first + ENTRIES_PER_STEP, self._count) - first) * ENTRY_SIZE
-            fault = self._look_at_entries(first, self._read(self._file.entries_start + first * ENTRY_SIZE, size))
+            fault = self._look_at_entries(first, self._read(self.file.entries_start + first * ENTRY_SIZE, size))
             if fault:
                 yield self._found(size, fault)
                 return
             yield CheckStep(size)
-        for first in range(0, self._file.slot_num, SLOTS_PER_STEP):
-            size = min(SLOTS_PER_STEP, self._file.slot_num - first) * SLOT_SIZE
+        for first in range(0, self.file.slot_num, SLOTS_PER_STEP):
+            size = min(SLOTS_PER_STEP, self.file.slot_num - first) * SLOT_SIZE
             fault = self._look_at_slots(first, self._read(slot_position(first), size))
             if fault:
                 yield self._found(size, fault)
@@ -56,14 +74,40 @@ class IndexCheck:
             yield CheckStep(size)
 
     def _read(self, position: int, size: int) -> bytes:
-        return disk.read_at(self._file.file.path, position, size)
+        return disk.read_at(self.file.file.path, position, size)
 
     def _found(self, size: int, fault: str) -> CheckStep:
-        self._file.fault = fault
-        return CheckStep(size, (f"index file {self._file.name} {fault}",))
+        self.file.fault = fault
+        return CheckStep(size, (f"index file {self.file.name} {fault}",))
+
+    def _look_at_times(self) -> str:
+        """Queries pass over a file by the times in its header. They are those of the first and the last record, and
+        the last entry says how far they lie apart."""
+        header, last = self._header, self._count - 1
+        if last < 1:
+            return ""
+        for physical_offset, timestamp in ((header.begin_physical_offset, header.begin_timestamp),
+                                           (header.end_physical_offset, header.end_timestamp)):
+            if self._store_timestamp(physical_offset) not in (None, timestamp):
+                return f"has a time in its header that is not that of the record at {physical_offset}"
+        is_begin_known = self._store_timestamp(header.begin_physical_offset) is not None
+        entry = decode_entry(self._read(self.file.entries_start + last * ENTRY_SIZE, ENTRY_SIZE), 0)
+        # The first entry's difference is that to the file before. Where the clock was set back, the last time may be
+        # the lower one.
+        is_borne_out = entry.time_difference == time_difference(header.end_timestamp, header.begin_timestamp) \
+            and (is_begin_known or header.begin_timestamp <= header.end_timestamp)
+        if last > 1 and not is_borne_out:
+            return "has times in its header that its last entry does not bear out"
+        return ""
+
+    def _store_timestamp(self, physical_offset: int) -> int | None:
+        """Of the record there, if the log has one."""
+        log_file = self._log.files.find(physical_offset)
+        head = head_in(log_file, physical_offset) if log_file is not None else None
+        return head.store_timestamp if head is not None else None
 
     def _look_at_entries(self, first: int, data: bytes) -> str:
-        heads, slot_num = self._heads, self._file.slot_num
+        heads, slot_num = self._heads, self.file.slot_num
         for number, (hash_, physical_offset, difference, previous) in enumerate(_ENTRIES.iter_unpack(data), first):
             slot = hash_ % slot_num
             if hash_ < 0 or difference < 0 or previous != heads[slot] \
@@ -86,8 +130,8 @@ class IndexCheck:
 
     def _older(self, number: int) -> int:
         """The first entry of a chain that was there when the look began: entries may come to the newest file."""
-        while self._count <= number < self._file.index_count:
-            entry: IndexEntry = decode_entry(self._read(self._file.entries_start + number * ENTRY_SIZE, ENTRY_SIZE), 0)
+        while self._count <= number < self.file.index_count:
+            entry: IndexEntry = decode_entry(self._read(self.file.entries_start + number * ENTRY_SIZE, ENTRY_SIZE), 0)
             if entry.previous >= number:
                 return -1
             number = entry.previous

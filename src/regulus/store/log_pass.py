@@ -52,11 +52,13 @@ class LogPass:
             file = self._log.files.find(position)
             # The first files may go between two looks at the list.
             if file is None or position < file.start:
+                behind = self._next_start(position)
                 if missing := self._log.lacks(position):
-                    yield CheckStep(0, (f"{missing} is missing, and the log has nothing from {position} to "
-                                        f"{self._next_start(position)}: what lies there is refused to whoever asks for "
-                                        "it; stop the broker and bring the file back from a backup or replica",))
-                position = self._next_start(position)
+                    fault = (f"{missing} is missing, and the log has nothing from {position} to {behind}: what lies "
+                             "there is refused to whoever asks for it; stop the broker and bring the file back from a "
+                             "backup or replica")
+                    yield CheckStep(0, (fault,))
+                position = behind
                 continue
             behind, fault = self._read(file, position)
             # Files go from the first on: one that is not there any more was deleted while we looked.

@@ -5,6 +5,7 @@ import pytest
 
 from regulus.model.sys_flag import TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from regulus.record.index_entry import ENTRY_SIZE, entry_position
+from regulus.store import index as index_module
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.index import Index
 from tests.stores import NOW, a_message, dispatch, fill, open_store
@@ -269,3 +270,81 @@ def test_a_file_that_cannot_be_read_is_built_anew(store: FileMessageStore) -> No
     assert path.exists()
     assert missed(store) == []
     assert check(store) == []
+
+
+def with_time_in_header(store: FileMessageStore, number: int, place: int, time: int) -> FileMessageStore:
+    path = Path(index_of(store).files[number].file.path)
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(time.to_bytes(8, "big"))
+    again = FileMessageStore(store.config)
+    again.open()
+    return again
+
+
+@pytest.mark.parametrize(("place", "time"), [(0, 1), (0, NOW - 86_400_000), (0, 1 << 60), (8, 1), (8, 1 << 60)])
+@pytest.mark.parametrize("number", [0, 3, 5])
+def test_times_in_the_header_that_hide_the_file_are_found_and_it_is_built_anew(
+        store: FileMessageStore, number: int, place: int, time: int) -> None:
+    again = with_time_in_header(store, number, place, time)
+    name = index_of(again).files[number].name
+    (fault,) = check(again)
+    assert fault.startswith(f"index file {name} has a time in its header that is not that of the record at ")
+    assert len(mend(again)) == 1
+    file = index_of(again).files[number]
+    assert [again.query_message("TopicA", f"k{key}", 9, file.begin_timestamp, file.end_timestamp).buffers == []
+            for key in range(number * 10 + 2, number * 10 + 9)] == [False] * 7
+    assert missed(again) == []
+    assert check(again) == []
+    again.close()
+
+
+@pytest.mark.parametrize("time", [1, NOW - 86_400_000, NOW + 86_400_000, 1 << 60])
+def test_a_time_in_the_header_is_found_where_the_log_has_the_record_no_more(store: FileMessageStore, time: int) -> None:
+    again = with_time_in_header(store, 3, 0, time)
+    begin = index_of(again).files[3].begin_physical_offset
+    places = [unit.physical_offset for unit in again.queue_units("TopicA", 0, 0, 10)]
+    while again.commit_log_min_offset() <= begin:
+        assert again.old_files.take_log_file(again.commit_log_min_offset(), NOW)
+        assert again.old_files.delete_hanging(NOW, 0)
+    assert places[9] < again.commit_log_min_offset()
+    (fault,) = check(again)
+    assert "has times in its header that its last entry does not bear out" in fault
+    assert len(mend(again)) == 1
+    assert check(again) == []
+    again.close()
+
+
+def test_an_entry_that_comes_while_its_slot_is_looked_at_is_no_fault(store: FileMessageStore,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only interpreted can another thread look there; compiled it waits until the entry is in."""
+    write_slot = index_module.write_slot
+    faults: list[str] = []
+    looked: list[int] = []
+
+    def look(cells: memoryview, slot: int, entry: int) -> None:
+        write_slot(cells, slot, entry)
+        looked.append(slot)
+        faults.extend(fault for step in remaining for fault in step.faults)
+
+    remaining = store.deep_check.index_steps()
+    monkeypatch.setattr(index_module, "write_slot", look)
+    fill(store, 1, first=COUNT)
+    assert looked or not index_module.__file__.endswith(".py")
+    assert faults == []
+
+
+def test_a_file_that_is_built_anew_while_it_is_looked_at_has_no_fault(store: FileMessageStore) -> None:
+    """It has fewer entries then, for the log begins later."""
+    steps = store.deep_check.index_steps()
+    for _ in range(3):      # two of the first file, and the entries of the second
+        next(steps)
+    for start in (0, 4096):
+        assert store.old_files.take_log_file(start, NOW)
+        assert store.old_files.delete_hanging(NOW, 0)
+    index_of(store).files[1].fault = "was met by a query"
+    (told,) = mend(store)
+    assert "was built anew" in told
+    assert "with 31 entries" not in told
+    assert [fault for step in steps for fault in step.faults] == []
