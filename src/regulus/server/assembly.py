@@ -16,7 +16,7 @@ from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, when_saved
 from regulus.broker.state import BrokerState
-from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError, StoreNotWritable
+from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
@@ -264,9 +264,9 @@ class BrokerServer:
         self._workers.shutdown()
         try:
             self.store.close()
-        except StoreNotWritable as error:
-            raise StoreNotWritable(f"the broker has stopped, but {self._store_config.root} could not be closed as it "
-                                   f"should: {error}. The next start checks its log as after a kill") from error
+        except StoreError as error:
+            raise type(error)(f"the broker has stopped, but {self._store_config.root} could not be closed as it "
+                              f"should: {error}. The next start checks its log as after a kill") from error
 
     # --- start -------------------------------------------------------------------------------------------------------
 

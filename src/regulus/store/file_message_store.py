@@ -43,7 +43,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from regulus.errors import RecordError, StoreDamaged, StoreNotWritable
+from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -228,28 +228,36 @@ class FileMessageStore:
             disk.sync_filesystem(directory)
 
     def close(self) -> None:
-        """Dispatch and flush everything, and leave the store as after a clean stop. Raises StoreNotWritable.
-
-        `abort` stays when not everything could be dispatched: the next start looks closer then.
+        """Dispatch and flush everything, and leave the store as after a clean stop. What one thing does not allow keeps
+        no other from being done; then `abort` stays, so that the next start looks closer, and the first StoreError is
+        raised at the end. It stays without a word when a full disk let not everything be dispatched.
         """
         if self._lock is None:
             return
+        failures: list[StoreError] = []
         try:
-            while self.dispatch_behind_bytes() > 0 and not self._dispatcher.fault:
-                self.dispatch(DISPATCH_MAX, ())
-            self._log.drop_next()
-            self.flush_commit_log()
-            self.flush_queue_table()
-            if self._index is not None:
-                self._index.flush()
-                self._checkpoint.index_flushed(self._index.last_update[0])
-            self.flush_checkpoint()
-            self.flush_mark()
-            if self.dispatch_behind_bytes() == 0 and not self._unfinished:
+            for deed in (self._dispatch_all, self._log.drop_next, self.flush_commit_log, self.flush_queue_table,
+                         self._flush_index, self.flush_checkpoint, self.flush_mark):
+                try:
+                    deed()
+                except StoreError as error:
+                    failures.append(error)
+            if not failures and self.dispatch_behind_bytes() == 0 and not self._unfinished:
                 disk.remove_file(self.config.root / "abort")
                 disk.sync_directory(self.config.root)
         finally:
             self._release()
+        if failures:
+            raise failures[0]
+
+    def _dispatch_all(self) -> None:
+        while self.dispatch_behind_bytes() > 0 and not self._dispatcher.fault:
+            self.dispatch(DISPATCH_MAX, ())
+
+    def _flush_index(self) -> None:
+        if self._index is not None:
+            self._index.flush()
+            self._checkpoint.index_flushed(self._index.last_update[0])
 
     def _release(self) -> None:
         self._pool.unmap_all()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import StoreLocked, StoreNewer, StoreNotWritable
+from regulus.errors import StoreDamaged, StoreLocked, StoreNewer, StoreNotWritable
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.model.store_result import GetStatus, PutStatus
-from regulus.record import layout, message_record
+from regulus.record import layout, message_record, store_checkpoint
 from regulus.record.java_hash import tags_code
 from regulus.record.layout import MAGIC_V1
 from regulus.store import disk
@@ -150,7 +150,7 @@ def test_a_queue_that_is_not_there_and_one_that_is_empty(tmp_path: Path) -> None
     assert read(store, 7) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, [])
 
 
-def test_units_of_records_that_are_gone_are_passed_over(tmp_path: Path) -> None:
+def test_a_gap_in_the_log_is_told_and_what_lies_behind_it_is_read(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     messages = fill(store, 30, size=900)
     store.close()
@@ -160,10 +160,11 @@ def test_units_of_records_that_are_gone_are_passed_over(tmp_path: Path) -> None:
     assert report.is_warning
     assert f"{4096:020d} is missing, the log has nothing from 4096 to 8192" in str(report)
     gone = [number for number, message in enumerate(messages) if message.physical_offset // 4096 == 1]
-    status, next_offset, found = read(store, gone[0], count_max=2)
+    with pytest.raises(StoreDamaged, match=f"{4096:020d}, which is missing"):
+        read(store, gone[0], count_max=2)
+    status, next_offset, found = read(store, gone[-1] + 1, count_max=2)
     assert (status, found) == (GetStatus.FOUND, [message.body for message in messages[gone[-1] + 1:gone[-1] + 3]])
     assert next_offset == gone[-1] + 3
-    assert bodies(store) == [message.body for number, message in enumerate(messages) if number not in gone]
 
 
 def test_offset_by_time(tmp_path: Path) -> None:
@@ -338,3 +339,24 @@ def test_a_record_of_a_deleted_topic_is_shown_and_not_acted_on(tmp_path: Path) -
     assert shown is not None
     assert message_record.decode(shown, 0, True).body == message.body
     assert store.look_message(message.physical_offset) is None
+
+
+def test_what_cannot_be_dispatched_keeps_a_stop_from_nothing_else(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    messages = fill(store, 5)
+    store.close()
+    store = open_store(tmp_path)
+    store.old_files._dispatcher.position = 0
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(messages[3].physical_offset)
+        log.write(bytes(8))
+    assert store.append(a_message("Late"), NOW + 77).status is PutStatus.PUT_OK
+    with pytest.raises(StoreDamaged, match="changed under the running broker"):
+        store.close()
+    checkpoint = store_checkpoint.decode((tmp_path / "checkpoint").read_bytes())
+    assert checkpoint.physic_msg_timestamp == NOW + 77
+    assert (tmp_path / "abort").exists()
+    store.close()
+    with pytest.raises(StoreDamaged, match="the commit log is damaged"):    # and not locked any more
+        open_store(tmp_path)
+
