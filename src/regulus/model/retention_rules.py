@@ -66,6 +66,19 @@ class RetentionRules:
                 raise ConfigError(f"{key} is {number}: write a percentage, 0 to 100")
         _hours(self.delete_when)
 
+    def ratio_warnings(self) -> list[str]:
+        """A sentence for each percentage that does not hold as it was written."""
+        bounds = (("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, self.expired_ratio),
+                  ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, self.forced_ratio),
+                  ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, self.full_ratio))
+        found = [f"{key} is {number}, and {round(ratio * 100)} holds: as in RocketMQ, it is kept within bounds"
+                 for key, number, ratio in bounds if number != round(ratio * 100)]
+        if self.expired_ratio >= self.forced_ratio and self.clean_file_forcibly_enable:
+            found.append(f"diskMaxUsedSpaceRatio is {self.disk_max_used_space_ratio} and never matters: above "
+                         f"{round(self.forced_ratio * 100)} % (diskSpaceCleanForciblyRatio) the oldest files go, "
+                         "expired or not")
+        return found
+
     @property
     def reserved_ms(self) -> int:
         return self.file_reserved_time * HOUR_MS

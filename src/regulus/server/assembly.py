@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from socket import socket
@@ -15,7 +15,13 @@ from socket import socket
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply, when_saved
-from regulus.broker.state import BrokerState
+from regulus.broker.state import (
+    CONSUMER_OFFSET_DOCUMENT,
+    DELAY_OFFSET_DOCUMENT,
+    SUBSCRIPTION_GROUP_DOCUMENT,
+    TOPICS_DOCUMENT,
+    BrokerState,
+)
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
@@ -57,6 +63,13 @@ _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
 _NOTHING_SAVED_LATER_MS = 3_600_000
+_EXPECTED_DOCUMENTS = {
+    TOPICS_DOCUMENT: "a topic is unknown until it is made anew or sent to (autoCreateTopicEnable), with the default "
+                     "number of queues, and its messages cannot be pulled until then.",
+    SUBSCRIPTION_GROUP_DOCUMENT: "Groups have the default settings.",
+    CONSUMER_OFFSET_DOCUMENT: "Groups begin where a new one does, and pass over or repeat messages.",
+    DELAY_OFFSET_DOCUMENT: "Delayed messages that the log still has are delivered once more."}
+"""What a broker with messages has, and what happens where that is lost."""
 _OTHER_OPEN_FILES = 256         # beside connections and mapped files
 
 
@@ -304,7 +317,8 @@ class BrokerServer:
 
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}
-        for warning in self.store.configs.warnings:
+        for warning in (*self.store.configs.warnings, *self._missing_documents(documents),
+                        *self._config.ratio_warnings()):
             _log.warning("%s", warning)
         try:
             self.broker.load_documents({name: text for name, text in documents.items() if text is not None})
@@ -313,6 +327,16 @@ class BrokerServer:
                                "in its place, or move it away to start without it") from error
         for warning in self.broker.unserved_attributes():
             _log.warning("%s", warning)
+
+    def _missing_documents(self, documents: Mapping[str, str | None]) -> Iterator[str]:
+        """A sentence where the log has messages, and nothing is known of their topics."""
+        if documents[TOPICS_DOCUMENT] is not None or not self.store.commit_log_max_offset():
+            return
+        missing = [name for name, text in documents.items() if text is None and name in _EXPECTED_DOCUMENTS]
+        what_follows = " ".join([_EXPECTED_DOCUMENTS[name] for name in missing])
+        yield (f"the log has messages, and {self._store_config.root / 'config'} has no "
+               f"{' nor '.join([f'{name}.json' for name in missing])}: {what_follows} Where it was not meant so, stop "
+               "the broker and bring the folder back from a backup or replica")
 
     async def _start_parts(self) -> None:
         await self._keeper.start()

@@ -1,10 +1,11 @@
 """Looks at the disk for the broker, which cannot look itself, so that operators are told."""
 
 import logging
-import shutil
 
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
+from regulus.errors import StoreError
+from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.config_text import config_values
@@ -35,21 +36,17 @@ class FactFinder:
         """A disk that does not answer leaves the facts as they were."""
         try:
             # The first append makes the directory of the log.
-            log_disk = shutil.disk_usage(self._commit_log if self._commit_log.exists() else self._root)
-            queue_disk = shutil.disk_usage(self._root)
-        except OSError as error:
+            log_disk = self._commit_log if disk.exists(self._commit_log) else self._root
+            log_ratio, queue_ratio = disk.used_ratio(log_disk), disk.used_ratio(self._root)
+            size, free = disk.room(log_disk)
+        except StoreError as error:
             if not self._is_told:
                 _log.error("cannot look at the disk of the store: %s", error)
             self._is_told = True
             return
         self._is_told = False
         self._broker.runtime_facts = RuntimeFacts(
-            commit_log_path=str(self._commit_log), disk_size=log_disk.total, disk_free=log_disk.free,
-            commit_log_disk_ratio=_ratio(log_disk.total, log_disk.free),
-            consume_queue_disk_ratio=_ratio(queue_disk.total, queue_disk.free),
+            commit_log_path=str(self._commit_log), disk_size=size, disk_free=free,
+            commit_log_disk_ratio=log_ratio, consume_queue_disk_ratio=queue_ratio,
             unflushed_size=self._store.commit_log_max_offset() - self._store.flushed_offset,
             store_config=self._store_config)
-
-
-def _ratio(total: int, free: int) -> float:
-    return (total - free) / total if total else 0.0

@@ -508,13 +508,18 @@ def free_bytes(path: Path | str) -> int:
     return -1
 
 
-def used_ratio(path: Path) -> float:
-    """Part of the disk that is used, of what the user may use at all; rounded up to whole percents as RocketMQ does."""
+def room(path: Path) -> tuple[int, int]:
+    """Bytes that the user may use at all, and how many of them are free: what is reserved for root is neither."""
     with _reading(path):
         state = os.statvfs(path)
     used = state.f_blocks - state.f_bfree
-    total = used + state.f_bavail
-    return -(-used * 100 // total) / 100 if total else 1.0
+    return (used + state.f_bavail) * state.f_frsize, state.f_bavail * state.f_frsize
+
+
+def used_ratio(path: Path) -> float:
+    """Part of the disk that is used, of what the user may use at all; rounded up to whole percents as RocketMQ does."""
+    total, free = room(path)
+    return -(-(total - free) * 100 // total) / 100 if total else 1.0
 
 
 def process_id() -> int:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor, Future
@@ -466,3 +467,28 @@ async def test_retention_is_shown_and_changed_while_the_broker_runs(regulus: Reg
     assert (await ask(connection, RequestCode.GET_LOG_STATE)).ext["archiveGate"] == "on"
     info = KVTable.decode((await ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
     assert (info["fileReservedTime"], info["archiveGate"], info["diskFull"]) == ("48", "on", "false")
+
+
+async def test_documents_that_were_removed_are_missed_with_what_follows(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    assert (await send(connection, b"first")).code == ResponseCode.SUCCESS
+    connection.close()
+    await server.stop()
+    assert "the log has messages" not in caplog.text
+    shutil.rmtree(server.broker_server.store.config.root / "config")
+    again = make_regulus(tmp_path)
+    await again.start()
+    (told,) = [record for record in caplog.records if "the log has messages" in record.message]
+    assert told.levelno == logging.WARNING
+    assert ("has no topics.json nor subscriptionGroup.json nor consumerOffset.json nor delayOffset.json: a topic is "
+            "unknown until it is made anew" in told.message)
+    assert "Groups begin where a new one does" in told.message
+    await again.stop()
+    caplog.clear()
+    third = make_regulus(tmp_path)
+    await third.start()
+    assert "the log has messages" not in caplog.text
+    await third.stop()

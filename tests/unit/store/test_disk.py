@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -178,3 +179,11 @@ def test_when_a_file_was_written(tmp_path: Path) -> None:
     assert disk.modified_ms(path) == 1_700_000_000_123
     with pytest.raises(StoreError, match="cannot be read"):
         disk.modified_ms(tmp_path / "none")
+
+
+def test_what_is_reserved_for_root_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As df: Use% is 95 here, and not 90."""
+    state = SimpleNamespace(f_blocks=1000, f_bfree=100, f_bavail=50, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: state)
+    assert disk.room(tmp_path) == (950 * 4096, 50 * 4096)
+    assert disk.used_ratio(tmp_path) == 0.95

@@ -106,6 +106,15 @@ def test_a_message_whose_body_is_rotten_keeps_its_place(tmp_path: Path, monkeypa
     take_out(store)
     mend(store)
     assert [unit.queue_offset for unit in store.queue_units("T1", 0, 0, 32)] == [*range(25)]
+    # A rebuild reads no body's checksum, nor does a pull: it is the deep check that knows, and from then on none is
+    # given the message.
+    rotten = store.get_message("T1", 0, 5, 1, 1 << 20, EVERYTHING)
+    assert bytes(rotten.buffers[0]).count(b"!") == 1
+    assert [fault for step in store.deep_check.log_steps() for fault in step.faults
+            if f"damaged at {unit.physical_offset}" in fault]
+    with pytest.raises(StoreDamaged, match="message 5 of queue 0 of T1 is damaged"):
+        store.get_message("T1", 0, 5, 1, 1 << 20, EVERYTHING)
+    assert store.look_message(unit.physical_offset) is None
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
