@@ -1,10 +1,14 @@
 """How commands print: tables for people, JSON for programs."""
 
+import asyncio
 import json
+import select
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import wraps
+from io import UnsupportedOperation
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
@@ -18,6 +22,8 @@ P = ParamSpec("P")
 
 PIPE_WIDTH = 10_000
 """Columns of what is no terminal: no program wants a table wrapped."""
+
+_LOOK_FOR_READER_S = 0.2
 
 
 def with_output(command: Callable[P, Any]) -> Callable[..., None]:
@@ -64,6 +70,19 @@ def time_text(timestamp_ms: int) -> str:
     if timestamp_ms <= 0:
         return "-"
     return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+async def reader_gone() -> None:
+    """For commands that print now and then: waits until whoever reads our output has gone, and raises BrokenPipeError.
+
+    Writing would tell it, too, but only when there is something to write.
+    """
+    poll = select.poll()
+    with suppress(UnsupportedOperation):            # in memory: no reader that could go
+        poll.register(sys.stdout.fileno(), 0)       # whatever is asked for, an end is told
+    while not poll.poll(0):
+        await asyncio.sleep(_LOOK_FOR_READER_S)
+    raise BrokenPipeError("whoever read our output has gone")
 
 
 def _console() -> "Console":

@@ -8,7 +8,7 @@ import click
 
 from regulus.cli.connection import with_admin
 from regulus.cli.options import renamed
-from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
+from regulus.cli.output import print_json, print_rows, print_table, reader_gone, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -140,16 +140,15 @@ async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, c
         await asyncio.gather(*(_read_queue(admin, queue, from_beginning, expression, no_wait, show)
                                for queue in queues))
 
-    reading = asyncio.ensure_future(read_all())
-    waiting = asyncio.ensure_future(enough.wait())
+    ends = [asyncio.ensure_future(each) for each in (read_all(), enough.wait(), reader_gone())]
     try:
-        await asyncio.wait((reading, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if reading.done():
-            reading.result()
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
     finally:
-        reading.cancel()
-        waiting.cancel()
-        await asyncio.wait((reading, waiting))
+        for each in ends:
+            each.cancel()
+        await asyncio.wait(ends)
 
 
 async def _read_queue(admin: Admin, queue: MessageQueue, from_beginning: bool, expression: str, no_wait: bool,
