@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_json, print_table, time_text, with_output
 from regulus.cli.spark_session import command_session
 from regulus.errors import OptionError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _ARCHIVE = click.option("--archive", "archive_path", required=True, type=click.Path(file_okay=False, path_type=Path),
                         help="Directory of the archive.")
-_CORES = click.option("--cores", default=os.cpu_count() or 1, show_default=True,
+_CORES = click.option("--cores", type=click.IntRange(0, CORES_MAX), default=os.cpu_count() or 1, show_default=True,
                       help="Tasks at a time; 0 works in this process, without Spark.")
 _RANGE = click.option("--range-size", default="256m", show_default=True,
                       help="Bytes of log for each task and manifest.")
@@ -76,8 +77,9 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
 
 @archive.command()
 @_ARCHIVE
-@click.option("--keep-superseded", default=60, show_default=True, help="Minutes that replaced files stay for queries.")
-@click.option("--expire-after", default=0, help="Days to keep; 0 keeps everything.")
+@click.option("--keep-superseded", type=LIMIT, default=60, show_default=True,
+              help="Minutes that replaced files stay for queries.")
+@click.option("--expire-after", type=LIMIT, default=0, help="Days to keep; 0 keeps everything.")
 @_RANGE
 @_CORES
 @_ICEBERG

@@ -6,6 +6,7 @@ import time
 import click
 
 from regulus.cli.connection import Server, with_server
+from regulus.cli.options import COUNT
 from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.producer import Producer
@@ -25,7 +26,7 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--topic", default=_TOPIC, show_default=True)
-@click.option("-c", "--count", type=click.IntRange(1), default=100_000, show_default=True, help="Messages to send.")
+@click.option("-c", "--count", type=COUNT, default=100_000, show_default=True, help="Messages to send.")
 @click.option("-s", "--size", type=click.IntRange(1, 4 << 20), default=128, show_default=True, help="Bytes of a body.")
 @click.option("-f", "--in-flight", type=click.IntRange(1, 10_000), default=128, show_default=True,
               help="Sends under way at the same time.")
@@ -64,7 +65,7 @@ async def _send(name_server: str, config: ProducerConfig, topic: str, count: int
 @bench.command()
 @click.option("--topic", default=_TOPIC, show_default=True)
 @click.option("--group", default=_GROUP, show_default=True)
-@click.option("-c", "--count", type=click.IntRange(1), default=100_000, show_default=True, help="Messages to consume.")
+@click.option("-c", "--count", type=COUNT, default=100_000, show_default=True, help="Messages to consume.")
 @click.option("--idle", type=click.FloatRange(0.1), default=10.0, show_default=True,
               help="Seconds without a message after which to stop.")
 @with_server

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from regulus.broker.config import BrokerConfig
-from regulus.cli.options import renamed
+from regulus.cli.options import PORT, renamed
 from regulus.cli.serve import (
     config_option,
     cut_option,
@@ -29,7 +29,7 @@ from regulus.transport.config import TransportConfig
 @config_option
 @renamed("-n", "--namesrv", "namesrv_addr", old="--namesrv-addr", metavar="HOST:PORT;...",
          help="Name servers; else namesrvAddr of the file, else the environment's NAMESRV_ADDR.")
-@click.option("--port", type=int, help="Port to listen at; 0 takes a free one [10911].")
+@click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [10911].")
 @store_option
 @flush_option
 @cut_option

@@ -1,5 +1,6 @@
 """What the client commands have in common: where the name server is, and how times are written."""
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import wraps
@@ -25,7 +26,6 @@ class Server:
         self.secret_key = secret_key
 
     def client_config(self) -> ClientConfig:
-        """Raises ConfigError when only one of the keys is given."""
         return ClientConfig(access_key=self.access_key, secret_key=self.secret_key)
 
 
@@ -39,6 +39,8 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
                   help="The user's secret.")
     @wraps(command)
     def call(*args: Any, name_server: str, access_key: str, secret_key: str, **kwargs: Any) -> None:
+        if bool(access_key) != bool(secret_key):
+            raise click.UsageError("--access-key and --secret-key belong together: give both or none")
         command(Server(name_server, access_key, secret_key), *args, **kwargs)
     return call
 
@@ -55,6 +57,9 @@ def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Cal
     return call
 
 
+_NUMBER = re.compile(r"-?[0-9]{1,30}")
+_LAST_MS = 253_402_214_400_000
+"""The last day that a date can be, in whatever zone."""
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -65,12 +70,20 @@ class Moment(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).strip()
-        if text.isdigit():
-            return int(text)
-        if text[:-1].isdigit() and text[-1:] in _UNIT_MS:
-            return int(datetime.now().timestamp() * 1000) - int(text[:-1]) * _UNIT_MS[text[-1]]
         try:
-            return int(datetime.fromisoformat(text).timestamp() * 1000)
-        except ValueError:
+            moment = _milliseconds(text)
+        except (ValueError, OverflowError):
             self.fail(f"{text!r} is not a time; write ms since 1970, 2026-01-31T12:00:00, or an age such as 30m", param,
                       ctx)
+        if not 0 <= moment <= _LAST_MS:
+            self.fail(f"{text!r} is not a time between the years 1970 and 9999", param, ctx)
+        return moment
+
+
+def _milliseconds(text: str) -> int:
+    """Raises ValueError, OverflowError."""
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if text[-1:] in _UNIT_MS and _NUMBER.fullmatch(text[:-1]):
+        return int(datetime.now().timestamp() * 1000) - int(text[:-1]) * _UNIT_MS[text[-1]]
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -8,6 +8,7 @@ from regulus.errors import (
     ConnectFailed,
     ConnectionLost,
     JobRefused,
+    MessageIllegal,
     NoNameServer,
     NoRoute,
     OptionError,
@@ -40,7 +41,7 @@ _NOT_REACHABLE = frozenset({ConnectFailed.code, ConnectionLost.code, RequestTime
 def exit_code(error: RegulusError) -> ExitCode:
     """Of a command that ended with this error."""
     match error:
-        case ConfigError() | OptionError():
+        case ConfigError() | OptionError() | MessageIllegal():
             return ExitCode.USAGE
         case ClientError() if error.code in _NOT_FOUND:
             return ExitCode.NOT_FOUND

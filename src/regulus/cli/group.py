@@ -1,10 +1,12 @@
 """`regulus group`: look at consumer groups and change them."""
 
 import json
+from contextlib import suppress
 
 import click
 
 from regulus.cli.connection import Moment, with_admin
+from regulus.cli.options import LIMIT, OFFSET
 from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
@@ -14,6 +16,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import ConsumerRunningInfo
 from regulus.wire.codes import ResponseCode
+from regulus.wire.ext_fields import parse_int
 
 
 @click.group()
@@ -35,7 +38,7 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option("--retry-max-times", type=click.IntRange(0), default=16, show_default=True,
+@click.option("--retry-max-times", type=LIMIT, default=16, show_default=True,
               help="How often a message is tried again before it is a dead letter.")
 @click.option("--cluster", help="Only on brokers of this cluster.")
 @with_admin
@@ -112,7 +115,7 @@ def _row_of(client_id: str, info: ConsumerRunningInfo) -> tuple[object, ...]:
 @click.argument("topic_name", metavar="TOPIC")
 @click.option("--to", "where", type=click.Choice(["earliest", "latest"]), help="Both ends of the queues.")
 @click.option("--time", "moment", type=Moment(), help="The first message stored at or after this time.")
-@click.option("--offset", type=click.IntRange(0), help="This offset, of one queue.")
+@click.option("--offset", type=OFFSET, help="This offset, of one queue.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
 @with_admin
 async def reset(admin: Admin, name: str, topic_name: str, where: str | None, moment: int | None, offset: int | None,
@@ -161,7 +164,9 @@ async def _warn_out_of_range(admin: Admin, queue: MessageQueue, offset: int) -> 
 
 def parse_queue(topic: str, text: str | None) -> MessageQueue:
     """A queue written as BROKER/ID."""
-    broker_name, separator, number = (text or "").rpartition("/")
-    if not separator or not broker_name or not number.isdigit():
-        raise click.UsageError("write the queue as BROKER/ID, such as broker-a/0")
-    return MessageQueue(topic, broker_name, int(number))
+    broker_name, _, number = (text or "").rpartition("/")
+    with suppress(ValueError):
+        queue_id = parse_int(number)
+        if broker_name and queue_id >= 0:
+            return MessageQueue(topic, broker_name, queue_id)
+    raise click.UsageError("write the queue as BROKER/ID, such as broker-a/0")

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from regulus.cli.archive import size_of, tasks_of
+from regulus.cli.options import CORES_MAX, COUNT, INT_MAX
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.spark.extras import require_extra
 
@@ -20,14 +21,16 @@ def index() -> None:
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="A new directory for `consumequeue` and `index`.")
 @click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True, help="messageDelayLevel of the broker.")
-@click.option("--queue-file-size", default=6_000_000, show_default=True,
+@click.option("--queue-file-size", type=COUNT, default=6_000_000, show_default=True,
               help="mappedFileSizeConsumeQueue of the broker.")
-@click.option("--hash-slots", default=5_000_000, show_default=True, help="maxHashSlotNum of the broker.")
-@click.option("--index-entries", default=20_000_000, show_default=True, help="maxIndexNum of the broker.")
+@click.option("--hash-slots", type=COUNT, default=5_000_000, show_default=True, help="maxHashSlotNum of the broker.")
+@click.option("--index-entries", type=click.IntRange(2, INT_MAX), default=20_000_000, show_default=True,
+              help="maxIndexNum of the broker.")
 @click.option("--no-index", is_flag=True, help="Consume queues alone.")
 @click.option("--deleted-topics", is_flag=True, help="Include topics that config/topics.json no longer has.")
 @click.option("--range-size", default="512m", show_default=True, help="Bytes of log for each task, at most.")
-@click.option("--cores", default=2, show_default=True, help="Tasks at a time; 0 works in this process, without Spark.")
+@click.option("--cores", type=click.IntRange(0, CORES_MAX), default=2, show_default=True,
+              help="Tasks at a time; 0 works in this process, without Spark.")
 def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
     """Build them anew, as the broker would have; then stop it and put them in the place of its own."""

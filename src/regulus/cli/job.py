@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from regulus.cli.connection import Moment
-from regulus.cli.options import renamed
+from regulus.cli.options import CORES_MAX, COUNT, LIMIT, renamed
 from regulus.cli.output import print_table, with_output
 from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import ClientError
@@ -131,8 +131,8 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
     @click.option("--broker-name", help="What to call the broker of --store; broker-a if not given.")
     @click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
     @click.option("--accept-gaps", is_flag=True, help="Go on without messages that are damaged or gone.")
-    @click.option("--cores", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
-    @renamed("--limit", old="--rows", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True,
+    @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
+    @renamed("--limit", old="--rows", type=LIMIT, default=ROWS_SHOWN, show_default=True,
              help="How many rows of each kind to print.")
     @with_output
     @wraps(command)
@@ -201,7 +201,7 @@ def job() -> None:
 @click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
 @click.option("--group", help="The consumer group whose retries and dead letters belong to the topics.")
 @effects_options
-@click.option("--late-ms", type=click.IntRange(0), default=60_000, show_default=True,
+@click.option("--late-ms", type=LIMIT, default=60_000, show_default=True,
               help="From when on a message without an effect is missing it.")
 @click.option("--from", "starting", type=Moment(), help="First store time.")
 @click.option("--until", "ending", type=Moment(), help="Store time to stop before.")
@@ -257,7 +257,7 @@ def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: s
 @job.command()
 @click.option("--topic", help="The trace topic, where it is not RMQ_SYS_TRACE_TOPIC.")
 @click.option("--id", "message_id", help="Only this message.")
-@click.option("--slow-ms", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--slow-ms", type=COUNT, default=1000, show_default=True)
 @click.option("--spans", is_flag=True, help="Print the spans too.")
 @click.option("--from", "starting", type=Moment(), help="First store time.")
 @click.option("--until", "ending", type=Moment(), help="Store time to stop before.")
@@ -326,7 +326,7 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
         click.option("--send", "is_real", is_flag=True, help="Do it; without this only say what would be done."),
         click.option("--guarantee", type=click.Choice(["exactlyOnce", "atLeastOnce"]), default="exactlyOnce",
                      show_default=True, help="Java RocketMQ knows atLeastOnce only."),
-        click.option("--rate", type=click.IntRange(1), help="At most this many messages a second."),
+        click.option("--rate", type=COUNT, help="At most this many messages a second."),
     ):
         command = option(command)
     return command
@@ -350,7 +350,7 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
 @click.option("--where", help="A condition in SQL over the columns: reconsume_times > 3 AND tags = 'UA'.")
 @click.option("--set", "changes", multiple=True, metavar="COLUMN=SQL",
               help="Change topic, body, keys, tags or sharding_key: topic='orders-again'.")
-@click.option("--cap", type=click.IntRange(1), help="At most this many messages, the oldest first.")
+@click.option("--cap", type=COUNT, help="At most this many messages, the oldest first.")
 @click.option("--retries", "from_retries", is_flag=True, help="Take the group's retry topic in place of dead letters.")
 @click.option("--from", "starting", type=Moment(), help="First time of becoming a dead letter.")
 @click.option("--until", "ending", type=Moment(), help="Time to stop before.")
@@ -433,7 +433,7 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
 @click.option("--cap", type=click.IntRange(1), help="Send at most this many a run, the oldest first.")
 @click.option("--mark", help="A column of the stub table that gets the verdict, where it is not fine.")
 @effects_options
-@click.option("--late-ms", type=click.IntRange(0), default=60_000, show_default=True)
+@click.option("--late-ms", type=LIMIT, default=60_000, show_default=True)
 @click.option("--verdicts", metavar="TABLE", help="Table that keeps the verdicts: sqlite: or postgresql:.")
 @click.option("--report", help="Directory that keeps what each run sent, as Parquet; on a cluster one that all "
               "executors see.")

@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except click.Abort:
-        status = ExitCode.INTERRUPTED
+    except click.Abort as error:
+        status = _status_of_abort(error)
     except _ReaderGone:
         status = ExitCode.NO_READER
     except OSError as error:
@@ -108,6 +108,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = ExitCode.FAILED
     _leave_output_alone()
     sys.exit(status)
+
+
+def _status_of_abort(error: click.Abort) -> ExitCode:
+    """click says the same of Ctrl-C, also at a question, and of a question that got no yes, also for want of input."""
+    if isinstance(error.__context__, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    click.echo("regulus: aborted, nothing was done", err=True)
+    return ExitCode.FAILED
 
 
 def _leave_output_alone() -> None:

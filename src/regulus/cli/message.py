@@ -7,7 +7,7 @@ import click
 
 from regulus.cli.connection import Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
-from regulus.cli.options import renamed
+from regulus.cli.options import COUNT, OFFSET, renamed
 from regulus.cli.output import print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
@@ -38,7 +38,7 @@ def message() -> None:
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE")
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1 (1 s) to 18 (2 h).")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="Send to this queue.")
-@click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True,
+@click.option("-c", "--count", type=COUNT, default=1, show_default=True,
               help="Send the message this many times.")
 @with_server
 def send(server: Server, topic: str, body: str | None, path: Path | None, tag: str, keys: tuple[str, ...],
@@ -73,11 +73,11 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 @click.option("--key", help="Messages that have this key.")
 @click.option("--unique-key", help="The message with this unique key, and its copies.")
 @click.option("--id", "offset_id", help="The message with this offset id.")
-@click.option("--offset", type=click.IntRange(0), help="The message at this place of a queue.")
+@click.option("--offset", type=OFFSET, help="The message at this place of a queue.")
 @click.option("--queue", "queue_text", metavar="BROKER/ID", help="The queue that --offset is for.")
 @renamed("--from", "begin", old="--begin", type=Moment(), default=0, help="With --key: stored at or after this time.")
 @renamed("--until", "end", old="--end", type=Moment(), help="With --key: stored at or before this time.")
-@click.option("--limit", type=click.IntRange(1), default=64, show_default=True,
+@click.option("--limit", type=COUNT, default=64, show_default=True,
               help="With --key: this many messages, the newest.")
 @with_output
 @with_admin

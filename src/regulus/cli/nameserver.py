@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from regulus.cli.options import PORT
 from regulus.cli.serve import (
     config_option,
     listen_option,
@@ -19,7 +20,7 @@ from regulus.server.assembly import NameServer
 
 @click.command()
 @config_option
-@click.option("--port", type=int, help="Port to listen at; 0 takes a free one [9876].")
+@click.option("--port", type=PORT, help="Port to listen at; 0 takes a free one [9876].")
 @click.option("--kv-config", "kv_config_path", metavar="FILE", help="Where the key-value configuration is kept "
               "[~/namesrv/kvConfig.json].")
 @listen_option

@@ -1,9 +1,21 @@
-"""Options that had another name before: the old one still works, and the help does not show it."""
+"""The numbers that options take, and options that had another name before: the old one works, and no help shows it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+
+from regulus.wire.ext_fields import LONG_MAX
+
+INT_MAX = (1 << 31) - 1
+
+CORES_MAX = 1024
+COUNT = click.IntRange(1, INT_MAX)
+LIMIT = click.IntRange(0, INT_MAX)
+"""Of rows or tries: what Spark and RocketMQ keep in 32 bits."""
+OFFSET = click.IntRange(0, LONG_MAX)
+"""In a queue: what RocketMQ keeps in 64 bits."""
+PORT = click.IntRange(0, 65535)
 
 
 class _Renamed(click.Option):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.options import renamed
+from regulus.cli.options import CORES_MAX, renamed
 from regulus.cli.spark_session import command_java
-from regulus.errors import PipelineError
+from regulus.errors import ClientError
 from regulus.spark.extras import require_extra
+from regulus.wire.codes import ResponseCode
 
 REPORT_NAME = "report.html"
 
@@ -46,7 +47,7 @@ def pipeline() -> None:
 @click.option("--full-refresh", multiple=True, metavar="TABLE", help="Make this table anew; may be repeated.")
 @click.option("--full-refresh-all", is_flag=True, help="Make all tables anew.")
 @click.option("--dry-run", is_flag=True, help="Only check the definitions.")
-@click.option("--cores", type=click.IntRange(1, 1024), default=os.cpu_count() or 1, show_default=True)
+@click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
 @click.option("--heap", default="1g", show_default=True, help="Of Spark's Java.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what fails.")
 def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], refresh: tuple[str, ...],
@@ -118,13 +119,14 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise PipelineError(f"--set {pair!r} is not a setting: write KEY=VALUE")
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--set")
         found[key.strip()] = value
     return found
 
 
 def _check_ledger(parameters: dict[str, str]) -> None:
-    """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError."""
+    """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError, and
+    ClientError for a topic that is not there."""
     from regulus.pipeline.ledger_parameters import read_parameters
     from regulus.spark.store_files import StoreFiles
 
@@ -134,4 +136,4 @@ def _check_ledger(parameters: dict[str, str]) -> None:
         for topic in ledger.topics:
             if topic not in known:
                 listed = ", ".join(sorted(name for name in known if not name.startswith("%"))) or "none"
-                raise PipelineError(f"the store has no topic {topic!r}; it has {listed}")
+                raise ClientError(f"the store has no topic {topic!r}; it has {listed}", ResponseCode.TOPIC_NOT_EXIST)

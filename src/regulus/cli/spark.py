@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from regulus.cli.options import renamed
+from regulus.cli.options import CORES_MAX, LIMIT, renamed
 from regulus.cli.spark_session import command_session, java_places, spark_refusals
 from regulus.spark.doctor import Finding, examine, examine_executors
 from regulus.spark.extras import require_extra
@@ -57,9 +57,9 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--until", "ending", help="Store time to stop before.")
 @click.option("--columns", default=_READ_COLUMNS, show_default=True)
 @click.option("--where", help="A condition in SQL over the columns.")
-@click.option("--limit", default=20, show_default=True)
+@click.option("--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
-@click.option("--cores", default=os.cpu_count() or 1, show_default=True)
+@click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
 def read(store_path: Path | None, name_server: str | None, archive_path: Path | None, topics: tuple[str, ...],
          tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
          cores: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from regulus.cli.connection import with_admin
-from regulus.cli.options import renamed
+from regulus.cli.options import COUNT, renamed
 from regulus.cli.output import print_json, print_rows, print_table, reader_gone, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.model.message import MessageExt
@@ -118,7 +118,7 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
 @click.argument("name")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message instead of the next one.")
 @renamed("--tag", "expression", old="--tags", default="*", show_default=True, help="Tag expression, such as 'A || B'.")
-@click.option("-c", "--count", "count_max", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("-c", "--count", "count_max", type=COUNT, help="Stop after this many messages.")
 @click.option("--no-wait", is_flag=True, help="Stop at the end instead of waiting for more.")
 @with_admin
 async def tail(admin: Admin, name: str, from_beginning: bool, expression: str, count_max: int | None,

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from regulus.broker.config import BrokerConfig
+from regulus.cli.options import PORT
 from regulus.cli.serve import (
     config_option,
     cut_option,
@@ -28,8 +29,8 @@ LOOPBACK = "127.0.0.1"
 
 @click.command()
 @config_option
-@click.option("--port", type=int, help="Port of the broker; 0 takes a free one [10911].")
-@click.option("--namesrv-port", type=int, default=9876, show_default=True, help="Port of the name server.")
+@click.option("--port", type=PORT, help="Port of the broker; 0 takes a free one [10911].")
+@click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="Port of the name server.")
 @store_option
 @flush_option
 @cut_option

@@ -72,7 +72,7 @@ class AdminBase:
         if cluster is not None:
             if cluster not in info.cluster_addr_table:
                 known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-                raise ClientError(f"no cluster {cluster!r}; known: {known}")
+                raise ClientError(f"no cluster {cluster!r}; known: {known}", ResponseCode.QUERY_NOT_FOUND)
             names = sorted(info.cluster_addr_table[cluster])
         return [address for name in names if (address := info.broker_addr_table[name].broker_addrs.get(0)) is not None]
 

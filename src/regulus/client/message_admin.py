@@ -106,8 +106,10 @@ class MessageAdmin(GroupAdmin):
         for message in pulled.messages:
             if message.queue_offset == queue_offset:
                 return message
-        raise ClientError(f"no message at offset {queue_offset} of {queue}: it has {pulled.min_offset} to "
-                          f"{pulled.max_offset - 1}", ResponseCode.NO_MESSAGE)
+        held = (f"has {pulled.min_offset} to {pulled.max_offset - 1}" if pulled.max_offset > pulled.min_offset
+                else "is empty")
+        raise ClientError(f"no message at offset {queue_offset} of queue {queue.queue_id} of {queue.topic} on "
+                          f"{queue.broker_name}, which {held}", ResponseCode.NO_MESSAGE)
 
     async def pull(self, queue: MessageQueue, queue_offset: int, max_num: int = 32, *, expression: str = "*",
                    suspend_ms: int = 0) -> Pulled:

@@ -36,7 +36,7 @@ class ArchiveConfig:
     def __post_init__(self) -> None:
         """Raises ConfigError."""
         if self.range_size < RANGE_SIZE_MIN:
-            raise ConfigError(f"range_size is {self.range_size} bytes: it must be {RANGE_SIZE_MIN} or more")
+            raise ConfigError(f"a range of the log has {self.range_size} bytes: it must have {RANGE_SIZE_MIN} or more")
         if not self.broker_name:
-            raise ConfigError("broker_name is empty: the archive keeps the log of each broker under its name")
+            raise ConfigError("the broker's name is empty: the archive keeps the log of each broker under its name")
         parse_ladder(self.message_delay_level)

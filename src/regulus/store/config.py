@@ -40,18 +40,17 @@ class MessageStoreConfig:
 
     def __post_init__(self) -> None:
         if "," in self.store_path_commit_log:
-            raise ConfigError(f"store_path_commit_log is {self.store_path_commit_log!r}: here a commit log lies in one "
+            raise ConfigError(f"storePathCommitLog is {self.store_path_commit_log!r}: here a commit log lies in one "
                               "directory; move its files into one")
-        self._check("mapped_file_size_commit_log", 4096, _FILE_SIZE_MAX)
-        self._check("mapped_file_size_consume_queue", UNIT_SIZE, _FILE_SIZE_MAX - UNIT_SIZE)
-        self._check("max_hash_slot_num", 1, _FILE_SIZE_MAX)
-        self._check("max_index_num", 2, _FILE_SIZE_MAX)
-        self._check("mapped_files_max", 16, 1 << 20)
-
-    def _check(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if not low <= value <= high:
-            raise ConfigError(f"{name} is {value}: it must lie between {low} and {high}")
+        for key, number, low, high in (
+                ("mappedFileSizeCommitLog", self.mapped_file_size_commit_log, 4096, _FILE_SIZE_MAX),
+                ("mappedFileSizeConsumeQueue", self.mapped_file_size_consume_queue, UNIT_SIZE,
+                 _FILE_SIZE_MAX - UNIT_SIZE),
+                ("maxHashSlotNum", self.max_hash_slot_num, 1, _FILE_SIZE_MAX),
+                ("maxIndexNum", self.max_index_num, 2, _FILE_SIZE_MAX),
+                ("mappedFilesMax", self.mapped_files_max, 16, 1 << 20)):
+            if not low <= number <= high:
+                raise ConfigError(f"{key} is {number}: write a number from {low} to {high}")
 
     @property
     def root(self) -> Path:

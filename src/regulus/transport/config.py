@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from regulus.errors import ConfigError
+from regulus.wire.config_text import config_key
 from regulus.wire.frame_reader import FRAME_SIZE_MAX
 
 
@@ -26,11 +27,11 @@ class TransportConfig:
         for name in ("connections_max", "accept_backlog", "write_buffer_high", "write_buffer_max",
                      "unfinished_size_max", "frame_time_max_ms"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+                raise ConfigError(f"{config_key(name)} is {getattr(self, name)}: write 1 or more")
         if self.large_frames_size_max < FRAME_SIZE_MAX + 4:
-            raise ConfigError(f"large_frames_size_max is {self.large_frames_size_max}; it must be {FRAME_SIZE_MAX + 4} "
-                              "or more, so that the largest frame can come")
+            raise ConfigError(f"largeFramesSizeMax is {self.large_frames_size_max}: write {FRAME_SIZE_MAX + 4} or "
+                              "more, so that the largest frame can come")
         if self.idle_time_max_ms < 0:
-            raise ConfigError(f"idle_time_max_ms is {self.idle_time_max_ms}; it must be 0 (never) or more")
+            raise ConfigError(f"idleTimeMaxMs is {self.idle_time_max_ms}: write 0 (never) or more")
         if not 0 <= self.write_buffer_low < self.write_buffer_high < self.write_buffer_max:
-            raise ConfigError("write_buffer_low, write_buffer_high and write_buffer_max must grow in this order")
+            raise ConfigError("writeBufferLow, writeBufferHigh and writeBufferMax must grow in this order")

@@ -1,8 +1,10 @@
 """What the client commands have in common."""
 
 import pytest
+from click.testing import CliRunner
 
 from regulus.cli.connection import Moment
+from regulus.cli.exit_codes import ExitCode
 from regulus.cli.group import group
 
 
@@ -15,5 +17,19 @@ def test_an_unreadable_time_is_refused_with_examples(run):
     assert "an age such as 30m" in run(group, "reset", "g", "t", "--time", "soon", fails=True)
 
 
+@pytest.mark.parametrize("text", ["-1", "1969-12-31T00:00:00", "9" * 20, "9" * 5000, "0001-01-01", "99999999999d",
+                                  "\u00b2", "9999-12-31T23:59:59"])
+def test_a_time_that_no_message_can_have_is_refused_in_one_sentence(text):
+    done = CliRunner().invoke(group, ["reset", "g", "t", "--time", text])
+    assert done.exit_code == ExitCode.USAGE
+    assert "is not a time" in done.output
+
+
 def test_an_age_is_a_time_before_now():
     assert Moment().convert("1m", None, None) - Moment().convert("1h", None, None) - 59 * 60_000 + 1000 > 0
+
+
+def test_one_key_without_the_other_is_told_by_the_names_of_its_options():
+    done = CliRunner().invoke(group, ["list", "--access-key", "me"])
+    assert done.exit_code == ExitCode.USAGE
+    assert "--access-key and --secret-key belong together" in done.output

@@ -1,6 +1,7 @@
 """The command line as a process: what it says, and what it tells the shell."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from regulus.cli.exit_codes import ExitCode, exit_code
+from regulus.cli.main import main
 from regulus.errors import (
     BrokerRefused,
     ClientClosed,
     ConfigError,
     ConnectFailed,
     JobRefused,
+    MessageIllegal,
     MissingExtra,
     NoNameServer,
     NoRoute,
@@ -36,6 +39,7 @@ def run(*arguments, **options):
     (NoNameServer("x"), ExitCode.NOT_REACHABLE),
     (BrokerRefused(16, "no permission"), ExitCode.REFUSED),
     (JobRefused("x"), ExitCode.REFUSED),
+    (MessageIllegal("x"), ExitCode.USAGE),
     (ClientClosed("x"), ExitCode.FAILED),
     (MissingExtra("x"), ExitCode.FAILED),
     (StoreDamaged("x"), ExitCode.FAILED),
@@ -72,6 +76,52 @@ def test_an_id_that_is_none_is_explained(regulus_server):
     assert "name its topic" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [
+    ("message", "send", "Or ders", "one"), ("message", "send", "Orders", ""),
+    ("message", "query", "Orders", "--offset", "3", "--queue", "broker-a/x"),
+    ("message", "query", "Orders", "--offset", "3", "--queue", f"broker-a/{1 << 40}"),
+    ("topic", "list", "-n", "nowhere"), ("topic", "list", "-n", ""),
+])
+def test_arguments_that_cannot_be_meant_are_a_fault_of_usage(orders, arguments):
+    done = run(*arguments, env={**os.environ, "NAMESRV_ADDR": orders.name_server_address})
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, ""), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_places_that_are_not_there_are_not_found(orders):
+    for arguments in (("topic", "create", "New", "--cluster", "nosuch"),
+                      ("message", "query", "Orders", "--offset", "3", "--queue", "nosuch/0")):
+        done = run(*arguments, "-n", orders.name_server_address)
+        assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, ""), (arguments, done.stderr)
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_place_without_a_message_is_told_in_plain_words(orders):
+    done = run("message", "query", "Orders", "--offset", "7000", "--queue", "broker-a/0", "-n",
+               orders.name_server_address)
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert re.fullmatch(r"regulus: no message at offset 7000 of queue 0 of Orders on broker-a, which has 0 to \d+\n",
+                        done.stderr)
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_a_question_without_a_yes_is_a_failure(orders, answer):
+    done = run("topic", "delete", "Orders", "-n", orders.name_server_address, input=answer)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr.strip() == "regulus: aborted, nothing was done"
+    assert "Orders" in run("topic", "list", "-n", orders.name_server_address).stdout
+
+
+def test_an_interrupt_at_a_question_is_an_interrupt(monkeypatch):
+    def interrupted(prompt):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["group", "delete", "g"])
+    assert ended.value.code == ExitCode.INTERRUPTED
+
+
 def test_a_disk_that_takes_no_output_is_one_line(regulus_server):
     with open("/dev/full", "wb") as full:
         done = subprocess.run([*REGULUS, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
@@ -82,8 +132,8 @@ def test_a_disk_that_takes_no_output_is_one_line(regulus_server):
 
 @contextmanager
 def tail(regulus_server, **options):
-    with subprocess.Popen([*REGULUS, "topic", "tail", "Orders", "--from-beginning", "-n",
-                           regulus_server.name_server_address], stderr=subprocess.PIPE, text=True, **options) as process:
+    command = [*REGULUS, "topic", "tail", "Orders", "--from-beginning", "-n", regulus_server.name_server_address]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
         try:
             yield process
         finally:

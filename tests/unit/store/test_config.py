@@ -31,9 +31,14 @@ def test_defaults_are_those_of_rocketmq() -> None:
     assert MessageStoreConfig().mapped_file_size_commit_log == 1 << 30
 
 
-@pytest.mark.parametrize("settings", [
-    {"mapped_file_size_commit_log": 100}, {"mapped_file_size_consume_queue": 10}, {"max_hash_slot_num": 0},
-    {"max_index_num": 1}, {"mapped_files_max": 0}, {"store_path_commit_log": "/a,/b"}])
-def test_impossible_values_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(("settings", "key"), [
+    ({"mapped_file_size_commit_log": 100}, "mappedFileSizeCommitLog"),
+    ({"mapped_file_size_consume_queue": 10}, "mappedFileSizeConsumeQueue"),
+    ({"max_hash_slot_num": 0}, "maxHashSlotNum"),
+    ({"max_index_num": 1}, "maxIndexNum"),
+    ({"mapped_files_max": 0}, "mappedFilesMax"),
+    ({"store_path_commit_log": "/a,/b"}, "storePathCommitLog")])
+def test_impossible_values_are_refused_by_the_name_that_stands_in_the_file(settings: dict[str, object],
+                                                                          key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key} is "):
         MessageStoreConfig(**settings)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
+from regulus.cli.options import PORT
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ REPORT_NAME = "report.html"
     show_default=True,
     help="How many of the flights to send.",
 )
-@click.option("--port", default=0, help="Of the broker; 0: 10911 or a free one.")
-@click.option("--namesrv-port", default=0, help="Of the name server; 0: 9876 or a free one.")
+@click.option("--port", type=PORT, default=0, help="Of the broker; 0: 10911 or a free one.")
+@click.option("--namesrv-port", type=PORT, default=0, help="Of the name server; 0: 9876 or a free one.")
 def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     """Real flights through a broker that is killed on the way, and the verdict from Spark."""
     require_extra("demo", "the demo")
@@ -80,7 +81,7 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
 def _make_anew(directory: Path) -> None:
     if directory.exists():
         if any(directory.iterdir()) and not (directory / "broker.conf").exists():
-            raise click.ClickException(f"{directory} holds something other than a demo; name another with --directory")
+            raise click.UsageError(f"{directory} holds something other than a demo; name another with --directory")
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
 
