@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import regulus.record.message_record
-from regulus.testing.fixtures import broker_process, make_broker_process, regulus_server
+from regulus.testing.fixtures import broker_process, make_broker_process, regulus_server, simulated_regulus
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
 __all__ = ["broker_process", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
-           "pytest_xdist_make_scheduler", "regulus_server"]
+           "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus"]
 SESSION = "tests of the Spark session"
 _USES_SESSION = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark\b", re.MULTILINE)
 

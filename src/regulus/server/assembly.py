@@ -399,18 +399,19 @@ class BrokerServer:
 
 
 class Regulus:
-    """Broker and name server in one process, each with workers of its own: the broker ends first."""
+    """Broker and name server in one process, each with workers of its own: the broker ends first. `bind` takes the
+    ports."""
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, namesrv_config: NamesrvConfig, *,
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
-                 name_server_workers: Workers | None = None) -> None:
+                 name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
         unfinished = UnfinishedFrames(transport_config)
         self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished,
-                                      name_server_workers)
+                                      name_server_workers, bind)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
-                                          unfinished=unfinished, workers=workers)
+                                          unfinished=unfinished, workers=workers, bind=bind)
 
     async def start(self) -> None:
         await self.name_server.start()

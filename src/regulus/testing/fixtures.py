@@ -1,4 +1,4 @@
-"""Pytest fixtures: a Regulus in this process, and one in a process of its own.
+"""Pytest fixtures: a Regulus in this process, one in a process of its own, and one whose time jumps.
 
 Installed as a pytest plugin with the package. Nothing of Regulus is imported before a test asks for a fixture.
 """
@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from regulus.testing.running_server import ServerProcess, ServerThread
+    from regulus.testing.simulated_regulus import SimulatedRegulus
 
 
 @pytest.fixture
@@ -47,3 +48,12 @@ def make_broker_process(tmp_path: Path) -> "Iterator[Callable[..., ServerProcess
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture
+def simulated_regulus() -> "Iterator[SimulatedRegulus]":
+    """The same broker in memory, with a time that jumps over all waiting; `run(coroutine)` runs a test's part."""
+    from regulus.testing.simulated_regulus import SimulatedRegulus
+
+    with SimulatedRegulus() as server:
+        yield server

@@ -20,7 +20,7 @@ from regulus.testing.simulation.run import Run
 from regulus.testing.simulation.stories import STORIES
 from regulus.testing.simulation.trace import LogListener, Trace
 
-MEMORY_DISK = Path("/dev/shm")
+_MEMORY_DISK = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,17 @@ class Played:
     lines: list[str]
 
 
+def memory_disk() -> Path | None:
+    """Where files need no disk; None where there is no such place."""
+    return _MEMORY_DISK if _MEMORY_DISK.is_dir() else None
+
+
 def play(name: str, seed: int, *, traced: bool = False) -> Played:
     """One run, in a directory of its own that is gone afterwards."""
-    place = MEMORY_DISK if MEMORY_DISK.is_dir() else None
     collects = gc.isenabled()
     gc.disable()    # It would take as long as the run.
     try:
-        with tempfile.TemporaryDirectory(prefix="regulus-simulation-", dir=place) as home:
+        with tempfile.TemporaryDirectory(prefix="regulus-simulation-", dir=memory_disk()) as home:
             return _play(name, seed, Path(home), traced)
     finally:
         if collects:

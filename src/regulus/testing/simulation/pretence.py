@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from regulus.client import unique_key
+from regulus.client import calls, shared_loop, unique_key
 from regulus.store import disk, recovery
+from regulus.testing.simulation.in_the_loop import LoopWorkers, refuse_blocking
 from regulus.testing.simulation.loop import begin_serials, current_node
 
 EPOCH_S = 1_790_000_000.0
@@ -39,6 +40,8 @@ def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Itera
         (disk, "boot_id", _boot_id),
         (unique_key, "_instances", count(1)),
         (recovery, "SCAN_WINDOW", _SCAN_WINDOW),
+        (calls, "ListenerWorkers", LoopWorkers),
+        (shared_loop, "submit", refuse_blocking),
     ]
     kept = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     random.seed(seed)

@@ -1,0 +1,33 @@
+"""What has threads of its own elsewhere: plain listeners are called by the loop, and blocking clients are refused."""
+
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
+from regulus.client.listener_workers import ListenerWorkers, OnResult, is_async_listener
+from regulus.errors import RegulusError
+from regulus.model.message import MessageExt
+
+
+class LoopWorkers(ListenerWorkers):
+    """Each call of a plain function is one step of the loop, during which no time passes."""
+
+    def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
+        super().__init__(listener if is_async_listener(listener) else _as_coroutine(listener), count, on_result)
+
+
+def _as_coroutine(listener: MessageListener) -> MessageListener:
+    async def call(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        try:
+            return listener(messages, context)  # type: ignore[return-value]
+        except SystemExit as error:     # a thread of the listener would end, and nothing else
+            raise RuntimeError("the listener called sys.exit()") from error
+    return call
+
+
+def refuse_blocking(coroutine: Coroutine[Any, Any, Any]) -> "Future[Any]":
+    """In the place of `shared_loop.submit`."""
+    coroutine.close()
+    raise RegulusError("the blocking clients run in a thread, where the simulated time does not pass: use the asyncio "
+                       "clients here, or the fixture regulus_server")
