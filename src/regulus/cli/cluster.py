@@ -3,7 +3,7 @@
 import click
 
 from regulus.cli.connection import with_admin
-from regulus.cli.output import print_json, print_rows, with_output
+from regulus.cli.output import print_facts, print_json, print_rows, with_output
 from regulus.client.admin import Admin
 from regulus.errors import ClientError
 
@@ -51,6 +51,4 @@ async def status(admin: Admin, broker_address: str, show_config: bool, json_outp
     if json_output:
         print_json(facts)
         return
-    width = max((len(name) for name in facts), default=0)
-    for name, value in sorted(facts.items()):
-        click.echo(f"{name:<{width}}  {value}")
+    print_facts(sorted(facts.items()))

@@ -7,7 +7,7 @@ import click
 
 from regulus.cli.connection import Moment, with_admin
 from regulus.cli.options import LIMIT, OFFSET
-from regulus.cli.output import print_json, print_rows, print_table, time_text, with_output
+from regulus.cli.output import counted, print_json, print_rows, print_table, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
 from regulus.client.running_info import BLOCKED_QUEUES, TASKS_RESTARTED
@@ -45,7 +45,7 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
 async def create(admin: Admin, name: str, retry_max_times: int, cluster: str | None) -> None:
     """Create group NAME, or change it if it exists. Brokers create groups by themselves when they first consume."""
     await admin.create_group(SubscriptionGroupConfig(group_name=name, retry_max_times=retry_max_times), cluster=cluster)
-    click.echo(f"group {name} tries a message again {retry_max_times} times")
+    click.echo(f"group {name} tries a message again {counted(retry_max_times, 'time')}")
 
 
 @group.command()
@@ -67,7 +67,7 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
                     "tps": found.consume_tps, "queues": [dict(zip(names, row, strict=True)) for row in rows]})
         return
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
-    members = f"{found.members} members online" if found.online else "nobody online"
+    members = f"{counted(found.members, 'member')} online" if found.online else "nobody online"
     click.echo(f"lag {found.lag}, {found.consume_tps:.1f} messages/s, {members}")
 
 

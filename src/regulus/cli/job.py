@@ -16,7 +16,7 @@ import click
 
 from regulus.cli.connection import Moment
 from regulus.cli.options import CORES_MAX, COUNT, LIMIT, renamed
-from regulus.cli.output import print_table, with_output
+from regulus.cli.output import counted, print_facts, print_table, with_output
 from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import ClientError
 from regulus.spark.extras import require_extra
@@ -107,7 +107,7 @@ class Job:
         """Rows of one shape under a title; nothing when there are none."""
         listed = [row.asDict() for row in rows]
         if listed:
-            click.echo(f"\n{title}")
+            click.secho(f"\n{title}", bold=True)
             print_table(list(listed[0]), [[shown(value) for value in row.values()] for row in listed])
 
     def offenders(self, title: str, frame: "DataFrame") -> None:
@@ -300,14 +300,12 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
         job.document(messages=[row.asDict() for row in rows])
     for row in [] if job.json_output else rows:
         click.echo()
-        for name, value in row.asDict().items():
-            if value not in (None, {}):
-                click.echo(f"{name:>18}  {shown(value)}")
+        print_facts((name, shown(value)) for name, value in row.asDict().items() if value not in (None, {}))
     if not rows:
         raise ClientError("no such message is there", ResponseCode.NO_MESSAGE)
     if not job.json_output:
         cut = f", no more than --limit {job.limit}" if len(rows) == job.limit else ""
-        click.echo(f"\n{len(rows)} messages{cut}")
+        click.echo(f"\n{counted(len(rows), 'message')}{cut}")
 
 
 def _print_tables(job: Job, tables: "dict[str, DataFrame]", nothing: str) -> None:

@@ -49,6 +49,16 @@ class _Refusal(click.ClickException):
         click.echo(f"regulus: {self.message}", file=file, err=file is None)
 
 
+class _Help(click.HelpFormatter):
+    """click's own, which lets a terminal see what is a name and what is a sentence."""
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(click.style(heading, bold=True))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(click.style(name, fg="cyan"), text) for name, text in rows], col_max, col_spacing)
+
+
 class _ReaderGone(Exception):
     """Whoever read our output wants no more of it."""
 
@@ -93,8 +103,10 @@ def regulus() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. What is refused is one line on standard error; see ExitCode for the status."""
+    click.Context.formatter_class = _Help
+    colour = False if os.environ.get("NO_COLOR") else None      # None: where a terminal reads
     try:
-        status = regulus.main(arguments, prog_name="regulus", standalone_mode=False) or ExitCode.DONE
+        status = regulus.main(arguments, prog_name="regulus", standalone_mode=False, color=colour) or ExitCode.DONE
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()

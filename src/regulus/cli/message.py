@@ -8,7 +8,7 @@ import click
 from regulus.cli.connection import Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
 from regulus.cli.options import COUNT, OFFSET, renamed
-from regulus.cli.output import print_rows, time_text, with_output
+from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
@@ -121,8 +121,7 @@ async def view(admin: Admin, message_id: str, topic: str | None, body_only: bool
     if body_only:
         sys.stdout.buffer.write(found.body)
         return
-    for name, value in _facts(found):
-        click.echo(f"{name:<22}{value}")
+    print_facts(_facts(found))
     click.echo("properties")
     for name, value in sorted(found.properties.items()):
         click.echo(f"  {name} = {value}")

@@ -72,6 +72,19 @@ def time_text(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(dated(timestamp_ms) / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """A line for each: its name, in a column of its own, and its value as it is."""
+    listed = list(facts)
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, value in listed:
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 async def reader_gone() -> None:
     """For commands that print now and then: waits until whoever reads our output has gone, and raises BrokenPipeError.
 

@@ -8,7 +8,7 @@ import click
 
 from regulus.cli.connection import with_admin
 from regulus.cli.options import COUNT, renamed
-from regulus.cli.output import print_json, print_rows, print_table, reader_gone, time_text, with_output
+from regulus.cli.output import counted, print_json, print_rows, print_table, reader_gone, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -64,7 +64,7 @@ async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, a
     config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(perm), order=order,
                          attributes=pairs)
     await admin.create_topic(config, cluster=cluster, broker_address=broker_address)
-    click.echo(f"topic {name} has {queues} queues on each broker")
+    click.echo(f"topic {name} has {counted(queues, 'queue')} on each broker")
 
 
 @topic.command()
@@ -111,7 +111,7 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
         print_rows(names, rows, json_output=True)
         return
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
-    click.echo(f"{sum(row[4] for row in rows)} messages")
+    click.echo(counted(sum(row[4] for row in rows), "message"))
 
 
 @topic.command()

@@ -34,7 +34,7 @@ _SEED = 0
 _BROKER_PORT = 10911
 _NAME_SERVER_PORT = 9876
 # Addresses of no network (RFC 5737): what takes them out of the simulation reaches nobody.
-_HOST, _TEST_HOST = "192.0.2.1", "192.0.2.2"
+_HOST, _TEST_HOST = "203.0.113.1", "203.0.113.2"
 
 
 # Nothing is ever killed here, so that offsets need not be saved every few seconds.

@@ -48,6 +48,24 @@ def test_the_shell_is_told_who_is_at_fault(error, code):
     assert exit_code(error) is code
 
 
+def on_a_terminal(*arguments, **environment):
+    terminal, its_end = os.openpty()
+    done = subprocess.run([*REGULUS, *arguments], stdout=its_end, timeout=60, check=False,
+                          env={**os.environ, "NO_COLOR": "", **environment})
+    os.close(its_end)
+    assert done.returncode == 0
+    with os.fdopen(terminal, "rb") as output:
+        return output.read1().decode()
+
+
+def test_help_has_colours_on_a_terminal_alone_and_where_they_are_wanted():
+    coloured = on_a_terminal("--help")
+    assert "\x1b[36mtopic\x1b[0m" in coloured
+    assert "\x1b[1mCommands" in coloured
+    assert "\x1b" not in on_a_terminal("--help", NO_COLOR="1")
+    assert "\x1b" not in run("--help").stdout
+
+
 def test_a_wrong_word_is_a_fault_of_usage():
     done = run("topic", "nosuch")
     assert done.returncode == ExitCode.USAGE

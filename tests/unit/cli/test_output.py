@@ -5,7 +5,7 @@ import json
 import click
 from click.testing import CliRunner
 
-from regulus.cli.output import print_rows, print_table, time_text, with_output
+from regulus.cli.output import counted, print_facts, print_rows, print_table, time_text, with_output
 
 
 def test_a_table_aligns_numbers_to_the_right(capsys):
@@ -17,6 +17,15 @@ def test_a_table_aligns_numbers_to_the_right(capsys):
 def test_an_empty_table_is_its_header(capsys):
     print_table(("NAME", "COUNT"), [])
     assert capsys.readouterr().out.split() == ["NAME", "COUNT"]
+
+
+def test_facts_stand_in_a_column_without_a_colour_for_a_program(capsys):
+    print_facts([("topic", "Orders"), ("offset id", 7)])
+    assert capsys.readouterr().out == "topic      Orders\noffset id  7\n"
+
+
+def test_one_is_no_plural():
+    assert [counted(number, "message") for number in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]
 
 
 def test_no_time_is_a_dash():
