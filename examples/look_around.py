@@ -17,10 +17,10 @@ async def main(name_server: str = "127.0.0.1:9876") -> None:
                     if each.message_id == sent.message_id]
         print(f"invoice-7 is in queue {found.queue_id} at {found.queue_offset}: {found.body.decode()}")
         for queue, offset in sorted((await admin.topic_stats("Invoices")).items()):
-            print(f"queue {queue.queue_id} has messages {offset.min_offset} to {offset.max_offset - 1}")
+            print(f"queue {queue.queue_id} begins at {offset.min_offset} and ends before {offset.max_offset}")
         await admin.create_group(SubscriptionGroupConfig(group_name="audit"))
         await admin.reset_offset_by_timestamp("Invoices", "audit", 0)
-        print(f"group audit has {(await admin.progress('audit', 'Invoices')).lag} messages to consume")
+        print(f"group audit has this to consume: {(await admin.progress('audit', 'Invoices')).lag}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import time
 import click
 
 from regulus.cli.connection import Server, with_server
-from regulus.cli.options import COUNT
+from regulus.cli.options import COUNT, Finite
 from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.producer import Producer
@@ -66,7 +66,7 @@ async def _send(name_server: str, config: ProducerConfig, topic: str, count: int
 @click.option("--topic", default=_TOPIC, show_default=True)
 @click.option("--group", default=_GROUP, show_default=True)
 @click.option("-c", "--count", type=COUNT, default=100_000, show_default=True, help="Messages to consume.")
-@click.option("--idle", type=click.FloatRange(0.1), default=10.0, show_default=True,
+@click.option("--idle", type=Finite(0.1), default=10.0, show_default=True,
               help="Seconds without a message after which to stop.")
 @with_server
 def consumer(server: Server, topic: str, group: str, count: int, idle: float) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from regulus.cli.connection import with_admin
+from regulus.cli.connection import Address, with_admin
 from regulus.cli.output import print_facts, print_json, print_rows, with_output
 from regulus.client.admin import Admin
 from regulus.errors import ClientError
@@ -41,7 +41,7 @@ async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
 
 
 @cluster.command()
-@click.argument("broker_address", metavar="HOST:PORT")
+@click.argument("broker_address", type=Address(), metavar="HOST:PORT")
 @click.option("--config", "show_config", is_flag=True, help="The broker's settings instead of its state.")
 @with_output
 @with_admin

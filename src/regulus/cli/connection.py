@@ -11,6 +11,7 @@ import click
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.transport import event_loop
+from regulus.transport.connector import split_address
 
 P = ParamSpec("P")
 
@@ -55,6 +56,19 @@ def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Cal
                 await command(admin, *args, **kwargs)
         event_loop.run(run())
     return call
+
+
+class Address(click.ParamType[str]):
+    """Where a server is, as host:port."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            split_address(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}")

@@ -11,7 +11,7 @@ from regulus.cli.output import counted, print_json, print_rows, print_table, tim
 from regulus.client.admin import Admin
 from regulus.client.group_admin import LATEST, GroupProgress
 from regulus.client.running_info import BLOCKED_QUEUES, TASKS_RESTARTED
-from regulus.errors import ClientError
+from regulus.errors import ClientError, NoRoute
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import ConsumerRunningInfo
@@ -56,8 +56,11 @@ async def create(admin: Admin, name: str, retry_max_times: int, cluster: str | N
 async def progress(admin: Admin, name: str, topic_name: str | None, json_output: bool) -> None:
     """Show how far group NAME is in each queue."""
     found = await admin.progress(name, topic_name)
-    if not found.offsets and not found.online:
-        await _check_known(admin, name)
+    if not found.offsets:
+        if not found.online:
+            await _check_known(admin, name)
+        if topic_name is not None:
+            await admin.topic_route(topic_name)     # one that is not there is no topic without offsets
     rows = [(queue.topic, queue.broker_name, queue.queue_id, offset.broker_offset, offset.consumer_offset,
              offset.broker_offset - offset.consumer_offset, offset.last_timestamp)
             for queue, offset in sorted(found.offsets.items())]
@@ -125,6 +128,8 @@ async def reset(admin: Admin, name: str, topic_name: str, where: str | None, mom
         raise click.UsageError("give one of --to, --time and --offset")
     if offset is not None:
         queue = parse_queue(topic_name, queue_text)
+        if queue not in await admin.queues(topic_name):
+            raise NoRoute(f"topic {topic_name} has no queue {queue_text}")
         await _warn_out_of_range(admin, queue, offset)
         await admin.reset_offset(name, queue, offset)
         offsets = {queue: offset}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from regulus.cli.connection import Moment
-from regulus.cli.options import CORES_MAX, COUNT, LIMIT, renamed
+from regulus.cli.options import CORES_MAX, COUNT, LIMIT, Finite, renamed
 from regulus.cli.output import counted, print_facts, print_table, with_output
 from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import ClientError
@@ -383,7 +383,8 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 @click.option("--from", "starting", type=Moment(), required=True, help="First store time.")
 @click.option("--until", "ending", type=Moment(), required=True, help="Store time to stop before.")
 @click.option("--into", help="The topic to send to; each message to its own if not given.")
-@click.option("--speed", type=float, help="1 as it was, 10 ten times as fast; as fast as it goes if not given.")
+@click.option("--speed", type=Finite(0, min_open=True),
+              help="1 as it was, 10 ten times as fast; as fast as it goes if not given.")
 @click.option("--where", help="A condition in SQL over the columns.")
 @click.option("--id", "replay_id", help="A name; a failed replay of that name is continued.")
 @sending_options

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -55,7 +55,7 @@ class _Help(click.HelpFormatter):
     def write_heading(self, heading: str) -> None:
         super().write_heading(click.style(heading, bold=True))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         super().write_dl([(click.style(name, fg="cyan"), text) for name, text in rows], col_max, col_spacing)
 
 

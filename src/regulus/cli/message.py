@@ -12,7 +12,7 @@ from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
 from regulus.client.producer import Producer
-from regulus.errors import ClientError
+from regulus.errors import ClientError, NoRoute
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text, offset_message_id
 from regulus.model.message_properties import DELAY_TIME_LEVEL
@@ -60,6 +60,8 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
 
     async def run() -> None:
         async with Producer(server.name_server, CLI_GROUP, config) as producer:
+            if queue is not None and queue not in await producer.fetch_publish_message_queues(topic):
+                raise NoRoute(f"topic {topic} has no queue {queue_text} to write to")
             for _ in range(count):
                 result = await producer.send(Message(topic, content, tag, " ".join(keys), named), queue=queue)
                 place = result.message_queue

@@ -1,6 +1,7 @@
 """The numbers that options take, and options that had another name before: the old one works, and no help shows it."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import click
@@ -16,6 +17,16 @@ LIMIT = click.IntRange(0, INT_MAX)
 OFFSET = click.IntRange(0, LONG_MAX)
 """In a queue: what RocketMQ keeps in 64 bits."""
 PORT = click.IntRange(0, 65535)
+
+
+class Finite(click.FloatRange):
+    """A number of a range, which neither `nan` nor `inf` is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 class _Renamed(click.Option):

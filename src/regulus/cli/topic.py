@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from regulus.cli.connection import with_admin
+from regulus.cli.connection import Address, with_admin
 from regulus.cli.options import COUNT, renamed
 from regulus.cli.output import counted, print_json, print_rows, print_table, reader_gone, time_text, with_output
 from regulus.client.admin import Admin
@@ -50,7 +50,7 @@ async def list_topics(admin: Admin, cluster: str | None, show_all: bool, json_ou
 @click.option("--order", is_flag=True, help="The topic is for ordered messages.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Such as message.type=FIFO.")
 @click.option("--cluster", help="Only on brokers of this cluster.")
-@click.option("--broker", "broker_address", metavar="HOST:PORT", help="Only on this broker.")
+@click.option("--broker", "broker_address", type=Address(), metavar="HOST:PORT", help="Only on this broker.")
 @with_admin
 async def create(admin: Admin, name: str, queues: int, perm: str, order: bool, attributes: tuple[str, ...],
                  cluster: str | None, broker_address: str | None) -> None:

@@ -98,7 +98,8 @@ def test_an_id_that_is_none_is_explained(regulus_server):
     ("message", "send", "Or ders", "one"), ("message", "send", "Orders", ""),
     ("message", "query", "Orders", "--offset", "3", "--queue", "broker-a/x"),
     ("message", "query", "Orders", "--offset", "3", "--queue", f"broker-a/{1 << 40}"),
-    ("topic", "list", "-n", "nowhere"), ("topic", "list", "-n", ""),
+    ("topic", "list", "-n", "nowhere"), ("topic", "list", "-n", ""), ("cluster", "status", "nowhere"),
+    ("topic", "create", "New", "--broker", "nowhere"),
 ])
 def test_arguments_that_cannot_be_meant_are_a_fault_of_usage(orders, arguments):
     done = run(*arguments, env={**os.environ, "NAMESRV_ADDR": orders.name_server_address})
@@ -107,8 +108,12 @@ def test_arguments_that_cannot_be_meant_are_a_fault_of_usage(orders, arguments):
 
 
 def test_places_that_are_not_there_are_not_found(orders):
+    assert run("group", "create", "billing", "-n", orders.name_server_address).returncode == 0
     for arguments in (("topic", "create", "New", "--cluster", "nosuch"),
-                      ("message", "query", "Orders", "--offset", "3", "--queue", "nosuch/0")):
+                      ("message", "query", "Orders", "--offset", "3", "--queue", "nosuch/0"),
+                      ("message", "send", "Orders", "one", "--queue", "nosuch/0"),
+                      ("group", "reset", "billing", "Orders", "--offset", "3", "--queue", "broker-a/77"),
+                      ("group", "progress", "billing", "--topic", "nosuch")):
         done = run(*arguments, "-n", orders.name_server_address)
         assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, ""), (arguments, done.stderr)
         assert done.stderr.count("\n") == 1

@@ -76,3 +76,14 @@ def test_numbers_that_mean_nothing_are_a_fault_of_usage(command, arguments, opti
     assert "Invalid value for" in done.output
     assert option in done.output
     assert f"{number} is not in the range" in done.output
+
+
+@pytest.mark.parametrize(("command", "arguments"), [
+    (bench, ["consumer", "--idle"]),
+    (job, ["replay", "--topic", "t", "--from", "1", "--until", "2", "--speed"]),
+])
+@pytest.mark.parametrize("number", ["nan", "inf", "-1"])
+def test_a_number_that_is_none_is_a_fault_of_usage(command, arguments, number):
+    done = CliRunner().invoke(command, [*arguments, number])
+    assert done.exit_code == ExitCode.USAGE
+    assert f"{number if number != '-1' else '-1.0'} is not in the range" in done.output
