@@ -88,6 +88,9 @@ MUTANTS = [
            tests=_CUTS),
     Mutant(name="`abort` goes while something is undispatched", path=_STORE,
            old="if not failures and self.dispatch_behind_bytes() == 0 and", new="if not failures and", tests=_CUTS),
+    Mutant(name="a start that was refused leaves `abort` behind", path=_STORE,
+           old="                self._mark_as(left)\n", new="                pass\n",
+           tests=("tests/unit/store/test_recovery.py",)),
     # --- the disk ----------------------------------------------------------------------------------------------------
     Mutant(name="no fdatasync", path=_DISK, old="os.fdatasync(descriptor)", new="pass", tests=_CUTS),
     Mutant(name="no msync", path=_DISK,

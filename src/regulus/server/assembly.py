@@ -235,7 +235,7 @@ class BrokerServer:
                      report)
             self._make_parts(bound)
             self._load_documents()
-        except StoreError:
+        except RegulusError:
             bound.close()
             self.store.close()
             raise

@@ -43,7 +43,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNotWritable
+from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNewer, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
 from regulus.model.store_result import (
@@ -136,27 +136,33 @@ class FileMessageStore:
         """Lock, load and recover. `clock` tells seconds, for the report's duration; `tell` hears of steps that may take
         long.
 
-        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open.
+        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open. A store that is
+        refused is not marked as running: the next start takes it for what it was before.
         """
         began = clock() if clock else 0.0
         disk.make_directory(self.config.root)
         self._lock = disk.FileLock(self.config.root / "lock")
         report = None
+        left = disk.read_file(self.config.root / "abort")
         try:
-            report = self._load(tell)
+            report = self._load(tell, left)
+        except (StoreDamaged, StoreNewer):
+            # Where this fails the next start looks closer than it must; what counts is why this one was refused.
+            with suppress(StoreNotWritable):
+                self._mark_as(left)
+            raise
         finally:
             if report is None:
                 self._release()
         return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
 
-    def _load(self, tell: Tell) -> RecoveryReport:
+    def _load(self, tell: Tell, left: bytes | None) -> RecoveryReport:
+        """`left`: what `abort` says, None when there is none."""
         assert self._lock is not None
         refuse_later_formats(self.config.root)
         self._lock.write(b"lock")
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
-        abort = self.config.root / "abort"
-        left = disk.read_file(abort)
         is_clean_stop = left is None
         self._log.files.load()
         self._checkpoint.load()
@@ -216,10 +222,18 @@ class FileMessageStore:
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
+        self._mark_as(f"{disk.process_id()}\n{disk.boot_id()}\n".encode())
+
+    def _mark_as(self, text: bytes | None) -> None:
+        """Have `abort` say so; None takes it away."""
         abort = self.config.root / "abort"
-        text = f"{disk.process_id()}\n{disk.boot_id()}\n".encode()
-        if disk.read_file(abort) != text:
+        if disk.read_file(abort) == text:
+            return
+        if text is not None:
             disk.touch_file(abort, text)
+            return
+        disk.remove_file(abort)
+        disk.sync_directory(self.config.root)
 
     def _sync_what_was_kept(self) -> None:
         """A killed process leaves all that it wrote, and nobody knows what of it is on disk: log, queues, index and
@@ -243,8 +257,7 @@ class FileMessageStore:
                 except StoreError as error:
                     failures.append(error)
             if not failures and self.dispatch_behind_bytes() == 0 and not self._unfinished:
-                disk.remove_file(self.config.root / "abort")
-                disk.sync_directory(self.config.root)
+                self._mark_as(None)
         finally:
             self._release()
         if failures:

@@ -392,6 +392,22 @@ def test_a_refused_store_is_as_it_was(tmp_path: Path) -> None:
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("left", [None, b"", b"1\nanother boot\n"])
+def test_a_store_that_is_refused_for_its_damage_is_no_more_crashed_than_it_was(tmp_path: Path,
+                                                                               left: bytes | None) -> None:
+    closed(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "regulusQueues").unlink()
+    overwrite(log_file(tmp_path, 4096), 4, b"\0\0\0\0")
+    abort = tmp_path / "abort"
+    if left is not None:
+        abort.write_bytes(left)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="damaged at 4096"):
+            FileMessageStore(small_config(tmp_path)).open()
+        assert (abort.read_bytes() if abort.exists() else None) == left
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     closed(tmp_path)
     log_file(tmp_path, 4096).unlink()
