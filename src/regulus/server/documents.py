@@ -192,9 +192,9 @@ class DocumentKeeper:
         """Once when a document cannot be saved, once when it can again."""
         if fault and name not in self._faults:
             self._faults[name] = fault
-            _log.error("%s.json was not saved, and is tried again: %s", name, fault)
+            _log.error("the document %s was not saved, and is tried again: %s", name, fault)
         elif not fault and self._faults.pop(name, None) is not None:
-            _log.warning("%s.json is saved again", name)
+            _log.warning("the document %s is saved again", name)
 
     def _settle(self, change: int, fault: str) -> None:
         """Answer what waited for these changes."""

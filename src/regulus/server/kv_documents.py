@@ -16,14 +16,14 @@ class KvDocuments:
     """
 
     def __init__(self, path: Path, kv_config: KvConfig) -> None:
-        self._files = JsonFiles(path.parent)
-        text = self._files.load(path.stem)
+        self._files = JsonFiles(path.parent, suffix="")     # the file has the whole name that it was given
+        text = self._files.load(path.name)
         self.warnings = self._files.warnings
         if text is not None:
             kv_config.load_document(text)
         self._kv_config = kv_config
         self.settings = SettingsChanges()
-        self.kept_parts = (KeptPart(name=path.stem, part=kv_config, when=When.AT_ONCE, load=kv_config.load_document,
+        self.kept_parts = (KeptPart(name=path.name, part=kv_config, when=When.AT_ONCE, load=kv_config.load_document,
                                     saved=kv_config.changes),)
         self.note_changes()
 

@@ -1,4 +1,4 @@
-"""The JSON documents of a store, `config/<name>.json`, each with its previous content beside it as `.bak`.
+"""JSON documents, of a store `config/<name>.json`, each with its previous content beside it as `.bak`.
 
 A document is replaced as a whole; the file before is not copied, but gets the name of the `.bak`. One that is missing,
 empty or cut short is read from its `.bak`. What a document says is none of our business here: it is text that closes
@@ -22,8 +22,11 @@ _OTHER = re.compile(r"[^][{}\"]+")
 
 
 class JsonFiles:
-    def __init__(self, directory: Path) -> None:
+    """`suffix` ends the names of the files."""
+
+    def __init__(self, directory: Path, suffix: str = ".json") -> None:
         self._directory = directory
+        self._suffix = suffix
         self._whole: set[str] = set()
         """Names of the documents that are whole on disk, because they were read or written so."""
         self.warnings: list[str] = []
@@ -64,7 +67,7 @@ class JsonFiles:
     def _path(self, name: str) -> Path:
         if not name or "/" in name or name.startswith("."):
             raise StoreError(f"{name!r} is no name for a document of the store")
-        return self._directory / f"{name}.json"
+        return self._directory / (name + self._suffix)
 
 
 def _whole_text(data: bytes | None) -> str | None:

@@ -138,8 +138,8 @@ async def test_what_cannot_be_saved_is_refused_and_tried_again(
             await asyncio.sleep(0.01)
     assert '"Fresh":{' in bench.shelf.documents["topics"]
     assert bench.broker.settings.fault == ""
-    assert caplog.text.count("topics.json was not saved") == 1
-    assert caplog.text.count("topics.json is saved again") == 1
+    assert caplog.text.count("the document topics was not saved") == 1
+    assert caplog.text.count("the document topics is saved again") == 1
 
 
 async def test_one_that_cannot_be_saved_does_not_take_the_others_along(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from regulus.errors import StoreError
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import documents
 from regulus.server.assembly import NameServer
@@ -112,6 +113,27 @@ async def test_a_stop_saves_what_is_not_saved_yet(tmp_path: Path) -> None:
     server.state.kv_config.put("N", "k", "late")
     await server.stop()
     assert '"late"' in saved.read_text()
+
+
+@pytest.mark.parametrize("name", ["kvConfig.json", "kv.conf", "settings", "a.b.json"])
+async def test_the_file_has_the_name_that_the_setting_gives_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"configTable":{"N":{"k":"before"}}}')
+    server = NameServer(config(tmp_path / name))
+    await server.start()
+    assert server.state.kv_config.get("N", "k") == "before"
+    server.state.kv_config.put("N", "k", "after")
+    await server.stop()
+    assert '"after"' in (tmp_path / name).read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}.bak"]
+
+
+@pytest.mark.parametrize("name", ["", "/", "..", ".kv"])
+async def test_what_is_no_name_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    server = NameServer(config(tmp_path / "folder" / name) if name != "/" else config(Path("/")))
+    if not name:
+        (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match=r"no name for a document|cannot be read: Is a directory"):
+        await server.start()
 
 
 async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_later(
