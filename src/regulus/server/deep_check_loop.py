@@ -87,7 +87,7 @@ class DeepCheckLoop:
         return fault_count
 
     async def _walk(self, steps: Iterator[CheckStep], told_max: int = FAULTS_TOLD_MAX) -> tuple[int, int]:
-        """Take all steps; the bytes that were read and the faults that were found."""
+        """Take all steps; the bytes that were gone through and the faults that were found."""
         size = fault_count = 0
         while True:
             step = await self._loop.run_in_executor(self._worker, next, steps, None)
@@ -98,7 +98,7 @@ class DeepCheckLoop:
                 fault_count += 1
                 if fault_count <= told_max:
                     _log.warning("%s", fault)
-            await asyncio.sleep(step.size / BYTES_PER_S_MAX)
+            await asyncio.sleep(step.read / BYTES_PER_S_MAX)
 
     async def _keep_mending(self) -> None:
         while True:

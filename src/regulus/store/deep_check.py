@@ -102,4 +102,4 @@ def _index_steps(index: Index, checks: list[IndexCheck]) -> Iterator[CheckStep]:
         except StoreError as error:
             if file in index.files:
                 file.fault = f"cannot be read ({error})"
-                yield CheckStep(0, (f"index file {file.name} {file.fault}",))
+                yield CheckStep(0, 0, (f"index file {file.name} {file.fault}",))

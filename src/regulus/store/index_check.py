@@ -64,21 +64,21 @@ class IndexCheck:
             if fault:
                 yield self._found(size, fault)
                 return
-            yield CheckStep(size)
+            yield CheckStep(size, size)
         for first in range(0, self.file.slot_num, SLOTS_PER_STEP):
             size = min(SLOTS_PER_STEP, self.file.slot_num - first) * SLOT_SIZE
             fault = self._look_at_slots(first, self._read(slot_position(first), size))
             if fault:
                 yield self._found(size, fault)
                 return
-            yield CheckStep(size)
+            yield CheckStep(size, size)
 
     def _read(self, position: int, size: int) -> bytes:
         return disk.read_at(self.file.file.path, position, size)
 
     def _found(self, size: int, fault: str) -> CheckStep:
         self.file.fault = fault
-        return CheckStep(size, (f"index file {self.file.name} {fault}",))
+        return CheckStep(size, size, (f"index file {self.file.name} {fault}",))
 
     def _look_at_times(self) -> str:
         """Queries pass over a file by the times in its header. They are those of the first and the last record, and

@@ -52,7 +52,7 @@ def find_heads(file: MappedFile, position: int) -> Iterator[LogHead]:
     """All records behind `position` of a file whose heads are whole, whatever lies between them."""
     while position + HEAD_SIZE <= file.size:
         data = disk.read_at(file.path, position, SEARCH_WINDOW)
-        found = _next_head(data, file.start + position)
+        found = first_head(data, file.start + position)
         if found is not None:
             yield found
             position = max(found.physical_offset - file.start + found.size, position + 1)
@@ -62,7 +62,8 @@ def find_heads(file: MappedFile, position: int) -> Iterator[LogHead]:
             position += len(data) - HEAD_SIZE
 
 
-def _next_head(data: bytes, physical_offset: int) -> LogHead | None:
+def first_head(data: bytes, physical_offset: int) -> LogHead | None:
+    """The first head that is whole in a piece of the log that begins at `physical_offset`."""
     at = data.find(_MAGIC_START, 4)
     while at >= 0:
         found = head_at(data, at - 4, physical_offset + at - 4)

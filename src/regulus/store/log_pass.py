@@ -5,28 +5,32 @@ checksums finds that. One without gives the records from which queues and index 
 appear meanwhile are left out, and files that are deleted meanwhile are passed over.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from regulus.errors import CorruptRecord, StoreError, StoreNotWritable, TruncatedRecord
 from regulus.record import big_endian
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.record.layout import BLANK_SIZE_MIN, MAGIC_BLANK
+from regulus.record.synced_mark import HEAD_SIZE
 from regulus.store import disk
 from regulus.store.commit_log import CommitLog
-from regulus.store.log_heads import find_heads, head_in
+from regulus.store.log_heads import first_head, head_in
 from regulus.store.mapped_file import MappedFile
 
 STEP_SIZE = 128 << 10
 """Bytes read at a time."""
 RECORD_SIZE_MAX = 64 << 20
 """A record that says to be longer is passed over by its head alone."""
+SEARCH_SIZE = 128 << 10
+"""Bytes read at a time to find where the log goes on behind damage."""
 
 
 class CheckStep(NamedTuple):
-    """What one step read, in bytes, and a sentence for each fault that it found."""
+    """By how many bytes one step got on, how many it read for that, and a sentence for each fault that it found."""
 
     size: int
+    read: int
     faults: tuple[str, ...] = ()
 
 
@@ -44,6 +48,7 @@ class LogPass:
         self._take = take
         self._damaged = damaged
         self._buffer = bytearray(STEP_SIZE)
+        self._read_size = 0     # of the step that is under way
 
     def steps(self) -> Iterator[CheckStep]:
         """Each step is taken when it is asked for. Raises what `take` raises."""
@@ -57,32 +62,50 @@ class LogPass:
                     fault = (f"{missing} is missing, and the log has nothing from {position} to {behind}: what lies "
                              "there is refused to whoever asks for it; stop the broker and bring the file back from a "
                              "backup or replica")
-                    yield CheckStep(0, (fault,))
+                    yield CheckStep(0, 0, (fault,))
                 position = behind
                 continue
-            behind, fault = self._read(file, position)
+            try:
+                behind, fault = yield from self._pass(file, position)
+            except StoreNotWritable:
+                raise           # which `take` met, and not the log
+            except StoreError as error:
+                behind, fault = file.start + file.size, (
+                    f"the log cannot be read behind {position} ({error}), and the rest of that file was not looked at: "
+                    "look at the disk")
             # Files go from the first on: one that is not there any more was deleted while we looked.
             is_told = bool(fault) and self._log.files.find(position) is file
-            yield CheckStep(behind - position, (fault,) if is_told else ())
+            yield self._step(behind - position, (fault,) if is_told else ())
             position = behind
+
+    def _step(self, size: int, faults: tuple[str, ...] = ()) -> CheckStep:
+        step = CheckStep(size, self._read_size, faults)
+        self._read_size = 0
+        return step
 
     def _next_start(self, position: int) -> int:
         return min([file.start for file in tuple(self._log.files.files) if file.start > position], default=self._end)
 
+    def _pass(self, file: MappedFile, physical_offset: int) -> Generator[CheckStep, None, tuple[int, str]]:
+        """Where to go on, and the fault there if there is one. Yields as often as the search behind it took another
+        step."""
+        stop, cause = self._read(file, physical_offset)
+        if not cause:
+            return stop, ""
+        if self._damaged is not None:
+            self._damaged(stop)
+        behind = yield from self._next_head(file, stop)
+        return behind, (f"the log is damaged at {stop}, byte {stop - file.start} of {file.path} ({cause}), and goes on "
+                        f"at {behind}: what is damaged is refused to whoever asks for it; bring the file back from a "
+                        "backup or replica")
+
     def _read(self, file: MappedFile, physical_offset: int) -> tuple[int, str]:
-        """Where to go on, and the fault there if there is one."""
+        """Behind which byte the records of the next piece end; and why, when that is a fault."""
         view = memoryview(self._buffer)[:min(self._end, file.start + file.size) - physical_offset]
-        try:
-            filled = disk.read_into(file.path, physical_offset - file.start, view)
-            walked, cause = self._walk(view, filled, physical_offset)
-            if cause:
-                return self._pass_over(file, physical_offset + walked, cause)
-            return (physical_offset + walked, "") if walked else self._read_long(file, physical_offset)
-        except StoreError as error:
-            if isinstance(error, StoreNotWritable):
-                raise           # which `take` met, and not the log
-            return file.start + file.size, (f"the log cannot be read behind {physical_offset} ({error}), and the rest "
-                                            "of that file was not looked at: look at the disk")
+        filled = disk.read_into(file.path, physical_offset - file.start, view)
+        self._read_size += filled
+        walked, cause = self._walk(view, filled, physical_offset)
+        return (physical_offset + walked, cause) if walked or cause else self._read_long(file, physical_offset)
 
     def _walk(self, view: memoryview, filled: int, physical_offset: int) -> tuple[int, str]:
         """Behind which byte of the piece the walk ended; and why, when that is a fault."""
@@ -120,24 +143,27 @@ class LogPass:
                 self._buffer = piece        # the next step is a short one again
         if size <= room and self._is_between_records(file, physical_offset + size):
             return physical_offset + size, ""
-        return self._pass_over(file, physical_offset, f"record says that it has {size} bytes")
+        return physical_offset, f"record says that it has {size} bytes"
 
-    def _pass_over(self, file: MappedFile, physical_offset: int, cause: str) -> tuple[int, str]:
-        """Behind a damaged record, where the next one begins that can be told."""
-        if self._damaged is not None:
-            self._damaged(physical_offset)
-        behind = min(self._next_head(file, physical_offset), self._end)
-        return behind, (f"the log is damaged at {physical_offset}, byte {physical_offset - file.start} of {file.path} "
-                        f"({cause}), and goes on at {behind}: what is damaged is refused to whoever asks for it; bring "
-                        "the file back from a backup or replica")
-
-    def _next_head(self, file: MappedFile, physical_offset: int) -> int:
-        """A body may hold what looks like a record: where the damaged one's own length leads to one, that counts."""
+    def _next_head(self, file: MappedFile, physical_offset: int) -> Generator[CheckStep, None, int]:
+        """Behind a damaged record, where the next one begins that can be told. A body may hold what looks like a
+        record: where the damaged one's own length leads to one, that counts."""
+        end = min(file.start + file.size, self._end)
         head = head_in(file, physical_offset)
         if head is not None and self._has_head(file, physical_offset + head.size):
-            return physical_offset + head.size
-        found = next(find_heads(file, physical_offset - file.start + 1), None)
-        return found.physical_offset if found is not None else file.start + file.size
+            return min(physical_offset + head.size, end)
+        position = physical_offset + 1
+        while position + HEAD_SIZE <= end:
+            data = disk.read_at(file.path, position - file.start, min(SEARCH_SIZE, end - position))
+            self._read_size += len(data)
+            found = first_head(data, position)
+            if found is not None:
+                return found.physical_offset
+            if len(data) <= HEAD_SIZE:
+                break
+            position += len(data) - HEAD_SIZE
+            yield self._step(0)
+        return end
 
     def _is_between_records(self, file: MappedFile, physical_offset: int) -> bool:
         """Whether a record may end there: at the end of what is looked at, before a blank, before the next record."""

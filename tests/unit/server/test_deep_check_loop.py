@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from regulus.server import deep_check_loop
 from regulus.server.deep_check_loop import DeepCheckLoop
 from regulus.store import disk, recovery
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.log_pass import CheckStep
 from tests.stores import bodies, fill, open_store
 
 
@@ -142,3 +144,38 @@ def test_what_the_disk_refuses_is_told_and_tried_again(tmp_path: Path, monkeypat
     asyncio.run(run())
     assert sum("was not built anew, and is tried again" in message for message in caplog.messages) == 1
     assert len(bodies(store, "T0")) == 5
+
+
+class SearchedLog:
+    """Of a log with damage: what its check reads without getting on."""
+
+    def log_steps(self) -> Iterator[CheckStep]:
+        yield CheckStep(0, 3 * deep_check_loop.BYTES_PER_S_MAX)
+        yield CheckStep(1, 0, ("damaged",))
+
+    def index_steps(self) -> Iterator[CheckStep]:
+        return iter(())
+
+
+class SearchedStore:
+    deep_check = SearchedLog()
+
+    def resting_queues(self) -> list[tuple[str, int]]:
+        return []
+
+
+def test_the_check_waits_for_all_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as worker:
+            await DeepCheckLoop(SearchedStore(), worker, pause_s=0).check()
+
+    monkeypatch.setattr(deep_check_loop.asyncio, "sleep", note)
+    asyncio.run(run())
+    assert waits == [3.0, 0.0]

@@ -251,3 +251,38 @@ def test_files_that_are_deleted_are_no_gap(store: FileMessageStore) -> None:
         assert store.old_files.delete_hanging(NOW, 0)
     assert [fault for step in steps for fault in step.faults] == []
     assert store.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING).status is GetStatus.MESSAGE_WAS_REMOVING
+
+
+def test_the_search_behind_damage_goes_in_steps_and_what_it_reads_counts(
+        store: FileMessageStore, messages: list[MessageExt], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "STEP_SIZE", 1000)
+    monkeypatch.setattr(log_pass, "SEARCH_SIZE", 200)
+    first, behind = messages[1].physical_offset, messages[8].physical_offset
+    overwrite(store, first, bytes(behind - first))
+    steps = list(store.deep_check.log_steps())
+    (told,) = [fault for step in steps for fault in step.faults]
+    assert f"damaged at {first}," in told
+    assert f"goes on at {behind}:" in told
+    searches = [step for step in steps if step.size == 0]
+    assert len(searches) > 10
+    assert {step.read for step in searches[1:]} == {200}
+    assert sum(step.size for step in steps) == store.commit_log_max_offset()
+    assert sum(step.read for step in searches) >= behind - first
+
+
+def test_much_damage_close_together_is_not_read_over_and_over(
+        store: FileMessageStore, messages: list[MessageExt]) -> None:
+    for message in messages[1:9]:
+        overwrite(store, message.physical_offset, b"\1\1\1\1")
+    steps = list(store.deep_check.log_steps())
+    assert sum(len(step.faults) for step in steps) == 8
+    assert max(step.read for step in steps) <= log_pass.STEP_SIZE + log_pass.SEARCH_SIZE
+
+
+def test_damage_up_to_the_end_of_what_is_looked_at_is_searched_no_further(store: FileMessageStore,
+                                                                        messages: list[MessageExt]) -> None:
+    overwrite(store, messages[5].physical_offset, b"\1" * 2000)
+    end = messages[6].physical_offset
+    steps = list(LogPass(store._log, 0, end, check_crc=True).steps())
+    assert sum(step.size for step in steps) == end
+    assert sum(step.read for step in steps) < end + 2 * (end - messages[5].physical_offset)
