@@ -369,7 +369,7 @@ MUTANTS = [
     Mutant(name="a queue that cannot be put in place is tried for ever", path="regulus/store/deep_check.py",
            old="self._queue_rebuild.left_out if", new="[] if", tests=_REBUILD_TESTS),
     Mutant(name="a queue that is taken back begins where the log began", path="regulus/store/queue_rebuild.py",
-           old="take_back(topic, queue_id, self._log.start)", new="take_back(topic, queue_id, 0)",
+           old="have(topic, queue_id), self._log.start)", new="have(topic, queue_id), 0)",
            tests=_REBUILD_TESTS),
     Mutant(name="a gap of any size is filled", path=_QUEUE,
            old="if wanted <= max(self.end + self.files.file_size, self.tabled_max_offset * _UNIT):", new="if True:",

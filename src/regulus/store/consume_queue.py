@@ -184,6 +184,15 @@ class ConsumeQueue:
         self.look(log_bound)
         self._cut(self.end)
 
+    def take_up(self, built: "ConsumeQueue") -> None:
+        """Take up what another one wrote, whose files are in this one's place now and are not gone through. Raises
+        StoreDamaged, StoreNotWritable."""
+        self.files.load()
+        self.start = built.start
+        self.max_physical_offset = built.max_physical_offset
+        self.known_end = built.end
+        self._cut(built.end)
+
     def look(self, log_bound: int) -> None:
         """Find the end, and behind which record of the log that is; change nothing. Units of records behind
         `log_bound`, where no log file is, are none. Raises StoreDamaged for a file of a wrong size."""

@@ -170,11 +170,12 @@ class ConsumeQueues:
         """Of a queue that is out of use: where it ended when that was last known."""
         return bounds(self.faulty[topic, queue_id].bounds)[1]
 
-    def take_back(self, topic: str, queue_id: int, log_start: int) -> ConsumeQueue:
-        """Open a queue that was built anew; the log begins at `log_start` now. Raises StoreError, and it stays out of
-        use."""
+    def take_back(self, built: ConsumeQueue, log_start: int) -> ConsumeQueue:
+        """Open a queue that was built anew and put in its place; the log begins at `log_start` now. Raises StoreError,
+        and it stays out of use."""
+        topic, queue_id = built.topic, built.queue_id
         queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
-        queue.recover(_UNKNOWN)
+        queue.take_up(built)
         queue.correct_start(log_start)
         self.table.setdefault(topic, {})[queue_id] = queue
         del self.faulty[topic, queue_id]

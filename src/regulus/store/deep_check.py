@@ -98,7 +98,7 @@ def _index_steps(index: Index, checks: list[IndexCheck]) -> Iterator[CheckStep]:
         file = check.file
         try:
             for step in check.steps():
-                yield step if file in index.files else CheckStep(step.size)
+                yield step if file in index.files else CheckStep(step.size, step.read)
         except StoreError as error:
             if file in index.files:
                 file.fault = f"cannot be read ({error})"

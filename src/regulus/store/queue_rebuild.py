@@ -50,6 +50,7 @@ class QueueRebuild:
         for (topic, queue_id), known_end in self._known_ends.items():
             self._built.have(topic, queue_id).go_on_at(known_end)
         for queue in self._built.all():
+            queue.correct_start(self._log.start)
             queue.flush()
             disk.sync_directory(queue.files.directory)
         self._pool.unmap_all()
@@ -82,4 +83,4 @@ class QueueRebuild:
             disk.move_tree(built, place)
         else:
             disk.remove_tree(place)     # the log has nothing of it
-        return self._queues.take_back(topic, queue_id, self._log.start)
+        return self._queues.take_back(self._built.have(topic, queue_id), self._log.start)

@@ -9,7 +9,7 @@ from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
 from regulus.record.layout import BODY_START_V4, QUEUE_ID, QUEUE_OFFSET
-from regulus.store import recovery
+from regulus.store import disk, recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, fill, open_store, small_config
 
@@ -237,6 +237,30 @@ def test_a_queue_that_cannot_be_put_in_place_keeps_nothing_else_from_being_built
     topic.unlink()
     assert mend(store) == ["queue 0 of T1 was built anew from the log, from 0 to 25, and serves again"]
     assert len(bodies(store, "T1")) == 25
+
+
+def test_what_was_built_is_not_gone_through_once_more_when_it_is_taken_back(tmp_path: Path,
+                                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the thread that serves which takes it back."""
+    store = damaged_store(tmp_path, monkeypatch, "T1", "T4")
+    take_out(store)
+    rebuild = store.deep_check.next_rebuild()
+    assert rebuild is not None
+    list(rebuild.steps())
+    read_at, sizes = disk.read_at, []
+
+    def note(path: str, offset: int, length: int) -> bytes:
+        sizes.append(length)
+        return read_at(path, offset, length)
+
+    monkeypatch.setattr(disk, "read_at", note)
+    assert len(list(rebuild.take_over())) == 2
+    assert sizes == [20, 20]
+    queue = store._queues.table["T1"][0]
+    beside = store._queues.beside(store._queues.directory, store._pool).have("T1", 0)
+    beside.look(store.commit_log_max_offset())
+    for name in ("start", "end", "max_physical_offset", "known_end"):
+        assert getattr(queue, name) == getattr(beside, name), name
 
 
 def test_a_queue_begins_where_the_log_begins_when_it_is_taken_back(tmp_path: Path,
