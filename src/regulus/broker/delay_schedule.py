@@ -4,8 +4,11 @@ A delayed message waits in the schedule topic, in the queue of its level; the ta
 the time at which it is due. All messages of a level wait equally long, so each queue is in order of time: the schedule
 keeps one queue offset per level and looks only at its head. A delivery is one more append, and the level's offset moves
 behind the unit when the append is done. The offsets are saved now and then: after a crash some messages may be
-delivered twice, none is lost. One whose queue is damaged is appended to the schedule topic once more, so that it waits
-on and those behind it do not.
+delivered twice, none is lost.
+
+One whose queue is damaged is appended to the schedule topic once more, so that it waits on and those behind it do not.
+It waits as long as its queue has been out of use by then, within limits: so the waits double, the log grows by few
+copies, and a queue that was built anew gets its messages late by no more than it was gone.
 
 Source: ScheduleMessageService.
 """
@@ -26,8 +29,11 @@ DELIVERIES_PER_TICK_MAX = 256
 POLL_MS = 100
 """How long an empty or refused level rests; a waiting one rests at most as long as its head still has to wait."""
 UPDATES_PER_DATA_VERSION = 200
-PARKED_AGAIN_MS_MAX = 60_000
-"""What cannot be delivered because its queue is damaged waits for the longest level up to this, and once more."""
+PARKED_AGAIN_MS_MIN = 60_000
+PARKED_AGAIN_MS_MAX = 1_800_000
+"""What cannot be delivered because its queue is damaged waits for the longest level up to a time between these."""
+DAMAGED_QUEUES_MAX = 10_000
+"""Queues of which it is remembered since when they take nothing; of more, the first begin anew."""
 
 
 class DelaySchedule:
@@ -41,8 +47,7 @@ class DelaySchedule:
         self._storing = storing
         self._ladder_ms = tuple(ladder_ms)
         self._last_level = 0
-        self._again_level = max([level for level, delay_ms in enumerate(self._ladder_ms, 1)
-                                 if delay_ms <= PARKED_AGAIN_MS_MAX], default=1)
+        self._damaged_since: dict[tuple[str, int], int] = {}    # of each queue that took nothing, when that began
 
     @property
     def level_max(self) -> int:
@@ -99,11 +104,23 @@ class DelaySchedule:
         message = None if parked is None else when_due(parked)
         if message is None:
             return True
+        queue = (message.topic, message.queue_id)
         status = self._storing.append(message, now_ms).status
         if status == PutStatus.QUEUE_DAMAGED:
             assert parked is not None
-            status = self._storing.append(parked_again(parked, self._again_level), now_ms).status
+            status = self._storing.append(parked_again(parked, self._again_level(queue, now_ms)), now_ms).status
+        elif self._damaged_since:
+            self._damaged_since.pop(queue, None)
         return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)
+
+    def _again_level(self, queue: tuple[str, int], now_ms: int) -> int:
+        """At which level a message waits for a queue that takes nothing."""
+        since_ms = self._damaged_since.setdefault(queue, now_ms)
+        if len(self._damaged_since) > DAMAGED_QUEUES_MAX:
+            del self._damaged_since[next(iter(self._damaged_since))]
+        wait_ms = min(max(now_ms - since_ms, PARKED_AGAIN_MS_MIN), PARKED_AGAIN_MS_MAX)
+        fitting = [level for level, delay_ms in enumerate(self._ladder_ms, 1) if delay_ms <= wait_ms]
+        return max(fitting, key=lambda level: self._ladder_ms[level - 1], default=1)
 
     def _corrected(self, level: int) -> int:
         """The level's offset, moved into what its queue still holds."""

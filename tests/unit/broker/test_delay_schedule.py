@@ -1,9 +1,11 @@
 """Messages come back when their wait is over."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from regulus.broker import delay_schedule
 from regulus.broker.config import BrokerConfig
 from regulus.broker.delay_schedule import DELIVERIES_PER_TICK_MAX, POLL_MS, DelaySchedule
 from regulus.broker.send_facts import SendFacts
@@ -16,11 +18,12 @@ from regulus.testing.memory_store import MemoryStore
 from regulus.wire import encoded_table
 
 LADDER = "50ms 1s 10s"
+MINUTE_MS = 60_000
 
 
 class Clockwork:
-    def __init__(self) -> None:
-        config = BrokerConfig(message_delay_level=LADDER)
+    def __init__(self, ladder: str = LADDER) -> None:
+        config = BrokerConfig(message_delay_level=ladder)
         self.store = MemoryStore(config)
         self.topics = Topics(config)
         self.storing = Storing(SendFacts(config, self.store, self.topics.facts, SinkMarks(self.store, 1)))
@@ -177,3 +180,46 @@ def test_a_damaged_queue_does_not_hold_up_its_level_and_loses_nothing(clockwork)
     assert clockwork.delivered() == 0
     clockwork.tick(20_050)
     assert clockwork.delivered() == 1
+
+
+def test_the_longer_a_queue_is_damaged_the_fewer_copies_are_made_for_it() -> None:
+    clockwork = Clockwork(BrokerConfig().message_delay_level)
+    clockwork.store.damaged["T", 0] = "queue 0 of T has a gap"
+    clockwork.park(1, 0)
+    waits = copies_of_a_day(clockwork)
+    assert waits[:8] == [0, 1, 1, 2, 4, 8, 10, 20]      # of the levels there are
+    assert set(waits[8:]) == {30}
+    assert len(waits) < 60
+    clockwork.store.damaged.clear()
+    for minute in range(24 * 60, 24 * 60 + 31):
+        clockwork.tick(minute * MINUTE_MS)
+    assert clockwork.delivered() == 1
+    clockwork.store.damaged["T", 0] = "queue 0 of T has a gap again"
+    clockwork.park(1, 25 * 60 * MINUTE_MS)
+    assert copies_of_a_day(clockwork, 25 * 60)[:4] == [0, 1, 1, 2]
+
+
+def copies_of_a_day(clockwork: Clockwork, begin: int = 0) -> list[int]:
+    """Minutes from each copy to the next."""
+    copied = [begin]
+    count = copies(clockwork)
+    for minute in range(begin, begin + 24 * 60):
+        clockwork.tick(minute * MINUTE_MS + 2_000)
+        if copies(clockwork) > count:
+            count += 1
+            copied.append(minute)
+    return [behind - before for before, behind in pairwise(copied)]
+
+
+def copies(clockwork: Clockwork) -> int:
+    return sum(end for _, end in clockwork.schedule.progress().values())
+
+
+def test_only_so_many_damaged_queues_are_remembered(clockwork, monkeypatch):
+    monkeypatch.setattr(delay_schedule, "DAMAGED_QUEUES_MAX", 3)
+    for number in range(10):
+        clockwork.store.damaged[f"T{number}", 0] = "has a gap"
+        clockwork.park(1, 0, topic=f"T{number}")
+    clockwork.tick(50)
+    assert len(clockwork.schedule._damaged_since) == 3
+    assert clockwork.schedule.progress()[3] == (0, 10)
