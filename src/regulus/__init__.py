@@ -1,9 +1,13 @@
 """Regulus: a message system that speaks RocketMQ, written in Python, whose log is a Spark table."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False       # as type checkers take it; to import `typing` takes longer than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from regulus.client.admin import Admin
     from regulus.client.config import (
         ClientConfig,

@@ -1,6 +1,6 @@
 """`python -m regulus` is the command line."""
 
-from regulus.cli.main import main
+from regulus.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from regulus import __version__
 from regulus.cli.exit_codes import ExitCode, exit_code
+from regulus.cli.interrupts import raise_at_an_interrupt
 from regulus.errors import RegulusError
 
 
@@ -75,6 +76,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command)
+        raise_at_an_interrupt()
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

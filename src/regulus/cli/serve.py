@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from regulus.cli.config_file import LoadedConfigs, apply, read_values
+from regulus.cli.interrupts import end_at_an_interrupt
 from regulus.errors import ConfigError, RegulusError
 from regulus.server import logging_setup
 from regulus.transport import event_loop
@@ -86,6 +87,7 @@ def open_warning(host: str) -> str | None:
 def run_server(make_server: Callable[[], Server], ready_line: Callable[[Any], str], log_level: str,
                log_format: str, *warnings: str | None) -> None:
     """Start, print the ready line, serve until SIGTERM or SIGINT, stop. Refusals of the machine end in one line."""
+    end_at_an_interrupt()       # until there is a loop that hears of it
     logging_setup.set_up(log_level, log_format)
     for warning in filter(None, warnings):
         _log.warning("%s", warning)

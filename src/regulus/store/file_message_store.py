@@ -136,8 +136,8 @@ class FileMessageStore:
         """Lock, load and recover. `clock` tells seconds, for the report's duration; `tell` hears of steps that may take
         long.
 
-        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open. A store that is
-        refused is not marked as running: the next start takes it for what it was before.
+        Raises StoreLocked, StoreDamaged, StoreNewer, StoreNotWritable; then nothing stays locked or open. A store
+        that is refused is not marked as running: the next start takes it for what it was before.
         """
         began = clock() if clock else 0.0
         disk.make_directory(self.config.root)

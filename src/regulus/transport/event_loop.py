@@ -17,5 +17,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end on a new loop."""
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(main)
+    finally:
+        main.close()        # an interrupt may have come before it began
