@@ -1,4 +1,4 @@
-"""Where the command line begins: before all else is imported, which takes a tenth of a second, Ctrl-C is made harmless."""
+"""Where the command line begins: Ctrl-C is made harmless before all else is imported, which takes a while."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether Ctrl-C ends the process as the system does it, or raises KeyboardInterrupt.
 
-As long as nothing has begun there is nothing to tidy up. Python would raise wherever it is just then: a traceback out of
-an import, or nothing at all out of a callback.
+As long as nothing has begun there is nothing to tidy up. Python would raise wherever it is just then: a traceback out
+of an import, or nothing at all out of a callback.
 """
 
 import signal

@@ -120,6 +120,11 @@ class NameServer:
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
+        await self.open()
+        await self.accept()
+
+    async def open(self) -> None:
+        """All of a start but that it accepts connections. Raises OSError when the port is taken."""
         self._make_keeper()
         watchdog = Watchdog()
         self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
@@ -127,13 +132,16 @@ class NameServer:
                                        self.state.channel_closed, self._tell_time)
         bound = self._bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
-        await self._listener.accept()
         if self._keeper is not None:
             await self._keeper.start()
         self._events = EventLog([self.state.routes.happenings])
         self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
                                _NAME_SERVER_TICK_MAX_MS)
         self._ticks.start()
+
+    async def accept(self) -> None:
+        """Raises OSError."""
+        await self._listener.accept()
 
     async def stop(self) -> None:
         self._listener.ignore_input()
@@ -246,7 +254,7 @@ class BrokerServer:
             await self._end_parts()
             raise
         # Only now, because whoever finds us through a name server will connect at once.
-        self._door.start()
+        await self._door.start()
         self._settle(self._clock())
 
     async def stop(self) -> None:
@@ -414,11 +422,18 @@ class Regulus:
                                           unfinished=unfinished, workers=workers, bind=bind)
 
     async def start(self) -> None:
-        await self.name_server.start()
+        """The name server accepts connections when it knows the broker: of a topic that it does not know it says that
+        there is none, and clients believe it."""
+        await self.name_server.open()
         try:
             await self.broker_server.start()
         except (RegulusError, OSError):
             await self.name_server.stop()
+            raise
+        try:
+            await self.name_server.accept()
+        except OSError:
+            await self.stop()
             raise
 
     async def stop(self) -> None:

@@ -37,7 +37,8 @@ _HA_PORT_OFFSET = 1
 class NameServerDoor(Protocol):
     """A way to the name servers: over the network, or to the one in this process."""
 
-    def start(self) -> None: ...
+    async def start(self) -> None:
+        """Begin to register. Returns when the name server in this process knows all; does not wait for others."""
 
     def topics_changed(self) -> None:
         """Register anew, soon."""
@@ -60,7 +61,7 @@ class NameserverLink:
         self._connections: dict[int, tuple[Connection, str]] = {}
         self._told: dict[int, Told] = {}
 
-    def start(self) -> None:
+    async def start(self) -> None:
         for task in self._tasks:
             task.start()
 
@@ -155,15 +156,18 @@ class EmbeddedLink:
         self._request: RemotingCommand | None = None
         self._is_outdated = False
         self._is_stopped = False
+        self._is_told = asyncio.Event()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         self._register()
+        await self._is_told.wait()
 
     def topics_changed(self) -> None:
         self._register()
 
     async def stop(self) -> None:
         self._is_stopped = True
+        self._is_told.set()
         if self._timer is not None:
             self._timer.cancel()
         self._ask(unregister_request(self._broker, self._address))
@@ -202,6 +206,7 @@ class EmbeddedLink:
 
     def _end(self) -> None:
         self._talk = None
+        self._is_told.set()
         wait_s = 0.0 if self._is_outdated else self._broker.config.register_name_server_period / 1000
         self._call(wait_s, self._register)
 

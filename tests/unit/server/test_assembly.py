@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ConfigError, ConnectionLost, StoreError, StoreLocked, StoreNotWritable
+from regulus.errors import ConfigError, ConnectFailed, ConnectionLost, StoreError, StoreLocked, StoreNotWritable
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
 from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.nameserver_link import EmbeddedLink
 from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
@@ -333,6 +334,61 @@ async def test_a_port_that_is_taken_at_the_last_moment_leaves_nothing_behind(tmp
     other.close()
     assert asyncio.all_tasks() == before
     assert not (tmp_path / "abort").exists()    # the store was closed
+
+
+async def test_a_name_server_is_not_reached_before_it_knows_the_broker_beside_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom it told that there is no such topic would believe it."""
+    first = make_regulus(tmp_path)
+    await first.start()
+    connection = await broker_connection(first)
+    assert (await send(connection, b"one")).code == 0
+    connection.close()
+    await first.stop()
+    start, register, refused = BrokerServer.start, EmbeddedLink.start, []
+
+    async def try_it() -> None:
+        with pytest.raises(ConnectFailed):
+            await connect(HOST, second.name_server.port)
+        refused.append(True)
+
+    async def late_start(server: BrokerServer) -> None:
+        await try_it()
+        await start(server)
+
+    async def late_registration(link: EmbeddedLink) -> None:
+        await try_it()
+        await register(link)
+
+    monkeypatch.setattr(BrokerServer, "start", late_start)
+    monkeypatch.setattr(EmbeddedLink, "start", late_registration)
+    second = make_regulus(tmp_path)
+    await second.start()
+    names = await connect(HOST, second.name_server.port)
+    assert (await ask(names, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Orders"})).code == 0
+    assert len(refused) == 2
+    names.close()
+    await second.stop()
+
+
+async def test_a_name_server_whose_port_is_taken_at_the_last_moment_ends_the_broker_too(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = bind(HOST, 0)       # two may have the address until one of them listens
+    start = BrokerServer.start
+
+    async def late_start(server: BrokerServer) -> None:
+        await start(server)
+        other.listen()
+
+    monkeypatch.setattr(BrokerServer, "start", late_start)
+    before = asyncio.all_tasks()
+    server = Regulus(BrokerConfig(listen_port=0), store_config(tmp_path),
+                     NamesrvConfig(listen_port=other.getsockname()[1], bind_address=HOST), transport_config=LOOPBACK)
+    with pytest.raises(OSError, match="ddress already in use"):
+        await server.start()
+    other.close()
+    assert asyncio.all_tasks() == before
+    assert not (tmp_path / "abort").exists()
 
 
 class OwnWorkers:

@@ -50,7 +50,7 @@ async def test_a_name_server_that_is_down_holds_up_none(
     down = await started()
     await down.stop()
     link = NameserverLink(broker, 10911, [(HOST, down.port), (HOST, name_server.port)])
-    link.start()
+    await link.start()
     await until_known(name_server)
     await link.stop()
     assert caplog.text.count(f"name server {HOST}:{down.port} does not know this broker") == 1
@@ -62,7 +62,7 @@ async def test_a_name_server_that_comes_back_is_told_again(
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
     first = await started()
     link = NameserverLink(broker, 10911, [(HOST, first.port)])
-    link.start()
+    await link.start()
     await until_known(first)
     await first.stop()
     second = await started(first.port)
@@ -79,7 +79,7 @@ async def test_a_fault_of_our_own_does_not_end_the_registrations(
     link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
     with monkeypatch.context() as broken:
         broken.setattr(NameserverLink, "_register", lambda self, number: 1 // 0)
-        link.start()
+        await link.start()
         async with asyncio.timeout(10):
             while "was interrupted" not in caplog.text:
                 await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_a_fault_of_our_own_does_not_end_the_registrations(
 
 async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server: NameServer) -> None:
     link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
-    link.start()
+    await link.start()
     await until_known(name_server)
     await link.stop()
     await until_known(name_server, is_known=False)
@@ -98,7 +98,7 @@ async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server:
 async def test_without_a_setting_the_broker_is_known_by_the_address_it_came_from(
         broker: BrokerState, name_server: NameServer) -> None:
     link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
-    link.start()
+    await link.start()
     await until_known(name_server)
     assert [row.broker_addrs for row in name_server.state.routes.brokers.values()] == [{0: f"{HOST}:10911"}]
     await link.stop()
@@ -106,7 +106,7 @@ async def test_without_a_setting_the_broker_is_known_by_the_address_it_came_from
 
 async def test_a_new_topic_is_told_at_once(broker: BrokerState, name_server: NameServer) -> None:
     link = EmbeddedLink(broker, 10911, name_server.ask)
-    link.start()
+    await link.start()
     broker.topics.create_if_absent("Fresh", 1, 5)
     link.topics_changed()
     assert "Fresh" in name_server.state.routes.topics
@@ -120,11 +120,37 @@ async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
     for number in range(3 * TOPICS_PER_REQUEST):
         broker.topics.create_if_absent(f"T{number}", 1, 5)
     link = EmbeddedLink(broker, 10911, name_server.ask)
-    link.start()
+    starting = asyncio.ensure_future(link.start())
+    await asyncio.sleep(0)
     broker.topics.create_if_absent("Fresh", 1, 5)
     link.topics_changed()
     assert "Fresh" not in name_server.state.routes.topics
+    assert not starting.done()
     async with asyncio.timeout(10):
         while "Fresh" not in name_server.state.routes.topics:
             await asyncio.sleep(0)
+    await starting
     await link.stop()
+
+
+async def test_a_start_ends_when_the_name_server_in_this_process_knows_all(
+        broker: BrokerState, name_server: NameServer) -> None:
+    for number in range(3 * TOPICS_PER_REQUEST):
+        broker.topics.create_if_absent(f"T{number}", 1, 5)
+    link = EmbeddedLink(broker, 10911, name_server.ask)
+    async with asyncio.timeout(10):
+        await link.start()
+    assert broker.topics.facts.keys() <= name_server.state.routes.topics.keys()
+    await link.stop()
+
+
+async def test_a_link_that_is_ended_while_it_starts_keeps_nobody_waiting(
+        broker: BrokerState, name_server: NameServer) -> None:
+    for number in range(3 * TOPICS_PER_REQUEST):
+        broker.topics.create_if_absent(f"T{number}", 1, 5)
+    link = EmbeddedLink(broker, 10911, name_server.ask)
+    starting = asyncio.ensure_future(link.start())
+    await asyncio.sleep(0)
+    await link.stop()
+    async with asyncio.timeout(10):
+        await starting
