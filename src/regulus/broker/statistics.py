@@ -58,11 +58,12 @@ class StatisticsItem:
     There may be some for each topic and group: samples are tuples, of which a new item has one.
     """
 
-    __slots__ = ("_day", "_hour", "_minute", "times", "value")
+    __slots__ = ("_day", "_hour", "_minute", "is_gone", "times", "value")
 
     def __init__(self, since_ms: int) -> None:
         self.value = 0
         self.times = 0
+        self.is_gone = False
         self._minute: tuple[_Sample, ...] = ((since_ms, 0, 0),)
         self._hour: tuple[_Sample, ...] = self._minute
         self._day: tuple[_Sample, ...] = self._minute
@@ -90,11 +91,13 @@ class StatisticsItem:
 
 
 class Statistics:
-    """`items` by (statistics name, key). The other counts are of the whole broker since it started."""
+    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts are of the whole broker since it started."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
-        self.items: dict[tuple[str, str], StatisticsItem] = {}
+        self.items: dict[str, dict[str, StatisticsItem]] = {}
+        self._in_turn: list[StatisticsItem] = []
+        """All items, in the order in which they are sampled; those that are gone leave at the next sample."""
         self.get_found_times = 0
         self.get_missed_times = 0
         self.get_message_nums = 0
@@ -130,10 +133,10 @@ class Statistics:
 
     def item(self, name: str, key: str) -> StatisticsItem | None:
         """None when nothing was counted under this name and key."""
-        return self.items.get((name, key))
+        return self.items.get(name, {}).get(key)
 
     def add(self, name: str, key: str, value: int) -> None:
-        item = self.items.get((name, key)) or self._new_item((name, key))
+        item = self.item(name, key) or self._new_item(name, key)
         item.add(value)
 
     def note_get(self, group: str, topic: str, message_count: int, size: int) -> None:
@@ -154,7 +157,7 @@ class Statistics:
         self._retired_put_nums += put_nums
         self._retired_put_size += put_size
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
-            self.items.pop((name, topic), None)
+            self._drop(name, topic)
         for entry in list(self._pairs_of_topic.get(topic, ())):
             self._drop_pair(entry)
 
@@ -184,13 +187,25 @@ class Statistics:
             self._next_day_ms = steady_ms + DAY_SAMPLE_MS
         put_message_nums = yield from self._collect_puts()
         self._turn_day(now_ms, put_message_nums)
-        for number, item in enumerate(list(self.items.values()), 1):
-            item.sample(steady_ms, hour, day)
-            if number % SAMPLED_A_STEP == 0:
-                yield
+        yield from self._sample_items(steady_ms, hour, day)
         self._sampled_ms = steady_ms
         self._rates.append((steady_ms, put_message_nums, self.get_found_times, self.get_missed_times,
                             self.get_message_nums))
+
+    def _sample_items(self, steady_ms: int, hour: bool, day: bool) -> Iterator[None]:
+        """By a list of their own, of which a step looks at a part: to copy that of all would be a long step."""
+        items = self._in_turn
+        read = kept = 0
+        while read < len(items):
+            if read:
+                yield
+            step = [item for item in items[read:read + SAMPLED_A_STEP] if not item.is_gone]
+            read = min(read + SAMPLED_A_STEP, len(items))
+            for item in step:
+                item.sample(steady_ms, hour, day)
+            items[kept:kept + len(step)] = step
+            kept += len(step)
+        del items[kept:]
 
     def put_tps(self) -> tuple[float, float, float]:
         """Messages per second over the last 10 s, 60 s and 600 s."""
@@ -225,26 +240,32 @@ class Statistics:
         return nums
 
     def _set(self, entry: tuple[str, str], value: int, times: int) -> None:
-        item = self.items.get(entry) or self._new_item(entry)
+        item = self.item(*entry) or self._new_item(*entry)
         item.value = value
         item.times = times
 
-    def _new_item(self, entry: tuple[str, str]) -> StatisticsItem:
+    def _new_item(self, name: str, key: str) -> StatisticsItem:
         """An item that was zero at the last sample, so that what comes first is counted too."""
-        item = self.items[entry] = StatisticsItem(self._sampled_ms)
-        topic, is_pair, group = entry[1].partition("@")
+        item = self.items.setdefault(name, {})[key] = StatisticsItem(self._sampled_ms)
+        self._in_turn.append(item)
+        topic, is_pair, group = key.partition("@")
         if is_pair:
-            self._pairs_of_topic.setdefault(topic, {})[entry] = None
-            self._pairs_of_group.setdefault(group, {})[entry] = None
+            self._pairs_of_topic.setdefault(topic, {})[name, key] = None
+            self._pairs_of_group.setdefault(group, {})[name, key] = None
         return item
 
     def _drop_pair(self, entry: tuple[str, str]) -> None:
         topic, _, group = entry[1].partition("@")
-        del self.items[entry]
+        self._drop(*entry)
         for pairs, name in ((self._pairs_of_topic, topic), (self._pairs_of_group, group)):
             del pairs[name][entry]
             if not pairs[name]:
                 del pairs[name]
+
+    def _drop(self, name: str, key: str) -> None:
+        item = self.items.get(name, {}).pop(key, None)
+        if item is not None:
+            item.is_gone = True
 
     def _turn_day(self, now_ms: int, put_message_nums: int) -> None:
         if now_ms < self._next_morning_ms <= now_ms + _DAY_MS:

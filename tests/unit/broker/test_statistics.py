@@ -170,9 +170,9 @@ def test_what_is_deleted_takes_its_own_items_along():
             statistics.note_get(group, topic, 1, 10)
     statistics.topic_deleted("T", 0, 0)
     statistics.group_deleted("H")
-    assert {key for _, key in statistics.items} == {"U@G"}
+    assert {key for items in statistics.items.values() for key in items} == {"U@G"}
     statistics.group_deleted("G")
-    assert not any((statistics.items, statistics._pairs_of_topic, statistics._pairs_of_group))
+    assert not any((*statistics.items.values(), statistics._pairs_of_topic, statistics._pairs_of_group))
 
 
 def test_puts_of_many_topics_are_summed_in_steps(monkeypatch):
@@ -182,3 +182,28 @@ def test_puts_of_many_topics_are_summed_in_steps(monkeypatch):
     put(topics, 5, 50)
     assert len(list(statistics.puts_in_steps())) == len(topics) // 2
     assert puts(statistics) == (5, 50)
+
+
+def test_what_comes_and_goes_between_steps_is_sampled_once(monkeypatch):
+    monkeypatch.setattr("regulus.broker.statistics.SAMPLED_A_STEP", 2)
+    statistics, _ = fresh()
+    for number in range(5):
+        statistics.add("GROUP_GET_NUMS", f"T@G{number}", 1)
+    while statistics.tick(0, 0) == 0:
+        pass
+    statistics.group_deleted("G1")
+    statistics.add("GROUP_GET_NUMS", "T@G1", 7)
+    assert statistics.tick(10_000, 10_000) == 0
+    statistics.group_deleted("G0")
+    statistics.group_deleted("G4")
+    statistics.add("GROUP_GET_NUMS", "T@G9", 3)
+    while statistics.tick(10_000, 10_000) == 0:
+        pass
+    assert sorted(map(id, statistics._in_turn)) == sorted(map(id, statistics.items["GROUP_GET_NUMS"].values()))
+    for key, total in (("T@G1", 7), ("T@G2", 1), ("T@G3", 1), ("T@G9", 3)):
+        statistics.add("GROUP_GET_NUMS", key, 1)
+        assert statistics.item("GROUP_GET_NUMS", key).value == total + 1
+    while statistics.tick(20_000, 20_000) == 0:
+        pass
+    assert [len(statistics.item("GROUP_GET_NUMS", f"T@G{number}")._minute) for number in (2, 3)] == [4, 4]
+    assert statistics.item("GROUP_GET_NUMS", "T@G1").minute().sum == 8
