@@ -91,7 +91,8 @@ class StatisticsItem:
 
 
 class Statistics:
-    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts are of the whole broker since it started."""
+    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts are
+    of the whole broker since it started."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp

@@ -29,7 +29,7 @@ Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTran
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum
 
 from regulus.broker import placement
@@ -42,7 +42,7 @@ from regulus.broker.storing import Storing
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_id import offset_message_id
-from regulus.model.store_result import Appended, PutStatus
+from regulus.model.store_result import Appended, PutStatus, QueryResult
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from regulus.model.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from regulus.record import message_record
@@ -61,6 +61,9 @@ ENDED_MAX = 10_000
 """Ended transactions whose outcome is remembered, for those who end one twice."""
 FOUND_MAX = 32
 """Messages looked at to find out how a transaction ended long ago."""
+FOUND_STEPS_MAX = 4
+"""Parts of the index's chain that are gone through for them. More are needed only where a producer gives thousands of
+messages one unique key; nobody waits for that."""
 ASKED_MAX = 2_000
 """Questions to one producer that wait for an answer; RocketMQ's own producer holds so many and drops the others."""
 ANSWER_WAIT_MS = 1_000
@@ -74,6 +77,7 @@ class TransactionOutcome(Enum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     GIVEN_UP = "given up"
+    UNKNOWN = "ended in a way that cannot be told"
 
 
 class _Step(Enum):
@@ -187,15 +191,21 @@ class Transactions:
         A committed one that waits for its delay, or has gone, is not found and counts as rolled back.
         """
         committed = self._found(half.properties.get(names.REAL_TOPIC, ""), half.message_id)
+        given_up = self._found(TRANS_CHECK_MAX_TIME_TOPIC, half.message_id)
+        if committed is None or given_up is None:
+            return TransactionOutcome.UNKNOWN
         if any(message.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT for message in committed):
             return TransactionOutcome.COMMITTED
-        is_given_up = self._found(TRANS_CHECK_MAX_TIME_TOPIC, half.message_id)
-        return TransactionOutcome.GIVEN_UP if is_given_up else TransactionOutcome.ROLLED_BACK
+        return TransactionOutcome.GIVEN_UP if given_up else TransactionOutcome.ROLLED_BACK
 
-    def _found(self, topic: str, unique_key: str) -> list[MessageExt]:
+    def _found(self, topic: str, unique_key: str) -> list[MessageExt] | None:
+        """None when there are too many to be gone through now."""
         if not unique_key:
             return []
-        found = self._store.query_message(topic, unique_key, FOUND_MAX, 0, LONG_MAX)
+        found = _within(FOUND_STEPS_MAX,
+                        self._store.query_message_in_steps(topic, unique_key, FOUND_MAX, 0, LONG_MAX))
+        if found is None:
+            return None
         messages = [message_record.decode(data, 0, False) for data in found.buffers]
         return [message for message in messages if message.message_id == unique_key and message.topic == topic]
 
@@ -382,6 +392,17 @@ class Transactions:
         """The queue offset of the first copy of a half, which names all of them."""
         text = half.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
         return int(text) if _is_number(text) else self._java_copies.get(half.queue_offset, half.queue_offset)
+
+
+def _within(count_max: int, steps: Generator[None, None, QueryResult]) -> QueryResult | None:
+    """What comes of so many steps; None when more are needed."""
+    for _ in range(count_max):
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: QueryResult = end.value
+            return result
+    return None
 
 
 def _number(text: str) -> int:

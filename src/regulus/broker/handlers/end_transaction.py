@@ -40,6 +40,9 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
         return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
     is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
     outcome = broker.transactions.outcome(half)
+    if outcome is TransactionOutcome.UNKNOWN:
+        return refuse(request, ResponseCode.SYSTEM_ERROR,
+                      f"the transaction {outcome.value}: too many messages have its unique key {half.message_id}")
     if outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):
         is_same = (outcome is TransactionOutcome.COMMITTED) is is_commit
         return succeed(request) if is_same else refuse(request, ResponseCode.ILLEGAL_OPERATION,

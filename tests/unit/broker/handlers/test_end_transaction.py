@@ -3,6 +3,7 @@
 import pytest
 
 from regulus.broker.outcome import NO_REPLY
+from regulus.broker.transactions import FOUND_STEPS_MAX
 from regulus.model.message_id import parse_offset_message_id
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import EndTransactionRequest, SendMessageResponse
@@ -30,3 +31,30 @@ def test_a_commit_is_answered_when_it_is_durable(make_rig):
 @pytest.mark.parametrize("code", [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE])
 def test_a_request_without_fields_is_refused(rig, code):
     assert rig.ask(code).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("part", ["committed", "given up"])
+def test_how_a_transaction_ended_long_ago_is_looked_for_in_a_few_steps_only(rig, part, monkeypatch):
+    """Else a producer that gives all its messages one unique key would have everybody wait."""
+    end = half_of(rig)
+    assert rig.ask(RequestCode.END_TRANSACTION, end.ext()).code == 0
+    rig.broker.transactions._ended.clear()      # as it is remembered of the last ones only
+    assert rig.ask(RequestCode.END_TRANSACTION, end.ext()).code == 0
+    steps, asked = [], []
+    query = rig.store.query_message_in_steps
+
+    def crowded(topic, key, *bounds):
+        asked.append(topic)
+        if (topic == "TopicA") is (part == "committed"):
+            for number in range(1_000):
+                steps.append(number)
+                yield
+        return (yield from query(topic, key, *bounds))
+
+    monkeypatch.setattr(rig.store, "query_message_in_steps", crowded)
+    refused = rig.ask(RequestCode.END_TRANSACTION, end.ext())
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == ("the transaction ended in a way that cannot be told: too many messages have its unique "
+                              "key U")
+    assert len(steps) == FOUND_STEPS_MAX
+    assert len(rig.stored("TopicA")) == 1
