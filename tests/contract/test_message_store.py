@@ -70,6 +70,7 @@ def test_queues_count_for_themselves(store: Store) -> None:
     append(store, 2, queue_id=1)
     append(store, 1, topic="TopicB")
     assert store.queues() == [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
+    assert [sorted(store.queue_ids(topic)) for topic in ("TopicA", "TopicB", "TopicC")] == [[0, 1], [0], []]
     assert all(store.has_queue(*queue) for queue in store.queues())
     assert not store.has_queue("TopicA", 2)
     assert [store.max_offset(*queue) for queue in store.queues()] == [3, 2, 1]

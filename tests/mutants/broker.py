@@ -69,6 +69,16 @@ MUTANTS = [
            old="return _copy(parked, topic, queue_id,", new="return _copy(parked, topic, 0,", tests=_PLACEMENT_TESTS),
     Mutant(name="a parked message may come home as a half", path=_PLACEMENT,
            old="if topic in _HALF_TOPICS or not", new="if not", tests=_PLACEMENT_TESTS),
+    # --- answers in many steps ---------------------------------------------------------------------------------------
+    Mutant(name="an answer of many steps does not wait for what its steps changed", path="regulus/broker/long_answers.py",
+           old="answer.change = max(answer.change, self._settings.awaited)", new="pass",
+           tests=("tests/unit/broker/test_long_answers.py",)),
+    Mutant(name="an answer of many steps does not wait for what its first step changed",
+           path="regulus/broker/long_answers.py", old="        answer.change = self._settings.awaited\n", new="",
+           tests=("tests/unit/broker/test_long_answers.py",)),
+    Mutant(name="a deletion ends where its asker goes", path="regulus/broker/long_answers.py",
+           old="if answer.is_deed or answer.channel", new="if answer.channel",
+           tests=("tests/unit/broker/test_long_answers.py",)),
     # --- the delay schedule ------------------------------------------------------------------------------------------
     Mutant(name="what the store refuses is not delivered again", path=_SCHEDULE,
            old="return status in (PutStatus.PUT_OK, PutStatus.MESSAGE_ILLEGAL)", new="return True",

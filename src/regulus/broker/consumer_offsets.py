@@ -3,6 +3,8 @@
 Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
 """
 
+from collections.abc import Iterator
+
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
@@ -71,13 +73,17 @@ class ConsumerOffsets:
             self._unencoded[key] = None
             self.changes += 1
 
-    def remove_group(self, group: str) -> None:
+    def remove_group(self, group: str) -> Iterator[None]:
+        """Yields after each of what may be many topics."""
         for topic in self.topics_of(group):
             self.remove(group, topic)
+            yield
 
-    def remove_topic(self, topic: str) -> None:
+    def remove_topic(self, topic: str) -> Iterator[None]:
+        """Yields after each of what may be many groups."""
         for group in self.groups_of(topic):
             self.remove(group, topic)
+            yield
 
     def remove(self, group: str, topic: str) -> None:
         key = f"{topic}@{group}"

@@ -44,6 +44,9 @@ class MessageStore(Protocol):
     def queues(self) -> list[tuple[str, int]]:
         """All (topic, queue id) that have a consume queue."""
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """Those of one topic; costs no more than it has."""
+
     def look_message(self, physical_offset: int) -> MessageExt | None:
         """The message whose record starts at `physical_offset`, an offset that may come from anybody.
 

@@ -85,7 +85,11 @@ def refuse(request: RemotingCommand, code: int, remark: str, ext: dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something others must hear: a one-way request to a client, or the late answer to a held request."""
+    """Something others must hear: a one-way request to a client, or the late answer to a held request.
+
+    With a `change` it is an answer that is no yes before that many changes of topics and groups are saved.
+    """
 
     channel: int
     command: RemotingCommand
+    change: int = 0

@@ -79,7 +79,7 @@ class BrokerState:
         self.statistics = Statistics(self.topics, config.broker_cluster_name, now_ms, steady_ms)
         self.notices: deque[Notice] = deque()
         self.group_notices = GroupNotices(self.clients, self.subscription_groups, self.notices)
-        self.long_answers = LongAnswers(self.notices)
+        self.long_answers = LongAnswers(self.notices, self.settings)
         self.transactions = Transactions(config, store, self.storing, self.consumer_offsets, self.clients, self.notices,
                                          steady_ms)
         self.chance = Chance(seed)

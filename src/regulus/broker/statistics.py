@@ -91,8 +91,8 @@ class StatisticsItem:
 
 
 class Statistics:
-    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts are
-    of the whole broker since it started."""
+    """`items` by statistics name and key: a table for each name, so that none grows by a long step. The other counts
+    are of the whole broker since it started."""
 
     def __init__(self, topics: Topics, cluster_name: str, boot_timestamp: int, steady_ms: int) -> None:
         self.boot_timestamp = boot_timestamp
@@ -154,17 +154,23 @@ class Statistics:
         self.get_missed_times += 1
 
     def topic_deleted(self, topic: str, put_nums: int, put_size: int) -> None:
-        """Keep the broker's sums when a topic and its items go."""
+        """Keep the broker's sums when a topic and its own items go."""
         self._retired_put_nums += put_nums
         self._retired_put_size += put_size
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             self._drop(name, topic)
+
+    def drop_pairs_of_topic(self, topic: str) -> Iterator[None]:
+        """Forget what was counted of a topic and any group; yields after each of many."""
         for entry in list(self._pairs_of_topic.get(topic, ())):
             self._drop_pair(entry)
+            yield
 
-    def group_deleted(self, group: str) -> None:
+    def drop_pairs_of_group(self, group: str) -> Iterator[None]:
+        """The same of a group and any topic."""
         for entry in list(self._pairs_of_group.get(group, ())):
             self._drop_pair(entry)
+            yield
 
     def tick(self, now_ms: int, steady_ms: int) -> int:
         """Take samples when they are due; ms until the next one."""
@@ -256,17 +262,21 @@ class Statistics:
         return item
 
     def _drop_pair(self, entry: tuple[str, str]) -> None:
+        """One that is gone already is passed by."""
         topic, _, group = entry[1].partition("@")
-        self._drop(*entry)
+        if not self._drop(*entry):
+            return
         for pairs, name in ((self._pairs_of_topic, topic), (self._pairs_of_group, group)):
             del pairs[name][entry]
             if not pairs[name]:
                 del pairs[name]
 
-    def _drop(self, name: str, key: str) -> None:
+    def _drop(self, name: str, key: str) -> bool:
+        """False when there was none."""
         item = self.items.get(name, {}).pop(key, None)
         if item is not None:
             item.is_gone = True
+        return item is not None
 
     def _turn_day(self, now_ms: int, put_message_nums: int) -> None:
         if now_ms < self._next_morning_ms <= now_ms + _DAY_MS:

@@ -390,7 +390,7 @@ class BrokerServer:
     def _send_notices(self) -> None:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command)
+            self._requests.send_to(notice.channel, notice.command, notice.change)
         if self.broker.wants_tick:
             self._ticks.hurry()
 

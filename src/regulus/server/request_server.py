@@ -78,11 +78,20 @@ class RequestServer:
         if parts:
             send_parts(connection, parts)
 
-    def send_to(self, number: int, command: RemotingCommand) -> None:
-        """Send to a channel by its number; one that is gone needs no answer."""
+    def send_to(self, number: int, command: RemotingCommand, change: int = 0) -> None:
+        """Send to a channel by its number, with a `change` once that many changes of topics and groups are saved; one
+        that is gone needs no answer."""
         channel = self._channels.get(number)
-        if channel is not None:
+        if channel is None:
+            return
+        if not change:
             channel.send_soon(command)
+            return
+
+        def release(fault: str) -> None:
+            channel.send_soon(_not_saved(b"".join(command.encode_parts()), fault) if fault else command)
+
+        self._when_saved(change, release)
 
     def stop(self) -> None:
         for task in self._relays:

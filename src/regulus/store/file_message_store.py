@@ -373,6 +373,9 @@ class FileMessageStore:
     def queues(self) -> list[tuple[str, int]]:
         return self._queues.names()
 
+    def queue_ids(self, topic: str) -> list[int]:
+        return self._queues.ids(topic)
+
     def look_message(self, physical_offset: int) -> MessageExt | None:
         message = self._decode(physical_offset, True)
         if message is None:

@@ -190,6 +190,9 @@ class MemoryStore:
     def queues(self) -> list[tuple[str, int]]:
         return sorted(self._queues)
 
+    def queue_ids(self, topic: str) -> list[int]:
+        return [queue_id for name, queue_id in self.queues() if name == topic]
+
     def look_message(self, physical_offset: int) -> MessageExt | None:
         message = self._decode(physical_offset)
         return message if message is not None and self._is_own_record(message) else None

@@ -7,6 +7,7 @@ import pytest
 
 from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import HOLD, Notice, Reply
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.peer import Peer
 from regulus.wire.codes import ResponseCode
@@ -18,7 +19,9 @@ class Asked:
 
     def __init__(self, count_max: int = 64) -> None:
         self.notices: deque[Notice] = deque()
-        self.long = LongAnswers(self.notices, count_max)
+        self.settings = SettingsChanges()
+        self.settings.is_kept = True
+        self.long = LongAnswers(self.notices, self.settings, count_max)
         self.done: list[int] = []
 
     def steps(self, request: RemotingCommand, count: int,
@@ -97,3 +100,44 @@ def test_a_one_way_request_gets_no_answer():
     asked.begin(1, 2, oneway=True)
     assert asked.long.tick() is None
     assert not asked.notices
+
+
+def test_a_deed_is_done_to_its_end_though_its_asker_is_gone():
+    asked = Asked()
+    request = RemotingCommand.request(207, opaque=1)
+    assert asked.long.begin(request, Peer(1, b"", b""), asked.steps(request, 3), is_deed=True) is HOLD
+    asked.long.drop_channel(1)
+    assert [asked.long.tick() for _ in range(2)] == [0, None]
+    assert asked.done == [1, 1, 1]
+
+
+def test_a_deed_that_is_one_too_many_is_not_begun():
+    asked = Asked(count_max=1)
+    asked.begin(1, 2)
+    request = RemotingCommand.request(207, opaque=2)
+    refused = asked.long.begin(request, Peer(2, b"", b""), asked.steps(request, 3), is_deed=True)
+    assert refused.answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.done == [1]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_an_answer_says_which_changes_of_any_step_must_be_saved_before_it(step):
+    asked = Asked()
+    request = RemotingCommand.request(207, opaque=1)
+
+    def steps() -> Generator[None, None, RemotingCommand]:
+        for number in range(1, 4):
+            if number == step:
+                asked.settings.next({}, "T")
+            if number < 3:
+                yield
+        return request.response(0)
+
+    asked.settings.next({}, "another's")
+    asked.settings.awaited = 0          # as before each request
+    asked.long.begin(request, Peer(1, b"", b""), steps())
+    asked.long.begin(request, Peer(2, b"", b""), asked.steps(request, 9))
+    asked.settings.awaited = 77         # of whoever was handled between two ticks
+    while not asked.notices:
+        asked.long.tick()
+    assert asked.notices.pop().change == 2

@@ -318,3 +318,27 @@ async def test_refusals_are_counted_and_nothing_else_is(
     desk.saving[0][1]("")
     await waiting
     connection.close()
+
+
+@pytest.mark.parametrize("fault", ["", "the disk is full"])
+async def test_an_answer_of_many_steps_waits_until_what_it_changed_is_saved(desk: Desk, listener: Listener,
+                                                                           fault: str) -> None:
+    connection = await connect("127.0.0.1", listener.port)
+    await ask(connection, ECHO)
+    request = RemotingCommand.request(HELD)
+    answered = asyncio.ensure_future(connection.request(request, 5000))
+    async with asyncio.timeout(10):
+        while len(desk.channels) < 2:
+            await asyncio.sleep(0)
+    desk.server.send_to(desk.channels[1], request.response(0, "deleted"), 7)
+    desk.server.send_to(99, request.response(0), 7)       # who is gone waits for nothing
+    await ask(connection, ECHO)
+    assert not answered.done()
+    ((change, release),) = desk.saving
+    assert change == 7
+    release(fault)
+    answer = await answered
+    assert answer.code == (ResponseCode.SYSTEM_ERROR if fault else 0)
+    assert answer.remark == ("what this request changed or needs is not saved: the disk is full" if fault
+                             else "deleted")
+    connection.close()

@@ -9,6 +9,8 @@ from dataclasses import replace
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named, named_body
+from regulus.broker.handlers.stepped import done_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -42,11 +44,18 @@ def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, pe
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """An unknown group is fine."""
     header = DeleteSubscriptiongroupRequest.decode(request)
-    broker.subscription_groups.delete(header.group_name, now_ms)
-    broker.statistics.group_deleted(header.group_name)
+    return broker.long_answers.begin(request, peer, _deleted(request, header, broker, now_ms), is_deed=True)
+
+
+def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
+             now_ms: int) -> Steps:
+    group = header.group_name
+    broker.subscription_groups.delete(group, now_ms)
+    yield from done_in_steps(broker.statistics.drop_pairs_of_group(group))
     if header.clean_offset:
-        broker.consumer_offsets.remove_group(header.group_name)
-    return succeed(request)
+        yield from done_in_steps(broker.consumer_offsets.remove_group(group))
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,

@@ -4,11 +4,14 @@ UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST, DELETE_TOPIC_IN_BROKER, G
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLEAN_UNUSED_TOPIC.
 """
 
+from collections.abc import Generator
 from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named
+from regulus.broker.handlers.stepped import done_in_steps
+from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -69,10 +72,18 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
     fault = name_fault(topic)
     if fault is not None and topic not in broker.topics:
         return refuse(request, ResponseCode.INVALID_PARAMETER, fault)
+    return broker.long_answers.begin(request, peer, _deleted(request, topic, broker, now_ms), is_deed=True)
+
+
+def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: int) -> Steps:
     for group in broker.consumer_offsets.groups_of(topic):
-        _delete_topic(broker, f"{RETRY_PREFIX}{group}_{topic}", now_ms)
-    _delete_topic(broker, topic, now_ms)
-    return succeed(request)
+        retry = f"{RETRY_PREFIX}{group}_{topic}"
+        if retry in broker.topics or broker.store.queue_ids(retry):
+            yield from _delete_topic(broker, retry, now_ms)
+            yield       # what goes from the disk takes its time
+    yield from _delete_topic(broker, topic, now_ms)
+    broker.settings.use_all()
+    return request.response(ResponseCode.SUCCESS)
 
 
 def handle_get_all_topic_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -101,16 +112,17 @@ def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: Brok
     return succeed(request)
 
 
-def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
+def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> Generator[None, None, None]:
     facts = broker.topics.facts.get(topic)
     if broker.topics.delete(topic, now_ms) and facts is not None:
         broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
-    broker.consumer_offsets.remove_topic(topic)
-    queues = [queue_id for name, queue_id in broker.store.queues() if name == topic]
+    queues = broker.store.queue_ids(topic)
     broker.store.delete_topic(topic)
     for queue_id in queues:
         # Who waits there for the next offset would pass over the first messages of a topic that is made anew.
         broker.queue_changed(topic, queue_id)
+    yield from done_in_steps(broker.statistics.drop_pairs_of_topic(topic))
+    yield from done_in_steps(broker.consumer_offsets.remove_topic(topic))
 
 
 def _with_altered_attributes(config: TopicConfig, broker: BrokerState) -> TopicConfig:

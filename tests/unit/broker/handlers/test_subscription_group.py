@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from regulus.broker.handlers import stepped
+from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -83,3 +85,35 @@ def test_reading_is_forbidden_and_allowed_again(rig):
         is_readable = rig.broker.subscription_groups.is_readable("CG", "TopicA")
         assert json.loads(answer.body) == {**ext, "readable": is_readable}
         assert readable in (None, is_readable)
+
+
+def test_what_a_group_has_of_many_topics_goes_in_steps(rig, monkeypatch):
+    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 10)
+    for number in range(100):
+        rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 1)
+        rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
+    rig.broker.consumer_offsets.commit("Other", "T7", 0, 1)
+    ext = {"groupName": "CG", "cleanOffset": "true"}
+    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext) is HOLD
+    ticks = 0
+    while rig.broker.consumer_offsets.topics_of("CG"):
+        left = len(rig.broker.consumer_offsets.topics_of("CG"))
+        rig.broker.tick(rig.now_ms)
+        assert left - len(rig.broker.consumer_offsets.topics_of("CG")) <= 10
+        ticks += 1
+    assert ticks >= 29
+    assert rig.late_answer().code == ResponseCode.SUCCESS
+    assert rig.broker.consumer_offsets.topics_of("Other") == ["T7"]
+    assert rig.broker.statistics.item("GROUP_GET_NUMS", "T7@CG") is None
+
+
+def test_a_deletion_in_steps_is_answered_when_it_is_saved(rig, monkeypatch):
+    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 1)
+    rig.broker.settings.is_kept = True
+    for number in range(3):
+        rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 1)
+    rig.broker.subscription_groups.find("Before", 0)
+    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"}) is HOLD
+    while not rig.broker.notices:
+        rig.broker.tick(rig.now_ms)
+    assert rig.broker.notices.pop().change == rig.broker.settings.count > 0

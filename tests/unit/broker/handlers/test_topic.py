@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from regulus.broker.handlers import stepped
+from regulus.broker.outcome import HOLD
 from regulus.model.topics import TopicConfig
 from regulus.wire.bodies import CreateTopicListRequestBody, KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -136,3 +138,21 @@ def test_a_topic_with_an_attribute_that_is_not_served_is_not_made(rig, attribute
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert response.remark.startswith(f"{attribute} is not served by this broker: ")
     assert "TopicA" not in rig.broker.topics
+
+
+def test_a_topic_of_many_groups_goes_in_steps_and_without_a_look_at_other_queues(rig, monkeypatch):
+    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 10)
+    rig.send("TopicA")
+    for number in range(100):
+        rig.broker.consumer_offsets.commit(f"G{number}", "TopicA", 0, 1)
+    rig.broker.topics.create_if_absent("%RETRY%G7_TopicA", 1, 0)
+    monkeypatch.setattr(type(rig.store), "queue_ids", lambda store, topic: [0] if topic == "TopicA" else [])
+    monkeypatch.setattr(type(rig.store), "queues", lambda store: pytest.fail("all queues were walked"))
+    assert rig.handle(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TopicA"}) is HOLD
+    while rig.broker.consumer_offsets.groups_of("TopicA"):
+        left = len(rig.broker.consumer_offsets.groups_of("TopicA"))
+        rig.broker.tick(rig.now_ms)
+        assert left - len(rig.broker.consumer_offsets.groups_of("TopicA")) <= 10
+    assert rig.late_answer().code == ResponseCode.SUCCESS
+    assert "TopicA" not in rig.broker.topics
+    assert "%RETRY%G7_TopicA" not in rig.broker.topics
