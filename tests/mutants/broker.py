@@ -70,9 +70,9 @@ MUTANTS = [
     Mutant(name="a parked message may come home as a half", path=_PLACEMENT,
            old="if topic in _HALF_TOPICS or not", new="if not", tests=_PLACEMENT_TESTS),
     # --- answers in many steps ---------------------------------------------------------------------------------------
-    Mutant(name="an answer of many steps does not wait for what its steps changed", path="regulus/broker/long_answers.py",
-           old="answer.change = max(answer.change, self._settings.awaited)", new="pass",
-           tests=("tests/unit/broker/test_long_answers.py",)),
+    Mutant(name="an answer of many steps does not wait for what its steps changed",
+           path="regulus/broker/long_answers.py", old="answer.change = max(answer.change, self._settings.awaited)",
+           new="pass", tests=("tests/unit/broker/test_long_answers.py",)),
     Mutant(name="an answer of many steps does not wait for what its first step changed",
            path="regulus/broker/long_answers.py", old="        answer.change = self._settings.awaited\n", new="",
            tests=("tests/unit/broker/test_long_answers.py",)),

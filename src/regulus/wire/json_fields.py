@@ -8,7 +8,7 @@ Source: RemotingSerializable.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -18,6 +18,9 @@ from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson
 from regulus.wire.ext_fields import LONG_MAX, camel_case, parse_long
+
+BODIES_A_STEP = 256
+"""Bodies within a body that one step of `from_value_in_steps` makes; each costs some us."""
 
 Converter = Callable[[Any], Any]
 T = TypeVar("T")
@@ -76,10 +79,12 @@ def decode(body: type[T], data: bytes) -> T:
 
 def from_value(body: type[T], value: Any) -> T:
     """`body` made of a parsed JSON object. Raises HeaderError."""
+    if type(value) is body:
+        return value            # made in a step before
     if not isinstance(value, dict):
         raise HeaderError(f"{body.__name__} is no JSON object")
     values = {}
-    for attribute, name, convert, required in _plan(body):
+    for attribute, name, convert, required, _, _ in _plan(body):
         each = value.get(name)
         if each is None:
             if required:
@@ -92,6 +97,33 @@ def from_value(body: type[T], value: Any) -> T:
     return body(**values)
 
 
+def from_value_in_steps(body: type[T], value: Any) -> Generator[None, None, T]:
+    """The same of a long one: the bodies in its lists and maps are made a part at a time, and stand in `value` then.
+    Yields after each step but the last."""
+    for number, _ in enumerate(_make_within(body, value), 1):
+        if number % BODIES_A_STEP == 0:
+            yield
+    return from_value(body, value)
+
+
+def _make_within(body: Any, value: Any) -> Iterator[None]:
+    """Yields for each body in a list or map. What has not the shape is left for `from_value` to refuse."""
+    for member in _plan(body) if isinstance(value, dict) else ():
+        held, each = member.held, value.get(member.name)
+        if held is None or each is None:
+            continue
+        if not member.holds_many:
+            yield from _make_within(held, each)
+        elif isinstance(each, (dict, list)):
+            holds_more = any(inner.held is not None for inner in _plan(held))
+            for key in each if isinstance(each, dict) else range(len(each)):
+                if each[key] is not None:
+                    if holds_more:
+                        yield from _make_within(held, each[key])
+                    each[key] = from_value(held, each[key])
+                yield
+
+
 def to_value(value: Any) -> Any:
     """What fastjson.dumps takes: dataclasses become dicts, sets sorted lists."""
     if value is None or isinstance(value, (str, int, float, MessageQueue)):
@@ -99,7 +131,7 @@ def to_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: to_value(each) for key, each in value.items()}
     if is_dataclass(value):
-        return {name: to_value(getattr(value, attribute)) for attribute, name, _, _ in _plan(type(value))}
+        return {name: to_value(getattr(value, attribute)) for attribute, name, *_ in _plan(type(value))}
     if isinstance(value, (set, frozenset)):
         return [to_value(each) for each in sorted(value)]
     return [to_value(each) for each in value]
@@ -136,6 +168,9 @@ class _Member(NamedTuple):
     name: str
     convert: Converter
     required: bool
+    held: Any
+    """The body that it is, or of which it holds many; None for all else."""
+    holds_many: bool
 
 
 _PLANS: dict[Any, tuple[_Member, ...]] = {}
@@ -154,8 +189,23 @@ def _make_plan(body: Any) -> tuple[_Member, ...]:
     return tuple([
         _Member(each.name, each.metadata.get("named") or camel_case(each.name),
                 _after(each.metadata.get("prepare"), _converter(hints[each.name])),
-                each.default is MISSING and each.default_factory is MISSING)
+                each.default is MISSING and each.default_factory is MISSING, *_held(hints[each.name]))
         for each in fields(body)])
+
+
+def _held(hint: Any) -> tuple[Any, bool]:
+    """The last two of a member."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union or origin is UnionType:
+        (hint,) = (each for each in arguments if each is not NoneType)
+        return _held(hint)
+    if origin in (list, dict):
+        return (arguments[-1] if _is_body(arguments[-1]) else None), True
+    return (hint if _is_body(hint) else None), False
+
+
+def _is_body(hint: Any) -> bool:
+    return is_dataclass(hint) and hint not in _SCALARS
 
 
 def _after(prepare: Converter | None, convert: Converter) -> Converter:

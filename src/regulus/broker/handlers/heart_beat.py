@@ -2,23 +2,31 @@
 
 from regulus.broker.clients import Client
 from regulus.broker.handlers.answer import succeed
-from regulus.broker.handlers.named_body import decode_named
+from regulus.broker.handlers.named_body import decode_named, named_body
+from regulus.broker.long_answers import Steps
 from regulus.broker.message_filter import is_tag
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_SUB_FLAG
 from regulus.model.peer import Peer
 from regulus.model.topics import retry_topic
+from regulus.wire import fastjson
 from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
+from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
 
 FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    heartbeat = decode_named(HeartbeatData, request)
+    """One that names many topics is read in steps; what it says counts at once, when all is read."""
+    return broker.long_answers.begin(request, peer, _heard(request, named_body(request), peer, broker, now_ms))
+
+
+def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
+    heartbeat = yield from from_value_in_steps(HeartbeatData, fastjson.loads(body))
     client = Client(peer.channel, heartbeat.client_id, request.language, request.version, peer.remote_text, now_ms,
                     broker.steady_ms)
     fingerprint = heartbeat.heartbeat_fingerprint or 0
@@ -31,8 +39,8 @@ def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState,
             is_sub_change = True
     for producer in heartbeat.producer_data_set:
         broker.clients.register_producer(producer.group_name, client)
-    response = HeartBeatResponse(is_support_heart_beat_v2=True, is_sub_change=is_sub_change)
-    return succeed(request, ext=response.ext())
+    header = HeartBeatResponse(is_support_heart_beat_v2=True, is_sub_change=is_sub_change)
+    return request.response(ResponseCode.SUCCESS, ext=header.ext())
 
 
 def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker: BrokerState, now_ms: int) -> None:

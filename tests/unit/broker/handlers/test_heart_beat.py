@@ -2,8 +2,10 @@
 
 import pytest
 
+from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
-from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
+from regulus.wire import json_fields
+from regulus.wire.bodies import CheckClientConfigBody, ConsumerData, HeartbeatData, SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UnregisterClientRequest
 
@@ -130,4 +132,29 @@ def test_a_value_that_nothing_can_be_made_of_is_refused_in_a_sentence(rig, place
     response = rig.ask(RequestCode.HEART_BEAT, body=(text % (place % value)).encode())
     assert response.code == ResponseCode.SYSTEM_ERROR
     assert response.remark.startswith(("JSON ", "SubscriptionData."))
+    assert rig.broker.clients.consumer_group("CG") is None
+
+
+def test_a_heartbeat_that_names_many_topics_is_read_in_steps(rig, monkeypatch):
+    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    topics = [f"T{number}" for number in range(95)]
+    consumer = ConsumerData(group_name="CG", subscription_data_set=[
+        SubscriptionData.compile(topic, "*", 1) for topic in topics])
+    body = HeartbeatData(client_id="c1", consumer_data_set=[consumer]).encode()
+    assert rig.handle(RequestCode.HEART_BEAT, body=body) is HOLD
+    for _ in range(8):
+        rig.broker.tick(rig.now_ms)
+        assert rig.broker.clients.consumer_group("CG") is None      # it counts at once, when all is read
+    assert rig.late_answer().code == ResponseCode.SUCCESS
+    assert list(rig.broker.clients.consumer_group("CG").subscriptions) == topics
+
+
+def test_a_client_that_is_gone_before_its_heartbeat_was_read_is_none(rig, monkeypatch):
+    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    consumer = ConsumerData(group_name="CG", subscription_data_set=[SubscriptionData.compile("T", "*", 1)])
+    body = HeartbeatData(client_id="c1", consumer_data_set=[consumer]).encode()
+    assert rig.handle(RequestCode.HEART_BEAT, body=body) is HOLD
+    rig.broker.channel_closed(rig.peer.channel, rig.now_ms)
+    for _ in range(5):
+        rig.broker.tick(rig.now_ms)
     assert rig.broker.clients.consumer_group("CG") is None
