@@ -29,7 +29,7 @@ RETRY_INTERVAL_MAX_S = 5.0
 UNREGISTER_TIMEOUT_MS = 1_000
 ANY_HOST = "0.0.0.0"            # the name server puts the address there at which it is asked itself
 REQUESTS_PER_TURN = 1
-"""To the name server in this process, before others have a turn of the loop."""
+"""To the name server in this process, or parts of one, before others have a turn of the loop."""
 
 _HA_PORT_OFFSET = 1
 
@@ -102,7 +102,9 @@ class NameserverLink:
         talking = talk(self._broker, address, _ha_address(address), self._told.pop(number, None))
         request = next(talking)
         while True:
-            answer = await connection.request(request, timeout_ms)
+            if request is None:
+                await asyncio.sleep(0)
+            answer = None if request is None else await connection.request(request, timeout_ms)
             try:
                 request = talking.send(answer)
             except StopIteration as end:
@@ -190,11 +192,9 @@ class EmbeddedLink:
         assert self._talk is not None
         try:
             while registered < REQUESTS_PER_TURN:
-                assert self._request is not None
-                registered += self._request.code == RequestCode.REGISTER_BROKER
-                answer = self._ask(self._request)
-                assert answer is not None
-                self._request = self._talk.send(answer)
+                request = self._request
+                registered += request is None or request.code == RequestCode.REGISTER_BROKER
+                self._request = self._talk.send(None if request is None else self._ask(request))
         except StopIteration as end:
             self._told = end.value
             self._end()

@@ -3,7 +3,7 @@
 A name server that was told before is asked for the version it has. When that is the one it was told, it gets what
 changed since; else everything. Both travel a part at a time: a part brings the topics in it and takes none away, so it
 stands for all of them only with the last version. A name server that drops the topics that a registration does not have
-(`deleteTopicWithBrokerRegistration`) gets everything in one request instead.
+(`deleteTopicWithBrokerRegistration`) gets everything in one request instead, which is made a part at a time.
 
 Source: BrokerController.registerIncrementBrokerData, RouteInfoManager.registerBroker.
 """
@@ -25,8 +25,8 @@ TOPICS_PER_REQUEST = 50
 
 _DROPS_MISSING = "deleteTopicWithBrokerRegistration"
 
-Talk = Generator[RemotingCommand, RemotingCommand, "Told"]
-"""Yields requests, takes their answers."""
+Talk = Generator[RemotingCommand | None, RemotingCommand | None, "Told"]
+"""Yields requests, takes their answers. Yields None, and takes it, where it has made a part of a long request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +54,37 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
     for left, part in reversed(list(enumerate(reversed(parts)))):
         # Older than the version that counts, by its time, and unlike any other: a later one would have a later time.
         version = replace(now.data_version, timestamp=now.data_version.timestamp - left)
-        answer = yield register_request(broker, address, ha_address, part, version)
+        answer = yield (yield from _register_request(broker, address, ha_address, part, version))
+        assert answer is not None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark)
     return now
 
 
-def register_request(broker: BrokerState, address: str, ha_address: str, names: Sequence[str],
-                     version: DataVersion) -> RemotingCommand:
+def _register_request(broker: BrokerState, address: str, ha_address: str, names: Sequence[str],
+                      version: DataVersion) -> Generator[None, RemotingCommand | None, RemotingCommand]:
     config = broker.config
     header = RegisterBrokerRequest(broker_name=config.broker_name, broker_addr=address,
                                    cluster_name=config.broker_cluster_name, ha_server_addr=ha_address,
                                    broker_id=config.broker_id)
-    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(),
-                                   broker.register_body(names, version).encode())
+    topics: list[bytes] = []
+    for part in _parts(names):
+        if topics:
+            yield None
+        topics.append(broker.register_body(part, version).encode_topics())
+    body = broker.register_body((), version).encode_with(topics)
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
 
 
-def _knows(broker: BrokerState, address: str, told: Told) -> Generator[RemotingCommand, RemotingCommand, bool]:
+def _knows(broker: BrokerState, address: str,
+           told: Told) -> Generator[RemotingCommand, RemotingCommand | None, bool]:
     """Whether the name server has the version that it was told; the question alone keeps the registration alive."""
     config = broker.config
     header = QueryDataVersionRequest(broker_name=config.broker_name, broker_addr=address,
                                      cluster_name=config.broker_cluster_name, broker_id=config.broker_id)
     answer = yield RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, header.ext(),
                                            encode_data_version(told.data_version))
+    assert answer is not None
     if answer.code != ResponseCode.SUCCESS:
         return False
     try:
@@ -85,8 +93,9 @@ def _knows(broker: BrokerState, address: str, told: Told) -> Generator[RemotingC
         return False
 
 
-def _drops_missing() -> Generator[RemotingCommand, RemotingCommand, bool]:
+def _drops_missing() -> Generator[RemotingCommand, RemotingCommand | None, bool]:
     answer = yield RemotingCommand.request(RequestCode.GET_NAMESRV_CONFIG)
+    assert answer is not None
     if answer.code != ResponseCode.SUCCESS:
         return False
     return config_text.parse_lines(answer.body.decode("utf-8", "replace")).get(_DROPS_MISSING) == "true"

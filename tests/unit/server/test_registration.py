@@ -35,17 +35,21 @@ class Talks:
         self.name_server = NameServerState(replace(NamesrvConfig(), **settings), 1)
         self.told: Told | None = None
         self.requests: list[RemotingCommand] = []
+        self.pauses = 0
 
     def talk(self, answer: Answer | None = None) -> list[int]:
         """The codes of the requests."""
         self.requests.clear()
         talking = talk(self.broker, ADDRESS, HA_ADDRESS, self.told)
         self.told = None
+        self.pauses = 0
         request = next(talking)
         while True:
-            self.requests.append(request)
+            if request is not None:
+                self.requests.append(request)
+            self.pauses += request is None
             try:
-                request = talking.send((answer or self.answer)(request))
+                request = talking.send(None if request is None else (answer or self.answer)(request))
             except StopIteration as end:
                 self.told = end.value
                 return [each.code for each in self.requests]
@@ -160,6 +164,15 @@ def test_a_name_server_that_drops_what_is_missing_gets_everything_in_one_request
     talks.broker.topics.delete("A", 3)
     talks.talk()
     assert "A" not in talks.name_server.routes.topics
+
+
+def test_a_request_for_everything_is_made_in_parts_and_says_the_same() -> None:
+    talks = Talks(delete_topic_with_broker_registration=True)
+    talks.put(*[f"T{number:04d}" for number in range(5 * TOPICS_PER_REQUEST)])
+    assert talks.talk() == [CONFIG, REGISTER]
+    assert talks.pauses == len(talks.broker.topics.names()) // TOPICS_PER_REQUEST > 4
+    names, version = talks.broker.topics.names(), talks.broker.topics.data_version
+    assert RegisterBrokerBody.decode(talks.requests[-1].body) == talks.broker.register_body(names, version)
 
 
 def test_a_permission_of_the_broker_concerns_all_topics(talks: Talks) -> None:

@@ -14,6 +14,7 @@ Source: RegisterBrokerBody, TopicConfig.encode.
 """
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
@@ -30,12 +31,23 @@ INFLATED_SIZE_MAX = 64 * 1024 * 1024
 
 _INT = Struct(">i")
 _ZLIB_FIRST_BYTE = 0x78
+_TOPICS = b'"topicConfigTable":{'     # in no text of a body: its quotation marks would have backslashes before them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerBody(JsonBody):
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(default_factory=TopicConfigSerializeWrapper)
     filter_server_list: list[str] = field(default_factory=list)
+
+    def encode_with(self, topics: Sequence[bytes]) -> bytes:
+        """As JSON, with these pieces of its table of topics, each of `encode_topics`; in the body it is empty."""
+        text = self.encode()
+        position = text.index(_TOPICS) + len(_TOPICS)
+        return b"".join([text[:position], b",".join(filter(None, topics)), text[position:]])
+
+    def encode_topics(self) -> bytes:
+        """What `encode_with` takes for the topics of this body."""
+        return json_fields.encode(self.topic_config_serialize_wrapper.topic_config_table)[1:-1]
 
     def encode_compressed(self) -> bytes:
         wrapper = self.topic_config_serialize_wrapper

@@ -1,5 +1,6 @@
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,19 @@ def test_both_forms_survive_the_way() -> None:
     assert RegisterBrokerBody.decode(BODY.encode()) == BODY
     assert RegisterBrokerBody.decode(BODY.encode_compressed()) == BODY
     assert BODY.encode_compressed()[:2] == b"\x78\xda"
+
+
+@pytest.mark.parametrize("servers", [["10.0.0.1:1"], ['"topicConfigTable":{']])
+def test_a_body_is_put_together_of_pieces(servers: list[str]) -> None:
+    body = replace(BODY, filter_server_list=servers)
+    wrapper = body.topic_config_serialize_wrapper
+    topics = sorted(wrapper.topic_config_table.items())
+    first, empty, second = (
+        replace(body, topic_config_serialize_wrapper=replace(wrapper, topic_config_table=dict(part)))
+        for part in (topics[:1], [], topics[1:]))
+    pieces = [each.encode_topics() for each in (first, empty, second)]
+    assert empty.encode_with(pieces) == body.encode()
+    assert empty.encode_with([]) == empty.encode()
 
 
 def test_no_body_is_an_empty_registration() -> None:
