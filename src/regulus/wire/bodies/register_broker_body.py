@@ -39,11 +39,13 @@ class RegisterBrokerBody(JsonBody):
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(default_factory=TopicConfigSerializeWrapper)
     filter_server_list: list[str] = field(default_factory=list)
 
-    def encode_with(self, topics: Sequence[bytes]) -> bytes:
-        """As JSON, with these pieces of its table of topics, each of `encode_topics`; in the body it is empty."""
+    def encode_with(self, topics: Sequence[bytes]) -> list[bytes]:
+        """As JSON in parts, with these pieces of its table of topics, each of `encode_topics`; in the body it is empty.
+        To join them is left to whoever must, because they may be many MiB."""
         text = self.encode()
         position = text.index(_TOPICS) + len(_TOPICS)
-        return b"".join([text[:position], b",".join(filter(None, topics)), text[position:]])
+        pieces = [piece for topic in topics if topic for piece in (b",", topic)]
+        return [text[:position], *pieces[1:], text[position:]]
 
     def encode_topics(self) -> bytes:
         """What `encode_with` takes for the topics of this body."""

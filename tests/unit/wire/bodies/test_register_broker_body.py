@@ -39,8 +39,8 @@ def test_a_body_is_put_together_of_pieces(servers: list[str]) -> None:
         replace(body, topic_config_serialize_wrapper=replace(wrapper, topic_config_table=dict(part)))
         for part in (topics[:1], [], topics[1:]))
     pieces = [each.encode_topics() for each in (first, empty, second)]
-    assert empty.encode_with(pieces) == body.encode()
-    assert empty.encode_with([]) == empty.encode()
+    assert b"".join(empty.encode_with(pieces)) == body.encode()
+    assert b"".join(empty.encode_with([])) == empty.encode()
 
 
 def test_no_body_is_an_empty_registration() -> None:
