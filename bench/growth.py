@@ -325,6 +325,24 @@ def runtime_info_of_many_topics(count: int, steps: Steps) -> None:
     rig.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
+def a_group_of_many_topics_is_deleted(count: int, steps: Steps) -> None:
+    rig = many_topics(1)
+    for number in range(count):
+        rig.broker.consumer_offsets.commit("G", f"T{number}", 0, 1, rig.now_ms)
+        rig.broker.statistics.note_get("G", f"T{number}", 1, 1)
+    rig.steps = steps
+    rig.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})
+
+
+def a_topic_of_many_groups_is_deleted(count: int, steps: Steps) -> None:
+    rig = many_topics(1)
+    for number in range(count):
+        rig.broker.consumer_offsets.commit(f"G{number}", "T0", 0, 1, rig.now_ms)
+        rig.broker.statistics.note_get(f"G{number}", "T0", 1, 1)
+    rig.steps = steps
+    rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T0"})
+
+
 def progress_among_many_topics(count: int, steps: Steps) -> None:
     """Of one group, by the topics of which it consumed, and of the groups of one topic."""
     rig = many_topics(count)
@@ -351,8 +369,11 @@ def register(state: NameServerState, steps: Steps, number: int, names: list[str]
     wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
     request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
-    with steps.step("a registration"):
-        name_server_table.handle(request, peer(number + 1), state, START_MS)
+    answering = name_server_table.handle_in_steps(request, peer(number + 1), state, START_MS)
+    is_done = False
+    while not is_done:
+        with steps.step("a registration"):
+            is_done = next(answering, None) is None and answering.gi_frame is None
 
 
 def brokers_register(brokers: int, steps: Steps) -> None:
@@ -399,6 +420,8 @@ CASES: dict[Callable[[int, Steps], None], int] = {
     samples_of_many_topics: 25_000,
     runtime_info_of_many_topics: 25_000,
     progress_among_many_topics: 25_000,
+    a_group_of_many_topics_is_deleted: 25_000,
+    a_topic_of_many_groups_is_deleted: 750,
     brokers_register: 250,
     a_registration_of_topics: 25_000,
     brokers_are_forgotten: 250,

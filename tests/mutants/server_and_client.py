@@ -93,6 +93,15 @@ MUTANTS = [
     Mutant(name="a topic that changed again keeps others waiting", path="regulus/broker/settings_changes.py",
            old="                unsaved.pop(name, None)\n", new="",
            tests=("tests/unit/broker/test_settings_changes.py",)),
+    Mutant(name="who went while he registered is entered", path="regulus/nameserver/route_table.py",
+           old="            if self._live.get(key) is not live:\n", new="            if False:\n",
+           tests=("tests/unit/nameserver/test_route_table.py",)),
+    Mutant(name="two registrations of one broker are mixed", path="regulus/nameserver/route_table.py",
+           old="        while key in self._under_way:\n            yield\n", new="",
+           tests=("tests/unit/nameserver/test_route_table.py",)),
+    Mutant(name="a version counts before its topics are entered", path="regulus/nameserver/route_table.py",
+           old="before.data_version if before is not None else DataVersion())", new="registration.data_version)",
+           tests=("tests/unit/nameserver/test_route_table.py",)),
     Mutant(name="a name server is reached before it knows the broker beside it", path=_ASSEMBLY,
            old="        await self.name_server.open()\n", new="        await self.name_server.start()\n",
            tests=("tests/unit/server/test_assembly.py",)),
@@ -105,7 +114,7 @@ MUTANTS = [
            old="    except HeaderError:\n        return False", new="    except HeaderError:\n        return True",
            tests=("tests/unit/server/test_registration.py",)),
     Mutant(name="a master that was deposed stays alive", path=_ROUTES,
-           old="            self._take_live((registration.cluster_name, registration.broker_addr))\n            return",
+           old="            self._take_live(key)\n            return",
            new="            return", tests=_ROUTE_TESTS),
     Mutant(name="a document that could not be saved is forgotten", path=_DOCUMENTS,
            old="            if document.name not in faults:\n", new="            if True:\n", tests=_DOCUMENT_TESTS),
@@ -133,17 +142,19 @@ MUTANTS = [
     Mutant(name="a deletion that is asked for again is answered before it is saved", path=_ASSEMBLY,
            old="        if self._documents is not None and self._documents.note_changes() and "
                "self._keeper is not None:\n"
-               "            self._keeper.settings_changed()\n        if answer is None:\n            return NO_REPLY\n"
+               "            self._keeper.settings_changed()\n"
+               "        if request.is_oneway:\n            return NO_REPLY\n"
                "        is_kept =",
            new="        is_changed = self._documents is not None and self._documents.note_changes()\n"
                "        if is_changed and self._keeper is not None:\n            self._keeper.settings_changed()\n"
-               "        if answer is None:\n            return NO_REPLY\n        is_kept = is_changed and",
+               "        if request.is_oneway:\n            return NO_REPLY\n        is_kept = is_changed and",
            tests=_NAME_SERVER_TESTS),
     Mutant(name="a one-way change is saved by the next request", path=_ASSEMBLY,
            old="        if self._documents is not None and self._documents.note_changes() and "
                "self._keeper is not None:\n"
-               "            self._keeper.settings_changed()\n        if answer is None:\n            return NO_REPLY\n",
-           new="        if answer is None:\n            return NO_REPLY\n        if self._documents is not None and "
+               "            self._keeper.settings_changed()\n"
+               "        if request.is_oneway:\n            return NO_REPLY\n",
+           new="        if request.is_oneway:\n            return NO_REPLY\n        if self._documents is not None and "
                "self._documents.note_changes() and self._keeper is not None:\n"
                "            self._keeper.settings_changed()\n", tests=_NAME_SERVER_TESTS),
     Mutant(name="a name server stops without saving", path=_ASSEMBLY,

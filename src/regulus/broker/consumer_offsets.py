@@ -75,8 +75,9 @@ class ConsumerOffsets:
 
     def remove_group(self, group: str) -> Iterator[None]:
         """Yields after each of what may be many topics."""
-        for topic in self.topics_of(group):
-            self.remove(group, topic)
+        topics = self.topics_of(group)
+        while topics:       # and not all of them freed in the last step
+            self.remove(group, topics.pop())
             yield
 
     def remove_topic(self, topic: str) -> Iterator[None]:

@@ -162,14 +162,15 @@ class Statistics:
 
     def drop_pairs_of_topic(self, topic: str) -> Iterator[None]:
         """Forget what was counted of a topic and any group; yields after each of many."""
-        for entry in list(self._pairs_of_topic.get(topic, ())):
-            self._drop_pair(entry)
-            yield
+        yield from self._drop_pairs(list(self._pairs_of_topic.get(topic, ())))
 
     def drop_pairs_of_group(self, group: str) -> Iterator[None]:
         """The same of a group and any topic."""
-        for entry in list(self._pairs_of_group.get(group, ())):
-            self._drop_pair(entry)
+        yield from self._drop_pairs(list(self._pairs_of_group.get(group, ())))
+
+    def _drop_pairs(self, entries: list[tuple[str, str]]) -> Iterator[None]:
+        while entries:      # and not all of them freed in the last step
+            self._drop_pair(entries.pop())
             yield
 
     def tick(self, now_ms: int, steady_ms: int) -> int:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from socket import socket
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.outcome import NO_REPLY, Outcome, Reply, when_saved
+from regulus.broker.long_answers import LongAnswers
+from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
@@ -113,6 +116,8 @@ class NameServer:
         self._documents: KvDocuments | None = None
         self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
+        self._answers: deque[Notice] = deque()
+        self._long_answers = LongAnswers(self._answers, SettingsChanges())
 
     @property
     def port(self) -> int:
@@ -129,7 +134,7 @@ class NameServer:
         watchdog = Watchdog()
         self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
                                        self._keeper.when_saved if self._keeper is not None else _never_saved,
-                                       self.state.channel_closed, self._tell_time)
+                                       self._channel_closed, self._tell_time)
         bound = self._bind(self._config.bind_address, self._config.listen_port)
         self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
         if self._keeper is not None:
@@ -171,6 +176,8 @@ class NameServer:
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
+        if self._long_answers.tick() == 0:
+            wait_ms = 0
         self._settle(now_ms)
         self._events.tick(self.state.steady_ms)
         self._requests.refusals.tick(self.state.steady_ms)
@@ -180,15 +187,25 @@ class NameServer:
         while self.state.notices:
             notice = self.state.notices.popleft()
             self._requests.send_to(notice.channel, notice.command)
+        while self._answers:
+            answer = self._answers.popleft()
+            self._requests.send_to(answer.channel, answer.command)
+        if len(self._long_answers):
+            self._ticks.hurry()
+
+    def _channel_closed(self, channel: int, now_ms: int) -> None:
+        self.state.channel_closed(channel, now_ms)
+        self._long_answers.drop_channel(channel)
 
     def _decide(self, request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
-        answer = name_server_table.handle(request, peer, state, now_ms)
+        outcome = self._long_answers.begin(request, peer,
+                                           name_server_table.handle_in_steps(request, peer, state, now_ms))
         if self._documents is not None and self._documents.note_changes() and self._keeper is not None:
             self._keeper.settings_changed()
-        if answer is None:
+        if request.is_oneway:
             return NO_REPLY
         is_kept = request.code in name_server_table.SETTINGS and self._documents is not None
-        return when_saved(Reply(answer), state.kv_config.changes) if is_kept else Reply(answer)
+        return when_saved(outcome, state.kv_config.changes) if is_kept else outcome
 
     def _make_keeper(self) -> None:
         """Raises StoreDamaged, HeaderError."""

@@ -46,6 +46,7 @@ from pathlib import Path
 from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNewer, StoreNotWritable
 from regulus.model.message import MessageExt
 from regulus.model.message_filter import Filter
+from regulus.model.steps import run_to_end
 from regulus.model.store_result import (
     Appended,
     Arrival,
@@ -69,7 +70,7 @@ from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.deep_check import DeepCheck
 from regulus.store.dispatch import Dispatcher
-from regulus.store.index import Index, run_to_end
+from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
 from regulus.store.log_heads import head_at

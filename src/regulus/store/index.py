@@ -10,7 +10,6 @@ Source: IndexService, IndexFile.
 from collections import deque
 from collections.abc import Generator
 from pathlib import Path
-from typing import TypeVar
 
 from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.record import index_entry
@@ -40,8 +39,6 @@ RESERVE_STEP = 1 << 20
 # Under private names these may be C constants in the compiled form.
 _ENTRY = ENTRY_SIZE
 _DIFFERENCE_MAX = TIME_DIFFERENCE_MAX
-
-Result = TypeVar("Result")
 
 
 class IndexFile:
@@ -161,16 +158,6 @@ class IndexFile:
             if passed % CHAIN_STEP == 0:
                 yield
         return found
-
-
-def run_to_end(steps: Generator[None, None, Result]) -> Result:
-    """What a generator returns when all its steps are done at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
 
 
 class Index:

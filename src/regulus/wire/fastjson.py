@@ -10,6 +10,7 @@ Source: com.alibaba.fastjson.JSON, MapSerializer, PrettyFormat.
 import json
 import math
 import re
+from collections.abc import Generator
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -19,7 +20,11 @@ from regulus.model.message_queue import MessageQueue
 NESTING_MAX = 64
 """Depth of arrays and objects that we read; real bodies have 7."""
 
+MEMBERS_A_STEP = 256
+"""Members that one step of `loads_in_steps` reads."""
+
 _BLANK = re.compile(r"[ \t\r\n]*")
+_LABEL = re.compile(r'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"')
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -39,15 +44,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise HeaderError(f"JSON has {name}, which is no number")
 
 
-_LOADS = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant).decode
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+_LOADS = _DECODER.decode
+_VALUE_AT = _DECODER.raw_decode
 
 
 def loads(data: bytes | str) -> Any:
     """The value of a fastjson text; unquoted keys become text, object keys compact JSON text. Raises HeaderError."""
-    try:
-        text = data if isinstance(data, str) else data.decode("utf-8")
-    except UnicodeDecodeError as cause:
-        raise HeaderError(f"JSON is no UTF-8: {cause.reason} at byte {cause.start}") from cause
+    text = _text(data)
     try:
         value = _LOADS(text)
     except (ValueError, RecursionError):
@@ -57,6 +61,65 @@ def loads(data: bytes | str) -> Any:
     if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(json.dumps(value, ensure_ascii=False)) is not None:
         raise HeaderError("JSON has half of a UTF-16 pair")
     return value
+
+
+def loads_in_steps(data: bytes, *path: str) -> Generator[None, None, Any]:
+    """The same, where the object at the end of this path of names has very many members: they are read a part at a
+    time. Yields after each part. What only fastjson would write is read at once."""
+    # A character that is written by its number may be half of a pair. That there is none is seen quickly.
+    if b"\\" in data and b"\\u" in data:
+        return loads(data)
+    yield
+    text = _text(data)
+    yield
+    try:
+        value, end = yield from _object_in_steps(text, _end_of_blank(text, 0), path)
+        return value if not text[end:].strip() else loads(text)
+    except (ValueError, RecursionError):
+        return loads(text)
+
+
+def _object_in_steps(text: str, position: int, path: tuple[str, ...]) -> Generator[None, None, tuple[Any, int]]:
+    """The object at `position`, and where it ends. Raises ValueError where that is no JSON."""
+    value: dict[str, Any] = {}
+    position = _behind(text, position, "{")
+    if text[position:position + 1] == "}":
+        return value, position + 1
+    while True:
+        label = _LABEL.match(text, position)
+        if label is None:
+            raise ValueError("no member")
+        key, position = _VALUE_AT(text, label.start(1))[0], label.end()
+        if path and key == path[0] and text[position:position + 1] == "{":
+            value[key], position = yield from _object_in_steps(text, position, path[1:])
+        else:
+            value[key], position = _VALUE_AT(text, position)
+            _check_depth(value[key])
+        if not path and len(value) % MEMBERS_A_STEP == 0:
+            yield
+        position = _end_of_blank(text, position)
+        if text[position:position + 1] != ",":
+            return value, _behind(text, position, "}")
+        position += 1
+
+
+def _behind(text: str, position: int, character: str) -> int:
+    if text[position:position + 1] != character:
+        raise ValueError(f"no {character}")
+    return _end_of_blank(text, position + 1)
+
+
+def _end_of_blank(text: str, position: int) -> int:
+    blank = _BLANK.match(text, position)
+    assert blank is not None        # it may be empty
+    return blank.end()
+
+
+def _text(data: bytes | str) -> str:
+    try:
+        return data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError as cause:
+        raise HeaderError(f"JSON is no UTF-8: {cause.reason} at byte {cause.start}") from cause
 
 
 def _check_depth(value: Any) -> None:

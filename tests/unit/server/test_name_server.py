@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from regulus.errors import StoreError
+from regulus.model.topics import DataVersion, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import documents
 from regulus.server.assembly import NameServer
 from regulus.server.workers import Line
 from regulus.transport.connector import connect
+from regulus.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import RegisterBrokerRequest
 from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
 HOST = "127.0.0.1"
@@ -158,3 +161,26 @@ async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_late
     await again.start()
     assert again.state.kv_config.namespace("N") == {"k": "kept", "l": "other"}
     await again.stop()
+
+
+async def test_others_are_answered_while_a_broker_registers_very_many_topics(tmp_path: Path) -> None:
+    server = NameServer(config(tmp_path / "kvConfig.json"))
+    await server.start()
+    broker, client = await connect(HOST, server.port), await connect(HOST, server.port)
+    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}") for number in range(5_000)}
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
+    header = RegisterBrokerRequest(broker_name="b", broker_addr="10.0.0.1:10911", cluster_name="C",
+                                   ha_server_addr="10.0.0.1:10912", broker_id=0)
+    registered = asyncio.ensure_future(broker.request(RemotingCommand.request(
+        RequestCode.REGISTER_BROKER, header.ext(),
+        RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()), 20_000))
+    answered = 0
+    while not registered.done():
+        await client.request(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 5_000)
+        answered += 1
+    assert (await registered).code == ResponseCode.SUCCESS
+    assert answered > 10
+    assert len(server.state.routes.topics) == 5_000
+    broker.close()
+    client.close()
+    await server.stop()

@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import StoreDamaged
+from regulus.model.steps import run_to_end
 from regulus.record import index_entry
 from regulus.record.dispatch_request import DispatchRequest
 from regulus.record.index_entry import IndexEntry
-from regulus.store.index import CHAIN_STEP, Index, run_to_end
+from regulus.store.index import CHAIN_STEP, Index
 from regulus.store.mapped_file import MappedFilePool
 
 NOW = 1_700_000_000_000

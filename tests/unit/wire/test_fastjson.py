@@ -4,6 +4,7 @@ import pytest
 
 from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
+from regulus.model.steps import run_to_end
 from regulus.wire import fastjson
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -80,3 +81,37 @@ def test_the_pretty_form_of_config_files() -> None:
     assert text == ('{\n\t"dataVersion":{\n\t\t"counter":1\n\t},\n\t"empty":{},\n\t"list":[\n\t\t"a",\n\t\t"b"\n\t],'
                     '\n\t"t":{\n\t\t"T@G":{\n\t\t\t"0":3\n\t\t}\n\t}\n}')
     assert json.loads(text)["t"] == {"T@G": {"0": 3}}
+
+
+_TABLE = '{"T1":{"perm":6},"T2":{"perm":4},"T3":null,"T4":[1,2],"T5":"x"}'
+
+
+@pytest.mark.parametrize("text", [
+    '{"a":1,"outer":{"x":[{}],"table":TABLE,"y":2},"b":"z"}', ' {\n"outer" : { "table" :\tTABLE } }\r\n',
+    '{"outer":{"table":{}}}', '{"outer":{}}', "{}", '{"outer":null}', '{"outer":[1]}', '{"outer":{"table":[1]}}',
+    '{"table":TABLE}', '[1,{"outer":{}}]', '"text"', "7", '{"outer":{"table":{"T\\u00e9":1,"q\\"k":2}}}',
+    '{"outer":{"table":{"q\\"k":2,"T":1}}}', '{"outer":{"other":{0:"unquoted"},"table":TABLE}}',
+    '{"outer":{"table":{T:1,0:2}}}', '{"outer":{"table":{"T":1},"table":{"U":2}}}'])
+@pytest.mark.parametrize("comma", [",", " ,\n "])
+def test_what_is_read_in_steps_is_the_same(text: str, comma: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastjson, "MEMBERS_A_STEP", 2)
+    text = text.replace("TABLE", _TABLE).replace(",", comma)
+    assert run_to_end(fastjson.loads_in_steps(text.encode(), "outer", "table")) == fastjson.loads(text)
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", '{"outer":{"table":{"T":1}', '{"outer":{"table":{"T":1}}}x', '{"outer":{"table":{"T":1,}}}',
+    '{"outer":{"table":{"T":1e400}}}', '{"outer":{"table":{"T":NaN}}}', '{"outer":{"table":{"T":"\\ud800"}}}',
+    '{"outer":{"table":{"T" 1}}}', '{"outer":{"table":{"T":' + "[" * 100 + "]" * 100 + "}}}", '{"outer" "table"}'])
+def test_what_is_refused_is_refused_in_steps_with_the_same_words(text: str) -> None:
+    with pytest.raises(HeaderError) as whole:
+        fastjson.loads(text)
+    with pytest.raises(HeaderError) as stepped:
+        run_to_end(fastjson.loads_in_steps(text.encode(), "outer", "table"))
+    assert str(stepped.value) == str(whole.value)
+
+
+def test_many_members_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastjson, "MEMBERS_A_STEP", 2)
+    text = '{"outer":{"table":' + _TABLE + "}}"
+    assert len(list(fastjson.loads_in_steps(text.encode(), "outer", "table"))) == 4

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from regulus.errors import HeaderError
 from regulus.model.peer import Peer
+from regulus.model.steps import run_to_end
 from regulus.nameserver.handlers.config import handle_get_namesrv_config, handle_update_namesrv_config
 from regulus.nameserver.handlers.kv_config import (
     handle_delete_kv_config,
@@ -19,6 +20,7 @@ from regulus.nameserver.handlers.registration import (
     handle_unregister_broker,
 )
 from regulus.nameserver.handlers.route import handle_get_broker_cluster_info, handle_get_routeinfo_by_topic
+from regulus.nameserver.handlers.steps import Steps
 from regulus.nameserver.handlers.topic import (
     handle_add_write_perm_of_broker,
     handle_delete_topic_in_namesrv,
@@ -35,7 +37,7 @@ from regulus.nameserver.state import NameServerState
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
-Handler = Callable[[RemotingCommand, Peer, NameServerState, int], RemotingCommand]
+Handler = Callable[[RemotingCommand, Peer, NameServerState, int], RemotingCommand | Steps]
 
 HANDLERS: dict[int, Handler] = {
     RequestCode.PUT_KV_CONFIG: handle_put_kv_config,
@@ -69,13 +71,18 @@ SETTINGS = frozenset((RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG))
 
 def handle(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> RemotingCommand | None:
     """The response to one request; None for a one-way one."""
+    response = run_to_end(handle_in_steps(request, peer, state, now_ms))
+    return None if request.is_oneway else response
+
+
+def handle_in_steps(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Steps:
+    """The same, whether somebody waits for the response or not."""
     handler = HANDLERS.get(request.code)
     if handler is None:
-        response = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                                    f" request type {request.code} not supported")
-    else:
-        try:
-            response = handler(request, peer, state, now_ms)
-        except HeaderError as error:
-            response = request.response(ResponseCode.SYSTEM_ERROR, str(error))
-    return None if request.is_oneway else response
+        return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                                f" request type {request.code} not supported")
+    try:
+        response = handler(request, peer, state, now_ms)
+        return response if isinstance(response, RemotingCommand) else (yield from response)
+    except HeaderError as error:
+        return request.response(ResponseCode.SYSTEM_ERROR, str(error))

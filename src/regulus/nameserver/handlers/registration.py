@@ -3,13 +3,15 @@
 REGISTER_BROKER, UNREGISTER_BROKER, QUERY_DATA_VERSION, BROKER_HEARTBEAT, GET_BROKER_MEMBER_GROUP.
 """
 
+from collections.abc import Generator, Iterator
 from zlib import crc32
 
 from regulus.model.peer import Peer
 from regulus.model.topics import DataVersion
 from regulus.nameserver.handlers.reached import reached_address, reached_addresses
+from regulus.nameserver.handlers.steps import Steps
 from regulus.nameserver.kv_config import ORDER_TOPIC_CONFIG
-from regulus.nameserver.route_table import Registration
+from regulus.nameserver.route_table import TOPICS_A_STEP, Registration
 from regulus.nameserver.state import NameServerState
 from regulus.wire.bodies import (
     BrokerMemberGroup,
@@ -32,17 +34,21 @@ from regulus.wire.headers import (
 )
 from regulus.wire.remoting_command import RemotingCommand
 
+CHECKED_A_STEP = 1 << 20
+"""Bytes of a body that one step makes the checksum of."""
 _VERSION_WITH_FILTER_SERVERS = 37
 """V3_0_11: from here on the body is a RegisterBrokerBody, before it the topic table alone."""
 
 
-def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServerState,
-                           now_ms: int) -> RemotingCommand:
+def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Steps:
+    """In steps, for a broker may have very many topics."""
     header = RegisterBrokerRequest.decode(request)
-    if header.body_crc32 and crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
+    if header.body_crc32 and (yield from _checksum(request.body)) & 0x7FFFFFFF != header.body_crc32:
         return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    result = state.routes.register(_registration(request, header, peer), state.steady_ms,
-                                   state.config.delete_topic_with_broker_registration)
+    registration = yield from _registration(request, header, peer)
+    result = yield from state.routes.register_in_steps(registration, state.steady_ms,
+                                                       state.config.delete_topic_with_broker_registration)
+    yield from _let_go(registration)
     if not result.accepted:
         return request.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
     if result.min_broker_id_changed:
@@ -93,8 +99,9 @@ def handle_get_broker_member_group(request: RemotingCommand, peer: Peer, state: 
     return request.response(ResponseCode.SUCCESS, body=body.encode())
 
 
-def _registration(request: RemotingCommand, header: RegisterBrokerRequest, peer: Peer) -> Registration:
-    body = _register_broker_body(request)
+def _registration(request: RemotingCommand, header: RegisterBrokerRequest,
+                  peer: Peer) -> Generator[None, None, Registration]:
+    body = yield from _register_broker_body(request)
     wrapper = body.topic_config_serialize_wrapper if body else None
     return Registration(
         cluster_name=header.cluster_name, broker_name=header.broker_name, broker_id=header.broker_id,
@@ -106,13 +113,33 @@ def _registration(request: RemotingCommand, header: RegisterBrokerRequest, peer:
         zone_name=header.zone_name)
 
 
-def _register_broker_body(request: RemotingCommand) -> RegisterBrokerBody | None:
+def _register_broker_body(request: RemotingCommand) -> Generator[None, None, RegisterBrokerBody | None]:
     if not request.body:
         return None
     if request.version < _VERSION_WITH_FILTER_SERVERS:
         wrapper = TopicConfigSerializeWrapper.decode(request.body)
         return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
-    return RegisterBrokerBody.decode(request.body)
+    return (yield from RegisterBrokerBody.decode_in_steps(request.body))
+
+
+def _let_go(registration: Registration) -> Iterator[None]:
+    """What was made of the request, which takes long to be freed at once. Yields after each step but the last."""
+    topics = registration.topics
+    number = 0
+    while isinstance(topics, dict) and topics:
+        if number and number % TOPICS_A_STEP == 0:
+            yield
+        topics.popitem()
+        number += 1
+
+
+def _checksum(body: bytes) -> Generator[None, None, int]:
+    checksum = 0
+    for first in range(0, len(body), CHECKED_A_STEP):
+        if first:
+            yield
+        checksum = crc32(memoryview(body)[first:first + CHECKED_A_STEP], checksum)
+    return checksum
 
 
 def _reached(address: str | None, peer: Peer) -> str | None:

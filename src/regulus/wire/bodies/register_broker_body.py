@@ -14,13 +14,14 @@ Source: RegisterBrokerBody, TopicConfig.encode.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
-from typing import Self
+from typing import Self, TypeVar
 
 from regulus.errors import HeaderError
+from regulus.model.steps import run_to_end
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.wire import fastjson, json_fields
 from regulus.wire.bodies.topic_config_serialize_wrapper import TopicConfigSerializeWrapper
@@ -29,7 +30,11 @@ from regulus.wire.json_fields import JsonBody
 INFLATED_SIZE_MAX = 64 * 1024 * 1024
 """Bytes of an unpacked registration; 100 000 topics take about 5 MiB."""
 
+INFLATED_A_STEP = 1 << 18
+TOPICS_A_STEP = 256
+
 _INT = Struct(">i")
+_Body = TypeVar("_Body", bound="RegisterBrokerBody")
 _ZLIB_FIRST_BYTE = 0x78
 _TOPICS = b'"topicConfigTable":{'     # in no text of a body: its quotation marks would have backslashes before them
 
@@ -62,12 +67,17 @@ class RegisterBrokerBody(JsonBody):
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Either form: brokers of 5.x mark a compressed body as uncompressed, so the first byte decides."""
+        return run_to_end(cls.decode_in_steps(data))
+
+    @classmethod
+    def decode_in_steps(cls, data: bytes) -> Generator[None, None, Self]:
+        """The same; yields after each part of what may be very many topics."""
         if not data:
             return cls()
         if data[0] != _ZLIB_FIRST_BYTE:
-            return json_fields.decode(cls, data)
+            return (yield from _read(cls, data))
         try:
-            wrapper, filter_servers = _unpack(_inflate(data))
+            wrapper, filter_servers = yield from _unpack((yield from _inflate(data)))
         except StructError as cause:
             raise HeaderError("compressed registration is cut short") from cause
         return cls(topic_config_serialize_wrapper=wrapper, filter_server_list=filter_servers)
@@ -83,26 +93,56 @@ def _topic_line(config: TopicConfig) -> str:
             f"{config.topic_filter_type} {attributes}")
 
 
-def _inflate(data: bytes) -> bytes:
+def _read(body: type[_Body], data: bytes) -> Generator[None, None, _Body]:
+    value = yield from fastjson.loads_in_steps(data, "topicConfigSerializeWrapper", "topicConfigTable")
+    holder = value.get("topicConfigSerializeWrapper") if isinstance(value, dict) else None
+    table = holder.get("topicConfigTable") if isinstance(holder, dict) else None
+    if not isinstance(holder, dict) or not isinstance(table, dict):
+        return json_fields.from_value(body, value)
+    del holder["topicConfigTable"]
+    read = json_fields.from_value(body, value)
+    topics = read.topic_config_serialize_wrapper.topic_config_table
+    for number, name in enumerate(list(table), 1):
+        each = table.pop(name)      # all of them freed at once would be a long step
+        if each is not None:
+            topics[name] = json_fields.from_value(TopicConfig, each)
+        if number % TOPICS_A_STEP == 0:
+            yield
+    return read
+
+
+def _inflate(data: bytes) -> Generator[None, None, bytes]:
     stream = zlib.decompressobj()
+    parts: list[bytes] = []
+    size = 0
     try:
-        inflated = stream.decompress(data, INFLATED_SIZE_MAX)
+        while not stream.eof and size < INFLATED_SIZE_MAX:
+            part = stream.decompress(stream.unconsumed_tail or (b"" if parts else data),
+                                     min(INFLATED_A_STEP, INFLATED_SIZE_MAX - size))
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+            yield
     except zlib.error as cause:
         raise HeaderError(f"compressed registration is no zlib stream: {cause}") from cause
+    inflated = b"".join(parts)
     if not stream.eof:
         raise HeaderError(f"compressed registration is cut short or larger than {INFLATED_SIZE_MAX} bytes")
     return inflated
 
 
-def _unpack(inflated: bytes) -> tuple[TopicConfigSerializeWrapper, list[str]]:
+def _unpack(inflated: bytes) -> Generator[None, None, tuple[TopicConfigSerializeWrapper, list[str]]]:
     version, position = _text(inflated, 0)
     (count,) = _INT.unpack_from(inflated, position)
     position += 4
     topics = {}
-    for _ in range(count):
+    for number in range(1, count + 1):
         line, position = _text(inflated, position)
         config = _topic_config(line)
         topics[config.topic_name] = config
+        if number % TOPICS_A_STEP == 0:
+            yield
     servers, position = _text(inflated, position)
     data_version = json_fields.from_value(DataVersion, fastjson.loads(version))
     filter_servers = fastjson.loads(servers) if servers else []

@@ -11,7 +11,7 @@ import pytest
 
 from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
-from regulus.store.index import run_to_end
+from regulus.model.steps import run_to_end
 from regulus.wire import bodies, fastjson, json_fields
 
 VALUES = ("1e400", "-1e400", "NaN", "Infinity", "1" * 5000, "9223372036854775808", "-1", "1.5", '"9e999"', '"nan"',

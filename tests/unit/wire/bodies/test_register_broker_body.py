@@ -81,3 +81,17 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(register_broker_body, "INFLATED_SIZE_MAX", 1000)
     with pytest.raises(HeaderError, match="larger than 1000"):
         RegisterBrokerBody.decode(packed(bytes(5000)))
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_very_many_topics_are_read_in_steps(is_compressed: bool) -> None:
+    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}") for number in range(2_000)}
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=7), topic_config_table=topics))
+    steps = RegisterBrokerBody.decode_in_steps(body.encode_compressed() if is_compressed else body.encode())
+    count = 0
+    while next(steps, steps) is None:
+        count += 1
+    assert count >= 2_000 // register_broker_body.TOPICS_A_STEP
+    data = body.encode_compressed() if is_compressed else body.encode()
+    assert RegisterBrokerBody.decode(data) == body
