@@ -5,8 +5,18 @@ from tests.mutants import Mutant
 _LADDER = ("tests/contract/test_retry_ladder.py",)
 _SEND_BACK = "regulus/broker/handlers/consumer_send_msg_back.py"
 _SCHEDULE = "regulus/broker/delay_schedule.py"
+_LIMIT = "regulus/client/group_retry_limit.py"
+_LIMIT_TESTS = ("tests/unit/client/test_group_retry_limit.py",)
 
 MUTANTS = [
+    Mutant(name="a broker that was not told gets no limit", path=_LIMIT,
+           old="return GROUP_LIMIT if broker_name in self._told else self._limit", new="return GROUP_LIMIT",
+           tests=_LIMIT_TESTS),
+    Mutant(name="one broker knows for all", path=_LIMIT,
+           old="if self._told and not self._untold()", new="if self._told", tests=_LIMIT_TESTS),
+    Mutant(name="a later broker is never told", path=_LIMIT,
+           old="            self._wanted.clear()\n            await self.tell()\n",
+           new="            self._wanted.clear()\n", tests=_LIMIT_TESTS),
     Mutant(name="the retry level is always 3", path=_SEND_BACK,
            old="FIRST_RETRY_LEVEL + failed.reconsume_times", new="FIRST_RETRY_LEVEL", tests=_LADDER),
     Mutant(name="the retry level is one too high", path=_SEND_BACK,

@@ -4,9 +4,6 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from regulus.client.client_instance import ClientInstance
-from regulus.client.config import MessageModel, PushConsumerConfig
-from regulus.client.group_retry_limit import set_group_retry_limit
-from regulus.client.send_back import GROUP_LIMIT
 from regulus.errors import BrokerRefused, ClientError, NoRoute
 from regulus.wire.bodies import CheckClientConfigBody, SubscriptionData
 from regulus.wire.codes import RequestCode
@@ -43,23 +40,3 @@ async def check_expressions(instance: ClientInstance, group: str,
                 _log.warning("expression of topic %s not checked at %s: %s", topic, address, error)
             else:
                 break
-
-
-async def limit_to_send(instance: ClientInstance, group: str, config: PushConsumerConfig, topics: Iterable[str]) -> int:
-    """The retry limit that requests have to carry: GROUP_LIMIT when brokers know the group's limit by themselves."""
-    limit = config.max_reconsume_times
-    if limit < 0:
-        return GROUP_LIMIT
-    if not config.share_max_reconsume_times or config.message_model is not MessageModel.CLUSTERING:
-        return limit
-    routes = [route for topic in topics if (route := instance.known_route(topic)) is not None]
-    addresses = sorted({address for route in routes for address in route.masters()})
-    if not addresses:
-        _log.warning("no broker is known yet to be told the retry limit of group %s, so each request carries it", group)
-        return limit
-    try:
-        await set_group_retry_limit(instance, group, limit, addresses)
-    except ClientError as error:
-        _log.warning("the retry limit of group %s could not be set, so each request carries it: %s", group, error)
-        return limit
-    return GROUP_LIMIT

@@ -26,6 +26,7 @@ from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.process_queue import NOTHING_PUT
+from regulus.client.group_retry_limit import RetryLimit
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import Work
 from regulus.client.offset_store import BrokerOffsets, LocalOffsets
@@ -93,6 +94,7 @@ class PushConsumer:
         self._calls: Calls | None = None
         self._consumption: Consumption | None = None
         self._rebalancer: Rebalancer | None = None
+        self._retry_limit: RetryLimit | None = None
         self._handlers: dict[int, RequestHandler] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._answer_notify,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._answer_reset_offset,
@@ -139,10 +141,11 @@ class PushConsumer:
                                     self._on_idle)
         self._consumption = consumption = self._make_consumption(instance, calls, clustering)
         self._rebalancer = Rebalancer(self, instance, consumption)
+        self._retry_limit = limit = RetryLimit(instance, self.group, self.config, self.topics)
         try:
             await consumer_start.fetch_routes(instance, list(self._subscriptions))
             await consumer_start.check_expressions(instance, self.group, self._subscriptions)
-            limit = await consumer_start.limit_to_send(instance, self.group, self.config, self._subscriptions)
+            await limit.tell()
             calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
             await instance.heartbeat()
         except (RegulusError, asyncio.CancelledError):
@@ -150,6 +153,7 @@ class PushConsumer:
             await self._leave(instance)
             raise
         consumption.start()
+        limit.start()
         self._rebalancer.start()
         self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")
 
@@ -173,6 +177,8 @@ class PushConsumer:
         if self._calls is not None:
             await self._calls.close(wait_ms)
         await self._tasks.cancel()
+        if self._retry_limit is not None:
+            await self._retry_limit.close()
         if self._consumption is not None:
             await self._consumption.close()
         await self._leave(instance)
@@ -213,6 +219,8 @@ class PushConsumer:
         return self._subscriptions
 
     def routes_changed(self) -> None:
+        if self._retry_limit is not None:
+            self._retry_limit.routes_changed()
         if self._rebalancer is not None:
             self._rebalancer.soon()
 
@@ -292,6 +300,8 @@ class PushConsumer:
         restarts = consumption.restarts + instance.restarts + self._tasks.restarts
         if self._rebalancer is not None:
             restarts += self._rebalancer.restarts
+        if self._retry_limit is not None:
+            restarts += self._retry_limit.restarts
         return running_info(
             name_servers=instance.name_servers.addresses, started_ms=self._started_ms,
             orderly=self.config.consume_orderly, thread_count=self.config.consume_thread_max,
@@ -331,6 +341,7 @@ class PushConsumer:
     async def _leave(self, instance: ClientInstance) -> None:
         self._instance = None
         self._rebalancer = None
+        self._retry_limit = None
         self._consumption = None
         self._calls = None
         await client_instance.release(instance, self)

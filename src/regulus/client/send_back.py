@@ -9,6 +9,7 @@ from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.received import NOT_STORED
 from regulus.client.core.send_back import DEAD_LETTER, UNREADABLE, retry_message
+from regulus.client.group_retry_limit import GROUP_LIMIT, RetryLimit
 from regulus.client.producer import Producer
 from regulus.errors import ClientError, HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
@@ -22,19 +23,18 @@ _log = logging.getLogger(__name__)
 
 SEND_BACK_TIMEOUT_MS = 5000
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-GROUP_LIMIT = -1
 
 
 class SendBack:
-    """`max_reconsume_times`: what each request carries; GROUP_LIMIT leaves it to the group's setting."""
+    """`limit`: says what each request carries."""
 
     def __init__(self, instance: ClientInstance, name_server: str, group: str, config: PushConsumerConfig,
-                 max_reconsume_times: int) -> None:
+                 limit: RetryLimit) -> None:
         self._instance = instance
         self._name_server = name_server
         self._group = group
         self._config = config
-        self._max_reconsume_times = max_reconsume_times
+        self._limit = limit
         self._producer: Producer | None = None
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
@@ -47,7 +47,7 @@ class SendBack:
                          message.message_id, queue, error)
         try:
             producer = await self._inner_producer()
-            await producer.send(retry_message(message, self._group, delay_level, self._max_reconsume_times))
+            await producer.send(retry_message(message, self._group, delay_level, self._limit.anywhere()))
             return True
         except (ClientError, HeaderError, MessageIllegal) as error:
             _log.warning("message %s of %s not sent to the retry topic either: %s", message.message_id, queue, error)
@@ -82,7 +82,7 @@ class SendBack:
             await producer.shutdown()
 
     async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> None:
-        limit = self._max_reconsume_times
+        limit = self._limit.at(queue.broker_name)
         header = ConsumerSendMsgBackRequest(
             offset=message.physical_offset, group=self._group, delay_level=delay_level, origin_topic=message.topic,
             origin_msg_id=message.message_id or None, unit_mode=False, broker_name=queue.broker_name,

@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from regulus.client import client_instance
 from regulus.client.admin import Admin
-from regulus.client.config import ClientConfig, ConsumeFromWhere, ProducerConfig, PushConsumerConfig
-from regulus.client.consumer_start import limit_to_send
+from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
@@ -253,16 +251,6 @@ async def test_a_member_that_keeps_its_limit_to_itself_sends_it_with_each_reques
         await until(lambda: sent_back(broker))
     assert [request.ext["maxReconsumeTimes"] for request in sent_back(broker)] == ["5"]
     assert broker.requests_of(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP) == []
-
-
-async def test_where_no_broker_is_known_at_the_start_the_limit_travels_with_each_request(caplog):
-    async with scripted_cluster() as cluster:
-        cluster.topics_unknown |= {"T", "%RETRY%G"}
-        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
-        limit = await limit_to_send(instance, "G", PushConsumerConfig(max_reconsume_times=3), ["T"])
-        await client_instance.release(instance)
-    assert limit == 3
-    assert "no broker is known yet to be told the retry limit of group G" in caplog.text
 
 
 async def test_a_call_that_takes_too_long_is_sent_back_at_level_3(pass_time):

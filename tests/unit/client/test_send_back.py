@@ -2,7 +2,8 @@
 
 from regulus.client import client_instance
 from regulus.client.config import PushConsumerConfig
-from regulus.client.send_back import GROUP_LIMIT, SendBack
+from regulus.client.group_retry_limit import RetryLimit
+from regulus.client.send_back import SendBack
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
 from regulus.model.message_queue import MessageQueue
@@ -23,11 +24,11 @@ def broken(command):
     return command.response(ResponseCode.SUCCESS)
 
 
-async def send_back(cluster, delay_level=0, limit=GROUP_LIMIT):
-    config = PushConsumerConfig()
+async def send_back(cluster, delay_level=0, **settings):
+    config = PushConsumerConfig(**settings)
     address = cluster.name_server.address
     instance = client_instance.acquire(address, config)
-    back = SendBack(instance, address, "CG", config, limit)
+    back = SendBack(instance, address, "CG", config, RetryLimit(instance, "CG", config, lambda: ["T"]))
     result = await back.send_back(message(), QUEUE, delay_level)
     await back.close()
     await client_instance.release(instance)
@@ -46,7 +47,7 @@ async def test_the_broker_of_the_message_is_asked_to_bring_it_again():
 async def test_a_limit_of_this_member_travels_with_the_request():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a")
-        assert await send_back(cluster, limit=3)
+        assert await send_back(cluster, max_reconsume_times=3)
     assert broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext["maxReconsumeTimes"] == "3"
 
 
@@ -59,6 +60,15 @@ async def test_when_the_broker_refuses_the_message_goes_to_the_retry_topic():
     assert send.properties["RETRY_TOPIC"] == "T"
     assert send.properties["DELAY"] == "4"
     assert "RECONSUME_TIME" not in send.properties
+    assert send.max_reconsume_times < 0    # the group's
+
+
+async def test_a_limit_of_this_member_travels_the_way_round_too():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        assert await send_back(cluster, max_reconsume_times=3)
+        (send,) = broker.sends()
+    assert send.max_reconsume_times == 3
 
 
 async def test_a_dead_letter_stays_one_on_the_way_round():
