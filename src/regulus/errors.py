@@ -128,6 +128,10 @@ class NoRoute(ClientError):
     code = 10005
 
 
+class NoBroker(NoRoute):
+    """The name servers know no broker at all: none is up, or none has told them yet."""
+
+
 class TooManyRequests(ClientError):
     """The call's time budget, or the brokers' flow control, leaves no room for another attempt."""
 

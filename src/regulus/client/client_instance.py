@@ -18,10 +18,10 @@ from regulus.client.connections import Connections
 from regulus.client.core.routes import Route, default_topic_route, route_of
 from regulus.client.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import SharedTasks, TaskGroup
-from regulus.errors import BrokerRefused, ClientError, HeaderError, NoRoute, RegulusError
+from regulus.errors import BrokerRefused, ClientError, HeaderError, NoBroker, NoRoute, RegulusError
 from regulus.transport.connection import Connection
 from regulus.wire.acl_signature import ACCESS_KEY, SIGNATURE, signature
-from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, TopicRouteData
+from regulus.wire.bodies import ClusterInfo, ConsumerData, HeartbeatData, ProducerData, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetRouteinfoByTopicRequest, UnregisterClientRequest
 from regulus.wire.remoting_command import RemotingCommand
@@ -89,7 +89,7 @@ class ClientInstance:
         self.users = 0
         self._routes: dict[str, Route] = {}
         self._topics: set[str] = set()
-        self._doubted: dict[str, float] = {}
+        self._doubted: dict[str, tuple[float, int]] = {}
         self._fetching: SharedTasks[Route] = SharedTasks()
         self._tasks = TaskGroup()
         self._heartbeat_wanted = asyncio.Event()
@@ -143,9 +143,9 @@ class ClientInstance:
             raise BrokerRefused(answer.code, answer.remark, address)
         return answer
 
-    async def ask_name_server(self, command: RemotingCommand) -> RemotingCommand:
+    async def ask_name_server(self, command: RemotingCommand, *, doubts: int = 0) -> RemotingCommand:
         """The answer of a name server, if its code is SUCCESS. Raises BrokerRefused, NoNameServer."""
-        answer = await self.name_servers.request(command, self.config.mq_client_api_timeout)
+        answer = await self.name_servers.request(command, self.config.mq_client_api_timeout, doubts=doubts)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark, "name server")
         return answer
@@ -167,7 +167,8 @@ class ClientInstance:
         return self._routes.get(topic) or await self.fetch_route(topic)
 
     async def publish_route(self, topic: str, default_topic: str, default_topic_queue_nums: int) -> Route:
-        """A route that can take sends: the topic's own, or that by which brokers create it. Raises NoRoute."""
+        """A route that can take sends: the topic's own, or that by which brokers create it. Raises NoRoute; NoBroker
+        where that may pass."""
         route = self._routes.get(topic)
         if route is not None and route.publish_queues:
             return route
@@ -181,19 +182,21 @@ class ClientInstance:
                           f"is up")
         return route
 
-    async def fetch_route(self, topic: str) -> Route:
+    async def fetch_route(self, topic: str, doubts: int = 0) -> Route:
         """The topic's route as a name server knows it now. Raises NoRoute, NoNameServer."""
-        return await self._fetching.result(topic, lambda: self._fetch(topic), f"route of {topic}")
+        return await self._fetching.result(topic, lambda: self._fetch(topic, doubts), f"route of {topic}")
 
     def doubt_route(self, topic: str) -> None:
-        """A broker of the route did not answer: ask the name server again, soon and not too often."""
+        """A broker of the route did not answer: ask the next name server, soon and not too often. They do not know of
+        each other, and one may hear later than others that a broker is gone."""
         now = time.monotonic()
-        if now - self._doubted.get(topic, 0.0) >= ROUTE_DOUBT_INTERVAL_S:
-            self._doubted[topic] = now
-            self._tasks.spawn(self._refresh_route(topic), f"doubted route of {topic}")
+        asked_s, doubts = self._doubted.get(topic, (0.0, 0))
+        if now - asked_s >= ROUTE_DOUBT_INTERVAL_S:
+            self._doubted[topic] = now, doubts + 1
+            self._tasks.spawn(self._refresh_route(topic, doubts + 1), f"doubted route of {topic}")
 
-    async def _fetch(self, topic: str) -> Route:
-        route = route_of(topic, await self._route_data(topic))
+    async def _fetch(self, topic: str, doubts: int = 0) -> Route:
+        route = route_of(topic, await self._route_data(topic, doubts))
         self._keep(topic, route)
         return route
 
@@ -201,14 +204,21 @@ class ClientInstance:
         try:
             return default_topic_route(topic, await self._route_data(default_topic), queue_nums)
         except NoRoute:
+            if not await self._knows_brokers():
+                raise NoBroker(f"no broker serves topic {topic!r}: the name servers know no broker; start one, or give "
+                               f"it these name servers: {';'.join(self.name_servers.addresses)}") from None
             raise NoRoute(f"no broker serves topic {topic!r}, and none creates topics on first use; create it with "
                           f"`regulus topic create {topic}`") from None
 
-    async def _route_data(self, topic: str) -> TopicRouteData:
+    async def _knows_brokers(self) -> bool:
+        answer = await self.ask_name_server(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return bool(ClusterInfo.decode(answer.body).broker_addr_table)
+
+    async def _route_data(self, topic: str, doubts: int = 0) -> TopicRouteData:
         header = GetRouteinfoByTopicRequest(topic=topic)
         try:
             answer = await self.ask_name_server(
-                RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.ext()))
+                RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.ext()), doubts=doubts)
         except BrokerRefused as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 raise NoRoute(f"no broker serves topic {topic!r}") from error
@@ -232,9 +242,9 @@ class ClientInstance:
             for topic in sorted(self._topics.union(*(member.topics() for member in self.members))):
                 await self._refresh_route(topic)
 
-    async def _refresh_route(self, topic: str) -> None:
+    async def _refresh_route(self, topic: str, doubts: int = 0) -> None:
         try:
-            await self.fetch_route(topic)
+            await self.fetch_route(topic, doubts)
         except (ClientError, HeaderError) as error:
             _log.info("route of topic %s not refreshed: %s", topic, error)
 

@@ -203,9 +203,12 @@ class Consumption:
         asked_ms = steady_ms()
         begun: list[OwnedQueue] = []
         try:
-            free = await self._lock(queues)
+            said = await self._lock(queues)
+            free = [queue for queue in queues if said.get(queue)]
             starts = await asyncio.gather(*(self._starts.of(queue) for queue in free))
             known = {queue: start for queue, start in zip(free, starts, strict=True) if start is not None}
+            for topic in {queue.topic for queue in queues if queue not in known and said.get(queue, True)}:
+                self._instance.doubt_route(topic)
             if known:
                 await self._announce({queue.topic for queue in known})
             for queue, start in known.items():
@@ -232,12 +235,11 @@ class Consumption:
         self._again = None
         self._reconcile()
 
-    async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Those of the queues that this member may take."""
+    async def _lock(self, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Which of the queues this member may take; those whose broker did not say are left out."""
         if self._locks is None:
-            return queues
-        said = await self._locks.lock(queues)
-        return [queue for queue in queues if said.get(queue)]
+            return dict.fromkeys(queues, True)
+        return await self._locks.lock(queues)
 
     async def _announce(self, topics: Iterable[str]) -> None:
         """Tell brokers that our queues of these topics changed, and give them a moment to hear it."""

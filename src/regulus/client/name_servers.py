@@ -22,6 +22,9 @@ _KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUS
                  RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 """What every name server answers: a server that does not know these is none."""
 
+KNOWS_BETTER_WAIT_MS = 500
+"""How long another name server may take to tell a route that one does not know."""
+
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `host:port;host:port`. Raises ConfigError."""
@@ -47,31 +50,42 @@ class NameServers:
         self._current = 0
         self._connections = connections
 
-    async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def request(self, command: RemotingCommand, timeout_ms: int, *, doubts: int = 0) -> RemotingCommand:
         """The answer of the first name server that gives one. Raises NoNameServer when none does.
 
-        Each is asked once, the one that answered last first; those that are left share the time that is left.
+        Each is asked once, the one that answered last first; those that are left share the time that is left. With
+        `doubts`, how often what was answered has led nowhere, the first one is another each time. That a topic is not
+        there is believed when nobody who answers soon knows better.
         """
         until = time.monotonic() + timeout_ms / 1000
         budget = SendBudget(attempts=len(self._order))
-        first = self._current
+        first = self._current if doubts == 0 else doubts
         failures: list[str] = []
+        unknown: RemotingCommand | None = None
         for attempt in range(1, budget.attempts + 1):
             place = (first + attempt - 1) % budget.attempts
             left_ms = max(1, int((until - time.monotonic()) * 1000))
+            wait_ms = budget.attempt_timeout_ms(attempt, left_ms)
             try:
-                answer = await self._connections.request(self._order[place], command,
-                                                         budget.attempt_timeout_ms(attempt, left_ms))
+                answer = await self._connections.request(
+                    self._order[place], command, wait_ms if unknown is None else min(wait_ms, KNOWS_BETTER_WAIT_MS))
             except ClientClosed:
                 raise
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
                 failures.append(str(error))
-            else:
-                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or command.code not in _KNOWN_TO_ALL:
-                    self._current = place
-                    return answer
+                continue
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command.code in _KNOWN_TO_ALL:
                 failures.append(f"{self._order[place]} is no name server, and a broker most likely: give the address "
                                 f"of the name server, whose port is 9876 unless it was set otherwise")
+                continue
+            is_known = answer.code != ResponseCode.TOPIC_NOT_EXIST or command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC
+            if is_known or unknown is None:
+                self._current = place
+            if is_known:
+                return answer
+            unknown = unknown or answer
+        if unknown is not None:
+            return unknown
         raise NoNameServer("no name server answers: " + "; ".join(failures))
 
     async def request_all(self, command: RemotingCommand, timeout_ms: int) -> list[RemotingCommand]:

@@ -22,7 +22,15 @@ from regulus.client.core import batching, fault_isolation
 from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
 from regulus.client.core.message_check import check_group, check_message, check_topic
 from regulus.client.core.queue_selector import QueueSelector, RoundRobin, check_selected
-from regulus.client.core.resend import RETRY_CODES, BackOff, SendBudget
+from regulus.client.core.resend import (
+    REFUSED_FIRST_MS,
+    REFUSED_MAX_MS,
+    REFUSED_MULTIPLIER,
+    RETRY_CODES,
+    BackOff,
+    SendBudget,
+    refused_pause_ms,
+)
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
 from regulus.client.gathered_sends import GatheredSends, split_result
@@ -37,6 +45,7 @@ from regulus.errors import (
     ConnectFailed,
     ConnectionLost,
     ConnectRefused,
+    NoBroker,
     RequestTimeout,
     Throttled,
     TooManyRequests,
@@ -338,17 +347,20 @@ class Producer:
     async def _rest(self, broker_name: str, course: SendCourse) -> bool:
         """Wait while the broker rests. False when that is longer than the time left; Throttled where it throttles.
 
-        A send that has tried nothing yet does not wait for a refused connection longer than it may: it tries now.
+        One that throttles is not asked before; one that refuses connections may be, when the time ends before.
         """
         now = steady_ms()
         wait, left = self._back_off.wait_ms(broker_name, now), course.left_ms(now)
         if wait == 0:
             return True
+        if not self._back_off.throttles(broker_name):
+            pause = refused_pause_ms(wait, left, has_tried=bool(course.tried))
+            if pause:
+                await asyncio.sleep(pause / 1000)
+            return pause is not None
         if wait < left:
             await asyncio.sleep(wait / 1000)
             return True
-        if not self._back_off.throttles(broker_name):
-            return not course.tried
         if course.stored is not None:
             return False
         raise Throttled(f"{broker_name} is busy and rests for {wait} ms, longer than the {left} ms left of the "
@@ -437,7 +449,10 @@ class Producer:
         return await instance.publish_route(topic, self.config.create_topic_key, self.config.default_topic_queue_nums)
 
     async def _find_route(self, course: SendCourse) -> Route:
-        """As `_route`, in its turn; raises TooManyRequests when that takes all the time that is left."""
+        """As `_route`, in its turn, and asking again while there is no broker at all: most that go are back soon.
+
+        Raises TooManyRequests when the name servers take all the time that is left.
+        """
         await self._wait(self._route_seekers, 1, course)
         try:
             # Thousands of sends may begin in one moment. The time of the first counts from when the last has begun.
@@ -448,12 +463,26 @@ class Producer:
                 course.stand_still(now - began)
             left = course.left_ms(now)
             async with asyncio.timeout(left / 1000):
-                return await self._route(course.topic)
+                return await self._route_of_some_broker(course)
         except TimeoutError:
+            if isinstance(course.failure, NoBroker):
+                raise course.failure from None
             raise TooManyRequests(f"no name server told the route of {course.topic} within the {left} ms left of the "
                                   f"send's time") from course.failure
         finally:
             self._route_seekers.give_back(1)
+
+    async def _route_of_some_broker(self, course: SendCourse) -> Route:
+        pause_ms = REFUSED_FIRST_MS
+        while True:
+            try:
+                return await self._route(course.topic)
+            except NoBroker as error:
+                if not self.config.retry_refused_connection:
+                    raise
+                course.failure = error
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(pause_ms * REFUSED_MULTIPLIER, REFUSED_MAX_MS)
 
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.listener import Listener, listen
-from regulus.wire.bodies import BrokerData, QueueData, TopicRouteData
+from regulus.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
 from regulus.wire.remoting_command import RemotingCommand
@@ -81,7 +81,7 @@ class ScriptedCluster:
         self.queue_count = queue_count
         self.brokers: dict[str, ScriptedServer] = {}
         self.addresses: dict[str, str] = {}
-        self.name_server = ScriptedServer(self._answer_route)
+        self.name_server = ScriptedServer(self._answer)
         self.topics_unknown: set[str] = set()
 
     async def add_broker(self, name: str, sends: Script = stored, others: Script | None = None) -> ScriptedServer:
@@ -105,7 +105,10 @@ class ScriptedCluster:
             broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={0: address})
                           for name, address in self.addresses.items()])
 
-    def _answer_route(self, command: RemotingCommand) -> Answer:
+    def _answer(self, command: RemotingCommand) -> Answer:
+        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            brokers = {broker.broker_name: broker for broker in self.route().broker_datas}
+            return command.response(ResponseCode.SUCCESS, body=ClusterInfo(broker_addr_table=brokers).encode())
         if command.ext.get("topic") in self.topics_unknown:
             return refused(command, ResponseCode.TOPIC_NOT_EXIST)
         return command.response(ResponseCode.SUCCESS, body=self.route().encode())

@@ -202,3 +202,19 @@ async def test_a_doubted_route_is_asked_for_again_but_not_all_the_time():
                 await asyncio.sleep(0.001)
         assert len(cluster.name_server.requests) == 2
         await client_instance.release(instance)
+
+
+async def test_a_doubted_route_is_asked_of_another_name_server():
+    """The one that was asked has not heard yet that a broker is gone."""
+    async with scripted_cluster() as behind, scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        behind.addresses |= {"a": cluster.brokers["a"].address, "gone": "127.0.0.1:1"}
+        addresses = behind.name_server.address, cluster.name_server.address
+        instance = client_instance.acquire(";".join(addresses), ClientConfig())
+        instance.name_servers._order = list(addresses)      # which is else left to chance
+        assert set((await instance.fetch_route("T")).brokers) == {"a", "gone"}
+        instance.doubt_route("T")
+        async with asyncio.timeout(10):
+            while len(instance.known_route("T").brokers) > 1:
+                await asyncio.sleep(0.001)
+        await client_instance.release(instance)

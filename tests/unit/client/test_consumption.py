@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from regulus.broker.queue_locks import LOCK_EXPIRY_MS
 from regulus.client import consumption, rebalancer, tasks
 from regulus.client.client_instance import steady_ms
@@ -26,7 +28,7 @@ from tests.unit.client.scripted_group import (
     push_reset,
     until,
 )
-from tests.unit.client.scripted_servers import scripted_cluster
+from tests.unit.client.scripted_servers import closed_address, scripted_cluster
 
 
 def owns(consumer):
@@ -136,6 +138,25 @@ async def test_a_reset_during_an_orderly_hand_over_is_what_the_next_owner_begins
         await until(lambda: len(listener.seen) == 2)
         assert listener.seen == [0, 7]
         listener.end(100)
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_the_route_is_asked_for_again_when_a_queue_s_broker_does_not_answer(orderly):
+    """It may be gone, and while we want its queues others leave us more than they have to."""
+    shelf = Shelf()
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("b", shelf.send, others=shelf)
+        cluster.add_unreachable_broker("a", await closed_address())
+        config = PushConsumerConfig(client_ip="10.0.0.5", instance_name="me", consume_orderly=orderly,
+                                    consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        consumer = PushConsumer(cluster.name_server.address, "CG", Held(), config)
+        consumer.subscribe("T")
+        async with consumer:
+            await until(lambda: sum(
+                request.ext.get("topic") == "T" for request in cluster.name_server.requests) >= 2)
 
 
 # --- hand-overs ------------------------------------------------------------------------------------------------------

@@ -94,3 +94,51 @@ async def test_what_only_newer_name_servers_know_is_answered_as_it_is():
     async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
         answer = await servers.name_servers().request(RemotingCommand.request(RequestCode.GET_NAMESRV_CONFIG), 1000)
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def does_not_know(command):
+    return refused(command, ResponseCode.TOPIC_NOT_EXIST)
+
+
+async def test_a_topic_that_one_name_server_does_not_know_is_asked_of_the_others():
+    async with Servers(does_not_know, does_not_know, answers) as servers:
+        asked = servers.name_servers()
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.SUCCESS
+        assert [len(server.requests) for server in servers.servers] == [1, 1, 1]
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.SUCCESS
+        assert [len(server.requests) for server in servers.servers] == [1, 1, 2]
+
+
+async def test_a_topic_that_no_name_server_knows_is_not_there():
+    async with Servers(does_not_know, does_not_know) as servers:
+        asked = servers.name_servers(await closed_address())
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.TOPIC_NOT_EXIST
+        assert [len(server.requests) for server in servers.servers] == [1, 1]
+
+
+@in_virtual_time
+async def test_a_name_server_that_is_silent_does_not_hold_up_that_a_topic_is_not_there():
+    async with Servers(does_not_know, is_silent) as servers:
+        asked = servers.name_servers()
+        begun = now_ms()
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.TOPIC_NOT_EXIST
+        assert 500 <= now_ms() - begun <= 520
+
+
+async def test_other_refusals_are_the_answer():
+    async with Servers(lambda command: refused(command, ResponseCode.SYSTEM_ERROR), answers) as servers:
+        asked = servers.name_servers()
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.SYSTEM_ERROR
+        deletion = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+        servers.servers[0].script = does_not_know
+        assert (await asked.request(deletion, 3000)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_each_doubt_begins_at_the_next_name_server():
+    async with Servers(answers, answers, answers) as servers:
+        asked = servers.name_servers()
+        for doubts in range(1, 5):
+            await asked.request(route_request(), 3000, doubts=doubts)
+        assert [len(server.requests) for server in servers.servers] == [1, 2, 1]
+        await asked.request(route_request(), 3000)      # of the one that answered last
+        assert [len(server.requests) for server in servers.servers] == [1, 3, 1]

@@ -15,6 +15,7 @@ from regulus.errors import (
     ClientClosed,
     ConnectFailed,
     MessageIllegal,
+    NoBroker,
     NoNameServer,
     NoRoute,
     SendFailed,
@@ -326,6 +327,7 @@ async def test_an_unknown_topic_goes_by_the_route_of_the_default_topic():
 
 async def test_without_any_route_the_send_fails():
     async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
         cluster.topics_unknown = {"New", "TBW102"}
         async with producer_of(cluster) as producer:
             with pytest.raises(NoRoute, match="regulus topic create New") as caught:
@@ -694,13 +696,43 @@ async def test_when_the_broker_does_not_come_back_the_send_fails_within_its_time
         cluster.add_unreachable_broker("a", await closed_address())
         async with producer_of(cluster) as producer:
             begun = now_ms()
-            with pytest.raises(SendFailed, match="after 7 attempts in 2550 ms") as caught:
+            with pytest.raises(SendFailed, match="after 8 attempts in 2800 ms") as caught:
                 await producer.send(Message("T", b"x"))
-            assert now_ms() - begun == 2550     # the next pause would end too late
+            assert now_ms() - begun == 2800     # the next pause would end too late: once more, as late as can be
             assert caught.value.code == ConnectFailed.code
             begun = now_ms()
             with pytest.raises(SendFailed, match="after 1 attempts"):
                 await producer.send(Message("T", b"x"), timeout_ms=100)
+            assert now_ms() == begun
+
+
+@in_virtual_time
+async def test_where_no_broker_is_known_a_first_send_waits_for_one():
+    async with scripted_cluster() as cluster:
+        cluster.topics_unknown = {"T", "TBW102"}
+        async with producer_of(cluster) as producer:
+            begun = now_ms()
+            send = asyncio.ensure_future(producer.send(Message("T", b"x")))
+            await asyncio.sleep(1)
+            await cluster.add_broker("a")
+            cluster.topics_unknown.clear()
+            assert (await send).send_status is SendStatus.SEND_OK
+            assert now_ms() - begun == 1550     # after pauses of 50, 100, 200, 400 and 800 ms
+
+
+@in_virtual_time
+async def test_where_no_broker_comes_a_first_send_says_so_at_the_end_of_its_time():
+    async with scripted_cluster() as cluster:
+        cluster.topics_unknown = {"T", "TBW102"}
+        async with producer_of(cluster) as producer:
+            begun = now_ms()
+            with pytest.raises(NoBroker, match="the name servers know no broker; start one, or give it these name"):
+                await producer.send(Message("T", b"x"))
+            assert now_ms() - begun == 3000
+        async with producer_of(cluster, retry_refused_connection=False) as producer:
+            begun = now_ms()
+            with pytest.raises(NoBroker):
+                await producer.send(Message("T", b"x"))
             assert now_ms() == begun
 
 

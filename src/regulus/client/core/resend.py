@@ -7,8 +7,9 @@ for it as long as there is time.
 
 A broker that throttles (SYSTEM_BUSY) rests: first 1 s from the start of the attempt, then 1.6 times as long each time,
 at most 120 s, give or take a fifth. One that refuses connections rests too: 50 ms, then twice as long each time, at
-most 1 s: most brokers that are killed are back soon. Other brokers are asked at once, and so is the same one after
-every other failure that may be retried.
+most 1 s: most brokers that are killed are back soon. A send whose time ends before its broker's rest asks it once more,
+200 ms before the end. Other brokers are asked at once, and so is the same one after every other failure that may be
+retried.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
@@ -32,6 +33,8 @@ BACK_OFF_MAX_MS = 120_000
 REFUSED_FIRST_MS = 50
 REFUSED_MULTIPLIER = 2
 REFUSED_MAX_MS = 1000
+REFUSED_LAST_MS = 200
+"""How long before its end a send begins its last attempt."""
 TIMER_EARLY_MAX_MS = 1
 
 
@@ -118,3 +121,15 @@ class BackOff:
         if not self._rests:
             return frozenset()
         return frozenset(name for name, rest in self._rests.items() if rest.until_ms > now_ms)
+
+
+def refused_pause_ms(rest_ms: int, left_ms: int, *, has_tried: bool) -> int | None:
+    """How long a send waits for a broker that refused connections and rests for `rest_ms` yet; None: no longer.
+
+    A send that has tried nothing yet tries now rather than at its end: for it, the broker may be back.
+    """
+    if rest_ms < left_ms:
+        return rest_ms
+    if not has_tried:
+        return 0
+    return left_ms - REFUSED_LAST_MS if left_ms > REFUSED_LAST_MS else None
