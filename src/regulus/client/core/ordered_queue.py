@@ -177,7 +177,8 @@ class OrderedQueue(OwnedQueue):
 
     @property
     def is_settled(self) -> bool:
-        return not self.is_busy
+        """A call of a taking before this one counts, too: the queue's next owner must not meet it."""
+        return self.unfinished() is None
 
     @property
     def is_blocked(self) -> bool:

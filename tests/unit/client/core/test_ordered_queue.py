@@ -214,6 +214,17 @@ def test_the_next_taking_calls_only_after_the_call_of_the_one_before_ended():
     assert call(newest) == [0]
 
 
+def test_a_taking_is_settled_only_after_the_call_of_the_one_before_ended():
+    old = with_messages(0)
+    call(old)
+    old.give_up()
+    fresh = with_messages(0, after=old)
+    fresh.settle(LATER)
+    assert not fresh.is_settled
+    old.call_ended(True, -1, 0)
+    assert fresh.is_settled
+
+
 @pytest.mark.parametrize(("wished", "pause"), [(-1, 1000), (1, 10), (60_000, 30_000), (500, 500)])
 def test_rests_are_between_10_ms_and_30_s(wished, pause):
     assert suspend_ms(wished, 1000) == pause
