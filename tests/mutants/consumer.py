@@ -63,6 +63,8 @@ MUTANTS = [
     Mutant(name="two calls at once after a reset", path=_ORDERED,
            old="self._after = after.unfinished() if after is not None else None", new="self._after = None",
            tests=_PROPERTY_TESTS),
+    Mutant(name="a queue is handed over while an earlier call runs", path=_ORDERED,
+           old="return self.unfinished() is None", new="return not self.is_busy", tests=_ORDERED_TESTS),
     Mutant(name="two calls at once in a queue", path=_ORDERED,
            old="        if self.is_busy or self.is", new="        if self.is", tests=_ORDERED_TESTS),
     Mutant(name="one retry of an ordered message is lost", path=_ORDERED,
@@ -77,6 +79,12 @@ MUTANTS = [
     Mutant(name="a lost queue makes dead letters", path=_ORDERED,
            old="        if self.is_given_up or not self._current:\n            return None\n        if is_success:",
            new="        if not self._current:\n            return None\n        if is_success:", tests=_ORDERED_TESTS),
+    # --- topics that go ----------------------------------------------------------------------------------------------
+    Mutant(name="a topic made anew is read from its old offset on", path=_PULLER,
+           old="self._receiver.moved(owned, 0, True)", new="pass", tests=_PULLER_TESTS),
+    Mutant(name="a replica is believed that a topic is gone", path=_PULLER,
+           old="self._asks_master = address == route.master(queue.broker_name)", new="self._asks_master = True",
+           tests=_PULLER_TESTS),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,
            old="self._finished(owned, [*done, *_without(failed, kept)])", new="self._finished(owned, [*done, *failed])",

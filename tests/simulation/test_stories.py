@@ -21,21 +21,10 @@ AT_A_TIME = 8
 _CUT_OFF = ("a member that was cut off stores its last offset once more before it hears that the queue is another's, "
             "and the protocol has nothing by which a broker could refuse it (power 366, pushed-resets 10)")
 
-NOT_KEPT_YET: dict[tuple[str, str], str] = {
-    ("made-anew", "everything_is_consumed"):
-        "a broadcasting member that does not meet the moment between two topics of one name goes on at its old offset",
-}
+NOT_KEPT_YET: dict[tuple[str, str], str] = {}
 """(story, check): why. Whoever mends it takes it off the list."""
 
 RARE: dict[tuple[str, str], str] = {
-    ("early", "retries_are_counted"):
-        "a broker that name servers know only after the consumer began is not told the group's retry limit (seed 734)",
-    ("first-broker", "deliveries_are_prompt"):
-        "two name servers that do not know the same leave a member without a queue until routes are asked for again, "
-        "30 s later (seeds 415, 863)",
-    ("short-outage", "nothing_is_missed"):
-        "a name server that is back before its brokers says that no topic is there (seed 332), and two outages with a "
-        "tenth of a second between them are longer than a send may take (seed 52)",
     ("power", "offsets_do_not_go_back"): _CUT_OFF,
     ("pushed-resets", "offsets_do_not_go_back"): _CUT_OFF,
 }

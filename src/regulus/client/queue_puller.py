@@ -11,6 +11,7 @@ from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import decode_to_the_first_bad, prepare, stand_in
+from regulus.client.core.routes import MASTER_ID
 from regulus.errors import ClientError, HeaderError, RecordError
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
@@ -66,7 +67,8 @@ class QueuePuller:
         self._instance = instance
         self._owned = owned
         self._queue = owned.queue
-        self._broker_id = 0
+        self._broker_id = MASTER_ID
+        self._asks_master = False
         self._retry_topic = retry_topic(consumer.group)
         self._is_clustering = consumer.config.message_model is MessageModel.CLUSTERING
         self._room: asyncio.Future[None] | None = None
@@ -138,7 +140,7 @@ class QueuePuller:
         config = consumer.config
         queue = self._queue
         subscription = consumer.subscription(queue.topic)
-        commit = self._owned.commit_offset if self._is_clustering and self._broker_id == 0 else 0
+        commit = self._owned.commit_offset if self._is_clustering and self._broker_id == MASTER_ID else 0
         sys_flag = flags.PULL_SUSPEND
         if commit > 0:
             sys_flag |= flags.PULL_COMMIT_OFFSET
@@ -157,6 +159,7 @@ class QueuePuller:
         address = route.brokers.get(queue.broker_name, {}).get(self._broker_id) or route.any_address(queue.broker_name)
         if address is None:
             raise ClientError(f"broker {queue.broker_name} is not in the route of {queue.topic}")
+        self._asks_master = address == route.master(queue.broker_name)
         return address
 
     def _take(self, answer: RemotingCommand, spent_ms: int) -> int:
@@ -184,6 +187,12 @@ class QueuePuller:
             return THROTTLED_PAUSE_MS
         if code in _SUBSCRIPTION_UNKNOWN:
             self._instance.heartbeat_soon()
+        elif code == ResponseCode.TOPIC_NOT_EXIST and self._asks_master and owned.next_offset:
+            # A replica may not know the topic yet; its master would. What comes under the name later is another topic.
+            _log.warning("%s is not there any more; if its topic is made anew, we begin at its first message",
+                         self._queue)
+            self._receiver.moved(owned, 0, True)
+            return config.pull_time_delay_when_exception
         _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
         return config.pull_time_delay_when_exception
 

@@ -83,6 +83,7 @@ class ScriptedCluster:
         self.addresses: dict[str, str] = {}
         self.name_server = ScriptedServer(self._answer)
         self.topics_unknown: set[str] = set()
+        self.broker_id = 0
 
     async def add_broker(self, name: str, sends: Script = stored, others: Script | None = None) -> ScriptedServer:
         def script(command: RemotingCommand) -> Answer | Awaitable[Answer]:
@@ -102,7 +103,7 @@ class ScriptedCluster:
         return TopicRouteData(
             queue_datas=[QueueData(broker_name=name, read_queue_nums=self.queue_count,
                                    write_queue_nums=self.queue_count, perm=7) for name in self.addresses],
-            broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={0: address})
+            broker_datas=[BrokerData(cluster="C", broker_name=name, broker_addrs={self.broker_id: address})
                           for name, address in self.addresses.items()])
 
     def _answer(self, command: RemotingCommand) -> Answer:

@@ -77,10 +77,11 @@ async def pulling():
     """Starts a puller whose pulls are answered by a script; gives (consumer, taking, puller, pulls so far)."""
     started = []
     async with scripted_cluster(queue_count=1) as cluster:
-        async def start(script, consumer=None, offset=0, commit=0, has_lock=True):
+        async def start(script, consumer=None, offset=0, commit=0, has_lock=True, broker_id=0):
             def others(command):
                 return script(command) if command.code == RequestCode.PULL_MESSAGE else command.response(0)
             broker = await cluster.add_broker("a", others=others)
+            cluster.broker_id = broker_id
             instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
             consumer = consumer or Consumer()
             owned = Locked(QUEUE, offset, 0)
@@ -186,6 +187,27 @@ async def test_an_offset_that_moves_to_where_it_is_makes_no_storm_of_pulls(pulli
     for _ in range(200):    # turns of the loop, enough for many pulls
         await asyncio.sleep(0)
     assert len(run.pulls()) == 1
+
+
+async def test_a_topic_that_is_gone_begins_at_its_first_message_when_it_is_made_anew(pulling, caplog):
+    run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST), offset=9)
+    await until(run.task.done)
+    assert run.consumer.moves == [(0, True)]
+    assert len(run.pulls()) == 1
+    assert "is not there any more" in caplog.text
+
+
+async def test_a_topic_that_never_was_there_moves_nothing(pulling):
+    run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST))
+    await until(lambda: len(run.pulls()) == 2)
+    assert run.consumer.moves == []
+
+
+async def test_a_replica_is_not_believed_that_a_topic_is_gone(pulling):
+    """It may not have heard of it yet, and while its master is away nobody can tell."""
+    run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST), offset=9, broker_id=1)
+    await until(lambda: len(run.pulls()) == 2)
+    assert run.consumer.moves == []
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_NOT_EXIST,

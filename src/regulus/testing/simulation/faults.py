@@ -67,18 +67,18 @@ async def spoiled_message(run: Run, chance: Random) -> None:
     connection.close()
 
 
-async def topic_made_anew(run: Run, chance: Random) -> None:
-    """An operator deletes a topic, and makes it again."""
-    topic = next(iter(run.history.groups.values())).topics[0]
-    try:
-        await run.asked(run.admin.delete_topic(topic))
-        for sent in run.history.sent.values():
-            sent.is_excused = True      # gone with the topic
-        run.trace.say(OPERATOR, f"has deleted {topic}")
-        await asyncio.sleep(chance.uniform(0.1, 3))
-    finally:
-        await run.make_topic(topic)
-    run.trace.say(OPERATOR, f"has made {topic} anew")
+async def topics_made_anew(run: Run, chance: Random) -> None:
+    """An operator deletes topics one after the other, and makes them again."""
+    for topic in next(iter(run.history.groups.values())).topics:
+        try:
+            run.history.begun_anew(run.queues(topic))
+            await run.asked(run.admin.delete_topic(topic))
+            run.history.deleted(topic)
+            run.trace.say(OPERATOR, f"has deleted {topic}")
+            await asyncio.sleep(chance.uniform(0.1, 3))
+        finally:
+            await run.make_topic(topic)
+        run.trace.say(OPERATOR, f"has made {topic} anew")
 
 
 async def join_and_reset(run: Run, chance: Random) -> None:
@@ -222,7 +222,7 @@ FAULTS: Mapping[str, Fault] = {fault.__name__: fault for fault in (
     kill_broker, cut_power, move_broker, restart_broker, kill_name_server, cut_connections, part_hosts,
     slow_down, member_joins, member_leaves, member_is_killed, member_returns, member_changes_its_mind, reset,
     reset_by_time, short_outage, first_broker_is_gone, one_name_server_is_gone, spoiled_message,
-    topic_made_anew, join_and_reset)}
+    topics_made_anew, join_and_reset)}
 
 
 def _place(queue: MessageQueue) -> str:

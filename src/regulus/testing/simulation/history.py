@@ -225,5 +225,16 @@ class History:
     def reset(self, group: str, queue: MessageQueue, offset: int) -> None:
         self.events.append(Reset(self.now(), group, queue, offset))
 
+    def begun_anew(self, queues: list[MessageQueue]) -> None:
+        """Their topic is about to go, and its offsets with it."""
+        for group in self.groups:
+            for queue in queues:
+                self.reset(group, queue, 0)
+
+    def deleted(self, topic: str) -> None:
+        """And what was acknowledged in it."""
+        for sent in self.sent.values():
+            sent.is_excused |= sent.topic == topic
+
     def restarted(self, broker: str) -> None:
         self.events.append(Restarted(self.now(), broker))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import RegulusError
+from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.testing.simulation import checks
 from regulus.testing.simulation.actors import Member, Sender, forget_client
@@ -85,6 +86,11 @@ class Run:
 
     def _topics(self) -> list[str]:
         return list(TOPICS[:2 if len(self.story.groups) > 1 else 1])
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Of a topic as this story makes them."""
+        return [MessageQueue(topic, broker.name, number) for broker in self.brokers
+                for number in range(self.story.queues)]
 
     async def make_topic(self, topic: str) -> None:
         """As an operator does it, who tries until it is done."""

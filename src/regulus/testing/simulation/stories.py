@@ -54,6 +54,7 @@ _SERVERS = ("kill_broker", "restart_broker", "move_broker", "kill_name_server", 
             "slow_down")
 _MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections",
             "slow_down")
+_FROM_THE_END = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {
@@ -127,10 +128,11 @@ STORIES: Mapping[str, Story] = {
                           sending=(SendingPlan(count=40),), faults=("short_outage",), faults_count=(2, 3),
                           promises=Promises(no_misses=True)),
     "spoiled": Story(about="a message that cannot be read lies among others", faults=("spoiled_message",)),
-    "made-anew": Story(about="a topic is deleted and made anew under members that consume all of it", brokers=(1, 1),
-                       groups=(GroupPlan(name="broadcast", broadcasting=True, settings={
-                           "consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}),),
-                       faults=("topic_made_anew",), faults_count=(1, 1)),
+    "made-anew": Story(about="topics are deleted and made anew under members that consume them", brokers=(1, 1),
+                       groups=(GroupPlan(name="broadcast", broadcasting=True, settings=_FROM_THE_END),
+                               GroupPlan(name="group", settings=_FROM_THE_END),
+                               GroupPlan(name="orderly", orderly=True, settings=_FROM_THE_END)),
+                       faults=("topics_made_anew",), faults_count=(1, 1)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),
