@@ -122,12 +122,18 @@ class SimulatedBroker:
         self._moves = 1
         self._node: Node | None = None
         self._is_busy = False
+        self._up_since_s = 0.0
         self._root = machines.home / f"{name}-0"
 
     @property
     def is_up(self) -> bool:
         """It serves: it is neither down nor about to start or to stop."""
         return self._node is not None and not self._is_busy
+
+    @property
+    def up_for_s(self) -> float:
+        """How long it has served; 0 when it does not."""
+        return self._machines.loop.now - self._up_since_s if self.is_up else 0.0
 
     async def start(self) -> None:
         node = self._node = Node(self.name, self.host, self._boots)
@@ -139,6 +145,7 @@ class SimulatedBroker:
             workers=SimulatedWorkers(machines.loop), bind=lambda _, port: machines.bind(node, port))
         await machines.loop.create_task(server.start(), context=node.context)
         self._is_busy = False
+        self._up_since_s = machines.loop.now
         self._watch_offsets(server)
         end = server.store.commit_log_max_offset()
         machines.trace.say(self.name, f"is up at {self.host}, with the log up to {end}")
@@ -204,7 +211,8 @@ class SimulatedBroker:
             by = machines.sender
             if offsets.query(group, topic, queue_id) != consumer_offset:
                 machines.trace.say(self.name, f"{group} is at {consumer_offset} of {topic} {queue_id}, says {by}")
-            machines.history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset, by)
+            machines.history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset, by,
+                                       server.store.max_offset(topic, queue_id))
             commit(group, topic, queue_id, consumer_offset, now_ms)
 
         def pulled(group: str, topic: str, queue_id: int, queue_offset: int) -> None:

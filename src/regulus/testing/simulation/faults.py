@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from random import Random
 
+from regulus.client.core.resend import REFUSED_MAX_MS
 from regulus.errors import RegulusError
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
@@ -34,9 +35,9 @@ async def cut_power(run: Run, chance: Random) -> None:
 
 
 async def short_outage(run: Run, chance: Random) -> None:
-    """A broker is killed, and back before a send gives up."""
+    """A broker is killed, and back before a send gives up: it has been there for longer than one pauses."""
     broker = chance.choice(run.brokers)
-    if broker.is_up:
+    if broker.up_for_s > REFUSED_MAX_MS / 1000:
         broker.kill()
         await asyncio.sleep(chance.uniform(0.1, 1.5))
         await broker.start()

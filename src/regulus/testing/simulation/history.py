@@ -100,6 +100,8 @@ class Committed:
     offset: int
     by: str
     """Who sent it: a member, as long as it lives under this name, or somebody else."""
+    end: int
+    """Of the queue, as the broker had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +218,8 @@ class History:
             if call.node is node:
                 self.ended(call, Ending.DIED)
 
-    def committed(self, group: str, queue: MessageQueue, offset: int, by: str) -> None:
-        self.events.append(Committed(self.now(), group, queue, offset, by))
+    def committed(self, group: str, queue: MessageQueue, offset: int, by: str, end: int) -> None:
+        self.events.append(Committed(self.now(), group, queue, offset, by, end))
 
     def pulled(self, group: str, queue: MessageQueue, by: str) -> None:
         self.events.append(Pulled(self.now(), group, queue, by))
