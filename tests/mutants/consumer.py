@@ -79,6 +79,13 @@ MUTANTS = [
     Mutant(name="a lost queue makes dead letters", path=_ORDERED,
            old="        if self.is_given_up or not self._current:\n            return None\n        if is_success:",
            new="        if not self._current:\n            return None\n        if is_success:", tests=_ORDERED_TESTS),
+    # --- a connection that was lost ----------------------------------------------------------------------------------
+    Mutant(name="a member that was cut off takes the group back", path=_OFFSETS,
+           old="if known is None or known <= owned.commit_offset:", new="if True:", tests=_OFFSET_TESTS),
+    Mutant(name="a reset waits for who was further", path=_OFFSETS,
+           old="if owned.is_reset or self", new="if self", tests=_OFFSET_TESTS),
+    Mutant(name="a pull of one that was cut off commits", path=_PULLER,
+           old="if commit > 0 and not self._receiver.may_commit(self._owned):", new="if False:", tests=_PULLER_TESTS),
     # --- topics that go ----------------------------------------------------------------------------------------------
     Mutant(name="a topic made anew is read from its old offset on", path=_PULLER,
            old="self._receiver.moved(owned, 0, True)", new="pass", tests=_PULLER_TESTS),

@@ -81,6 +81,11 @@ class Connections:
         connection.send_soon(command)
         await connection.drained()
 
+    def current(self, address: str) -> object | None:
+        """The connection that is open now, to be known again by whoever wants to hear whether there was another."""
+        connection = self._open.get(address)
+        return connection if connection is not None and connection.is_open else None
+
     def open_addresses(self) -> list[str]:
         return [address for address, connection in self._open.items() if connection.is_open]
 

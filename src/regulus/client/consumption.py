@@ -154,6 +154,10 @@ class Consumption:
                next_offset: int) -> None:
         self._calls.pulled(owned, messages, unreadable, next_offset)
 
+    def may_commit(self, owned: OwnedQueue) -> bool:
+        """Whether a pull may carry the offset."""
+        return self._offsets.is_certain(owned.queue)
+
     def has_room(self, owned: OwnedQueue) -> None:
         puller = self._pullers.get(owned)
         if puller is not None:

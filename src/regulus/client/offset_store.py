@@ -31,14 +31,23 @@ class OffsetStore(Protocol):
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         """Store what is `to_store` of these. What could not be stored stays to be stored, and is logged."""
 
+    def is_certain(self, queue: MessageQueue) -> bool:
+        """Whether nobody else can have stored an offset of the queue, so that ours may be stored unseen."""
+
 
 class BrokerOffsets:
-    """Offsets at the broker of each queue."""
+    """Offsets at the broker of each queue.
+
+    A broker takes every offset. While we did not reach it, it may have given the queue to another member, and ours
+    would take the group back. So behind a connection that was lost ours is stored only if it is not the smaller one.
+    """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._heard_over: dict[MessageQueue, object] = {}
+        """The connection over which the broker last told or took an offset of the queue."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await self._address(queue)
@@ -47,11 +56,20 @@ class BrokerOffsets:
         try:
             answer = await self._instance.request(
                 address, RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header.ext()))
+            offset = QueryConsumerOffsetResponse.decode(answer).offset
         except BrokerRefused as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
-        return QueryConsumerOffsetResponse.decode(answer).offset
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            offset = None
+        self._heard(queue, address)
+        return offset
+
+    def is_certain(self, queue: MessageQueue) -> bool:
+        route = self._instance.known_route(queue.topic)
+        address = route.any_address(queue.broker_name) if route is not None else None
+        heard_over = self._heard_over.get(queue)
+        return address is not None and heard_over is not None \
+            and heard_over is self._instance.connections.current(address)
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         of_brokers: defaultdict[str, list[OwnedQueue]] = defaultdict(list)
@@ -67,24 +85,47 @@ class BrokerOffsets:
         is asked once, and not for each queue."""
         async with self._writing[broker_name]:
             for owned in queues:
-                offset = owned.to_store(steady_ms())
-                if offset is None:
+                if owned.to_store(steady_ms()) is None:
                     continue
                 try:
+                    if await self._is_outdone(owned):
+                        continue
+                    offset = owned.to_store(steady_ms())
+                    if offset is None:
+                        continue
                     await self._update(owned.queue, offset)
                     owned.stored(offset)
                 except BrokerRefused as error:
-                    _log.warning("offset %d of %s not stored: %s", offset, owned.queue, error)
+                    _log.warning("offset %d of %s not stored: %s", owned.commit_offset, owned.queue, error)
                 except (ClientError, HeaderError) as error:
                     left = sum(each.to_store(steady_ms()) is not None for each in queues)
                     _log.warning("offsets of %d queues of %s not stored: %s", left, broker_name, error)
                     return
 
+    async def _is_outdone(self, owned: OwnedQueue) -> bool:
+        """Whether another member went on with the queue while we did not reach its broker."""
+        if owned.is_reset or self.is_certain(owned.queue):
+            return False
+        known = await self.load(owned.queue)
+        if known is None or known <= owned.commit_offset:
+            return False
+        del self._heard_over[owned.queue]
+        _log.info("offset %d of %s not stored: another member has gone on to %d", owned.commit_offset, owned.queue,
+                  known)
+        return True
+
+    def _heard(self, queue: MessageQueue, address: str) -> None:
+        connection = self._instance.connections.current(address)
+        if connection is not None:
+            self._heard_over[queue] = connection
+
     async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,
                                              commit_offset=offset, broker_name=queue.broker_name)
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
-        await self._instance.request(await self._address(queue), command)
+        address = await self._address(queue)
+        await self._instance.request(address, command)
+        self._heard(queue, address)
 
     async def _address(self, queue: MessageQueue) -> str:
         route = await self._instance.route(queue.topic)
@@ -108,6 +149,9 @@ class LocalOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         return self._kept.get(queue)
+
+    def is_certain(self, queue: MessageQueue) -> bool:
+        return True
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         """A write that was begun is ended even if the caller is cancelled: its file must not meet the next one's."""

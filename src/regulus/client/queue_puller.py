@@ -58,6 +58,7 @@ class Receiver(Protocol):
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None: ...
     def moved(self, owned: OwnedQueue, offset: int, is_reset: bool) -> None: ...
+    def may_commit(self, owned: OwnedQueue) -> bool: ...
 
 
 class QueuePuller:
@@ -141,6 +142,8 @@ class QueuePuller:
         queue = self._queue
         subscription = consumer.subscription(queue.topic)
         commit = self._owned.commit_offset if self._is_clustering and self._broker_id == MASTER_ID else 0
+        if commit > 0 and not self._receiver.may_commit(self._owned):
+            commit = 0
         sys_flag = flags.PULL_SUSPEND
         if commit > 0:
             sys_flag |= flags.PULL_COMMIT_OFFSET

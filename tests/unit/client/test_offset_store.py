@@ -104,8 +104,13 @@ async def cluster():
         yield made
 
 
-async def broker_offsets(cluster, answer):
-    broker = await cluster.add_broker("broker-a", others=answer)
+async def broker_offsets(cluster, answer, has_none=True):
+    """With `has_none` the broker says so of every queue, and `answer` hears of stores only."""
+    def others(command):
+        if has_none and command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return refused(command, ResponseCode.QUERY_NOT_FOUND)
+        return answer(command)
+    broker = await cluster.add_broker("broker-a", others=others)
     instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
     return broker, instance, BrokerOffsets(instance, "G")
 
@@ -115,14 +120,15 @@ async def test_brokers_tell_the_stored_offset_or_that_there_is_none(cluster):
         if command.ext["queueId"] == "0":
             return command.response(ResponseCode.SUCCESS, ext={"offset": "17"})
         return refused(command, ResponseCode.QUERY_NOT_FOUND)
-    _, instance, store = await broker_offsets(cluster, answer)
+    _, instance, store = await broker_offsets(cluster, answer, has_none=False)
     assert await store.load(QUEUE) == 17
     assert await store.load(OTHER) is None
     await client_instance.release(instance)
 
 
 async def test_any_other_answer_is_no_offset(cluster):
-    _, instance, store = await broker_offsets(cluster, lambda command: refused(command, ResponseCode.SYSTEM_ERROR))
+    _, instance, store = await broker_offsets(cluster, lambda command: refused(command, ResponseCode.SYSTEM_ERROR),
+                                              has_none=False)
     with pytest.raises(BrokerRefused):
         await store.load(QUEUE)
     await client_instance.release(instance)
@@ -239,3 +245,77 @@ async def test_a_broker_that_is_away_is_asked_for_one_queue_and_for_all_the_next
     assert "offsets of 4 queues of broker-a not stored" in caplog.text
     assert [each.to_store(0) for each in owned] == [7] * 4
     await client_instance.release(instance)
+
+
+# --- a connection that was lost --------------------------------------------------------------------------------------
+
+
+class Keeps:
+    """A broker's offset, as tests and requests change it."""
+
+    def __init__(self, offset):
+        self.offset = offset
+
+    def __call__(self, command):
+        if command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return command.response(ResponseCode.SUCCESS, ext={"offset": str(self.offset)})
+        self.offset = int(command.ext["commitOffset"])
+        return command.response(ResponseCode.SUCCESS)
+
+
+async def lose_connection(broker, instance):
+    broker.connections[-1].close()
+    async with asyncio.timeout(10):
+        while broker.address in instance.connections.open_addresses():
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def lost(cluster):
+    """The queue was taken at 3, and then the connection was lost."""
+    keeps = Keeps(3)
+    broker, instance, store = await broker_offsets(cluster, keeps, has_none=False)
+    await store.load(QUEUE)
+    assert store.is_certain(QUEUE)
+    await lose_connection(broker, instance)
+    assert not store.is_certain(QUEUE)
+    yield keeps, broker, store
+    await client_instance.release(instance)
+
+
+async def test_behind_a_lost_connection_no_offset_takes_back_what_another_member_stored(lost):
+    keeps, broker, store = lost
+    keeps.offset = 11
+    owned = owned_at(5)
+    for _ in range(2):
+        await store.store([owned])
+        assert (keeps.offset, store.is_certain(QUEUE)) == (11, False)
+    owned.pulled((), 12)
+    await store.store([owned])
+    assert (keeps.offset, store.is_certain(QUEUE)) == (12, True)
+    queries = len(broker.requests_of(RequestCode.QUERY_CONSUMER_OFFSET))
+    owned.pulled((), 13)
+    await store.store([owned])
+    assert keeps.offset == 13
+    assert len(broker.requests_of(RequestCode.QUERY_CONSUMER_OFFSET)) == queries
+
+
+async def test_behind_a_lost_connection_what_the_broker_forgot_is_stored_again(lost):
+    keeps, _, store = lost
+    keeps.offset = 1
+    await store.store([owned_at(5)])
+    assert keeps.offset == 5
+
+
+async def test_a_reset_is_stored_whatever_the_broker_has(lost):
+    keeps, _, store = lost
+    keeps.offset = 11
+    taken_anew = OwnedQueue(QUEUE, 2, 0, is_reset=True)
+    await store.store([taken_anew])
+    assert keeps.offset == 2
+    keeps.offset = 11
+    settling = owned_at(5)
+    settling.settle(1000)
+    settling.reset(4)
+    await store.store([settling])
+    assert keeps.offset == 4

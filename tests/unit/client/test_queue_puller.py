@@ -41,6 +41,10 @@ class Consumer:
         self.moves = []
         self.got = []
         self.unreadable = {}
+        self.may = True
+
+    def may_commit(self, owned):
+        return self.may
 
     def subscription(self, topic):
         return SubscriptionData.compile(topic, "A || B", 77)
@@ -111,6 +115,14 @@ async def test_a_pull_says_who_what_and_where(pulling):
     assert run.pulls()[0].ext == {
         "consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "7", "maxMsgNums": "32", "sysFlag": "3",
         "commitOffset": "4", "suspendTimeoutMillis": "15000", "subVersion": "77", "expressionType": "TAG", "bname": "a"}
+
+
+async def test_a_pull_carries_no_offset_that_may_be_behind_another_member_s(pulling):
+    consumer = Consumer()
+    consumer.may = False
+    run = await pulling(lambda command: None, consumer, offset=7, commit=4)
+    await until(run.pulls)
+    assert (run.pulls()[0].ext["sysFlag"], run.pulls()[0].ext["commitOffset"]) == ("2", "0")
 
 
 async def test_with_post_subscription_the_expression_travels_too(pulling):

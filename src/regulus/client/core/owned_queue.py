@@ -33,9 +33,11 @@ class State(Enum):
 
 
 class OwnedQueue:
-    """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller."""
+    """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller.
+    `is_reset`: its offset is wanted, and stored whatever the broker has.
+    """
 
-    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "last_consume_ms",
+    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_reset", "last_consume_ms",
                  "last_pull_ms", "next_offset", "queue", "settle_until_ms")
 
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
@@ -46,6 +48,7 @@ class OwnedQueue:
         self.commit_offset = start_offset if is_reset else NOTHING_PUT
         self.is_full = False
         self.is_given_up = False
+        self.is_reset = is_reset
         self.settle_until_ms = NOT_SETTLING
         self.last_pull_ms = created_ms
         self.last_consume_ms = created_ms
@@ -99,6 +102,7 @@ class OwnedQueue:
 
     def stored(self, offset: int) -> None:
         self._stored_offset = offset
+        self.is_reset = False
 
     # --- its end -----------------------------------------------------------------------------------------------------
 
@@ -120,6 +124,7 @@ class OwnedQueue:
         assert not self.is_pulled, "a queue that is pulled is taken anew"
         self.cache = ProcessQueue()
         self.commit_offset = offset
+        self.is_reset = True
         self._stored_offset = NOTHING_PUT
 
     def give_up(self) -> None:
