@@ -289,3 +289,5 @@ class SimulatedNetwork:
     def _go_on(self) -> None:
         for transport in list(self.transports):
             transport.move()
+            if transport.other.is_lost and transport.other.node.is_alive:
+                transport.other.move()      # it was closed while nothing got through, and its machine says so again

@@ -112,6 +112,24 @@ def test_between_parted_hosts_bytes_wait() -> None:
     pair.run(story)
 
 
+def test_an_end_that_was_closed_between_parted_hosts_comes_when_they_are_joined() -> None:
+    pair = Pair()
+
+    async def story() -> None:
+        client = await pair.connect()
+        await asyncio.sleep(1)
+        pair.network.part("10.0.0.1", "10.0.0.2")
+        pair.accepted[0].transport.write(b"so long")
+        pair.accepted[0].transport.close()
+        await asyncio.sleep(10)
+        assert (client.data, client.lost) == (b"", [])
+        pair.network.join()
+        await asyncio.sleep(1)
+        assert (client.data, client.lost) == (b"so long", [None])
+
+    pair.run(story)
+
+
 def test_a_cut_ends_both_sides() -> None:
     pair = Pair()
 
