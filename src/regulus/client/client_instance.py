@@ -207,6 +207,9 @@ class ClientInstance:
             if not await self._knows_brokers():
                 raise NoBroker(f"no broker serves topic {topic!r}: the name servers know no broker; start one, or give "
                                f"it these name servers: {';'.join(self.name_servers.addresses)}") from None
+        try:
+            return await self._fetch(topic)     # of a broker that registered between the questions
+        except NoRoute:
             raise NoRoute(f"no broker serves topic {topic!r}, and none creates topics on first use; create it with "
                           f"`regulus topic create {topic}`") from None
 

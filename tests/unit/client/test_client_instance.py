@@ -218,3 +218,20 @@ async def test_a_doubted_route_is_asked_of_another_name_server():
             while len(instance.known_route("T").brokers) > 1:
                 await asyncio.sleep(0.001)
         await client_instance.release(instance)
+
+
+async def test_a_broker_that_registers_between_two_questions_is_found():
+    async with scripted_cluster() as cluster:
+        answer = cluster.name_server.script
+
+        def registers_meanwhile(command):
+            answered = answer(command)
+            if command.ext.get("topic") == "TBW102":
+                cluster.topics_unknown.clear()
+            return answered
+        cluster.name_server.script = registers_meanwhile
+        cluster.topics_unknown = {"T", "TBW102"}
+        await cluster.add_broker("a")
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+        assert len((await instance.publish_route("T", "TBW102", 4)).publish_queues) == 4
+        await client_instance.release(instance)
