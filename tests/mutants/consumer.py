@@ -192,8 +192,13 @@ MUTANTS = [
            old="TRUSTED_MS = 30_000", new="TRUSTED_MS = 70_000", tests=_CONSUMPTION_TESTS),
     # --- offsets and tasks -------------------------------------------------------------------------------------------
     Mutant(name="a timer stores what it read before", path=_OFFSETS,
-           old="            for owned in queues:\n                offset = owned.to_store(steady_ms())\n",
-           new="            for owned, offset in [(each, each.to_store(steady_ms())) for each in queues]:\n",
+           old="            for owned in queues:\n                if owned.to_store(steady_ms()) is None:\n"
+               "                    continue\n                try:\n"
+               "                    if await self._is_outdone(owned):\n                        continue\n"
+               "                    offset = owned.to_store(steady_ms())\n",
+           new="            for owned, offset in [(each, each.to_store(steady_ms())) for each in queues]:\n"
+               "                try:\n                    if await self._is_outdone(owned):\n"
+               "                        continue\n",
            tests=_OFFSET_TESTS),
     Mutant(name="two stores of one broker overtake each other", path=_OFFSETS,
            old="async with self._writing[broker_name]:", new="if True:", tests=_OFFSET_TESTS),
@@ -205,9 +210,10 @@ MUTANTS = [
            new="OffsetSerializeWrapper(offset_table={owned.queue: fresh[owned] for owned in fresh})",
            tests=_OFFSET_TESTS),
     Mutant(name="a broadcasting member moves the group's offset", path=_PULLER,
-           old="self._is_clustering and self._broker_id == 0", new="self._broker_id == 0", tests=_PULLER_TESTS),
+           old="self._is_clustering and self._broker_id == MASTER_ID", new="self._broker_id == MASTER_ID",
+           tests=_PULLER_TESTS),
     Mutant(name="a replica gets an offset", path=_PULLER,
-           old="self._is_clustering and self._broker_id == 0", new="self._is_clustering", tests=_PULLER_TESTS),
+           old="self._is_clustering and self._broker_id == MASTER_ID", new="self._is_clustering", tests=_PULLER_TESTS),
     Mutant(name="a cancellation out of a listener ends its worker", path=_WORKERS,
            old="except (Exception, asyncio.CancelledError) as error:", new="except Exception as error:",
            tests=_WORKERS_TESTS),

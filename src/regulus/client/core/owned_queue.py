@@ -124,8 +124,8 @@ class OwnedQueue:
         assert not self.is_pulled, "a queue that is pulled is taken anew"
         self.cache = ProcessQueue()
         self.commit_offset = offset
-        self.is_reset = True
         self._stored_offset = NOTHING_PUT
+        self.is_reset = True
 
     def give_up(self) -> None:
         self.is_given_up = True
