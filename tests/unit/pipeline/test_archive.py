@@ -273,7 +273,7 @@ def test_a_directory_of_something_else_is_refused(store, tmp_path):
     (tmp_path / "archive" / "thesis.txt").touch()
     with pytest.raises(OptionError, match="is not empty and no archive"):
         archive_store(store, tmp_path / "archive")
-    with pytest.raises(ConfigError, match="range_size"):
+    with pytest.raises(ConfigError, match="a range of the log has 1 bytes"):
         ArchiveConfig(store_path="s", archive_path="a", range_size=1)
     with pytest.raises(OptionError, match="no directory 'commitlog'"):
         archive_store(tmp_path, tmp_path / "other")
