@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest, archive_plan
 from regulus.spark.archive_manifest import Manifest
 from regulus.spark.archive_plan import FOREVER, ArchiveRange, QueueBounds, Wanted
+from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import QueueState, batch_bounds, check_match, times_of, to_report
@@ -86,23 +87,24 @@ class ArchivePlace:
 
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
         self.look_again()
-        return {queue: QueueState(each.first, each.behind, each.epoch) for queue in queues
+        return {queue: QueueState(each.first, each.behind, -1 - each.epoch) for queue in queues
                 if (each := self._bounds.get(queue)) is not None}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         found = {}
         for queue, time in times.items():
-            row = self._first_row(queue, time_start=time)
-            found[queue] = self._bounds[queue].behind if row is None else row[0]
+            row = self._first_row(queue, ("queue_offset",), time_start=time)
+            found[queue] = self._bounds[queue].behind if row is None else int(row[0])
         return found
 
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Files are read without a group, so the options name none."""
         return dict.fromkeys(queues)
 
-    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        rows = {queue: self._first_row(queue, start=offset, end=offset + 1) for queue, offset in offsets.items()}
-        return {queue: row[1] for queue, row in rows.items() if row is not None}
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        rows = {queue: self._first_row(queue, ("store_time", "message_id", "offset_message_id"), start=offset,
+                                       end=offset + 1) for queue, offset in offsets.items()}
+        return {queue: Mark(row[0] // 1000, row[1] or row[2]) for queue, row in rows.items() if row is not None}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes in the log, on average over the files of the topic."""
@@ -135,9 +137,9 @@ class ArchivePlace:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _first_row(self, queue: MessageQueue, start: int = 0, end: int = FOREVER,
-                   time_start: int = -FOREVER) -> tuple[int, int] | None:
-        """Offset and store time in ms of the first of a queue's rows within these bounds; None if there is none."""
+    def _first_row(self, queue: MessageQueue, columns: tuple[str, ...], start: int = 0, end: int = FOREVER,
+                   time_start: int = -FOREVER) -> list[Any] | None:
+        """Columns of the first of a queue's rows within these bounds, times in microseconds; None if there is none."""
         from regulus.spark import archive_scan
 
         bounds = self._bounds.get(queue)
@@ -148,12 +150,14 @@ class ArchivePlace:
         goes_on = OnDataLoss.FAIL if self._options.fail_on_data_loss else OnDataLoss.GO_ON
         read = replace(self._options, tags=None, verify_bodies=False, on_data_loss=goes_on)
         for part in archive_plan.parts(self._path, self._manifests, wanted):
-            for batch in archive_scan.scan(read, ("queue_offset", "store_time"), ArchiveRange((part,))):
-                return _number(batch.column(0)), _number(batch.column(1)) // 1000
+            for batch in archive_scan.scan(read, columns, ArchiveRange((part,))):
+                return [_value(column) for column in batch.columns]
         return None
 
 
-def _number(column: "pa.Array") -> int:
+def _value(column: "pa.Array") -> Any:
+    """The first value; of a time its number."""
     import pyarrow as pa
 
-    return int(column[0].cast(pa.int64()).as_py())
+    first = column[0]
+    return (first.cast(pa.int64()) if pa.types.is_timestamp(column.type) else first).as_py()

@@ -14,6 +14,7 @@ from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.archive_place import ArchivePlace
 from regulus.spark.live_brokers import LiveBrokers
+from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import Part, QueueState, to_report
 from regulus.spark.read_plan import Gap, UnitRange
@@ -73,8 +74,7 @@ class HistoryPlace:
         alone = set()
         for queue in queues:
             behind = self._behind(queue)
-            is_away = queue.broker_name not in brokers
-            if is_away and self._options.fail_on_data_loss:
+            if queue.broker_name not in brokers and self._options.fail_on_data_loss:
                 if queue in self._seen:
                     # It may be no more than a restart.
                     continue
@@ -85,8 +85,6 @@ class HistoryPlace:
             if self._seen.get(queue, 0) <= behind:
                 alone.add(queue)
                 self._seen.setdefault(queue, 0)
-                if is_away:
-                    self._epochs.note_away(queue)
         return alone
 
     def _live_of(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
@@ -147,9 +145,9 @@ class HistoryPlace:
         with the messages that they have.
         """
         found = []
-        stored = self._live.store_times({queue: state.low for queue, state in states.items()}) if states else {}
-        for queue, time in stored.items():
-            if time >= states[queue].topic_epoch:
+        stored = self._live.marks({queue: state.low for queue, state in states.items()}) if states else {}
+        for queue, mark in stored.items():
+            if mark.store_time >= states[queue].topic_epoch:
                 found.append(queue)
             else:
                 self._epochs.note_continued(queue, states[queue].topic_epoch)
@@ -174,12 +172,14 @@ class HistoryPlace:
 
     # --- what they hold ----------------------------------------------------------------------------------------------
 
-    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        archived = {queue: offset for queue, offset in offsets.items() if offset < self._behind(queue)}
-        live = {queue: offsets[queue] for queue in self._live_of(offsets) if queue not in archived}
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        """Those of the brokers first: what is archived does not change when a broker's log is cut."""
+        live = self._live.marks({queue: offsets[queue] for queue in self._live_of(offsets)})
+        archived = {queue: offset for queue, offset in offsets.items()
+                    if queue not in live and offset < self._behind(queue)}
         if archived:
             self._archive.look_again()
-        return {**self._live.store_times(live), **self._archive.store_times(archived)}
+        return {**live, **self._archive.marks(archived)}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """From the manifests where the archive has the range's beginning, else from samples."""
@@ -241,24 +241,14 @@ class TopicEpochs:
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[str, str], int] = {}
-        self._unknown: set[tuple[str, str]] = set()
         self._continued: set[tuple[MessageQueue, int]] = set()
 
-    def note_away(self, queue: MessageQueue) -> None:
-        """Nobody can be asked. What was not known stays unknown: a broker that comes back makes no topic anew."""
-        key = queue.topic, queue.broker_name
-        if key not in self._epochs:
-            self._unknown.add(key)
-
     def of_live(self, queue: MessageQueue, epoch: int) -> int:
-        key = queue.topic, queue.broker_name
-        if key in self._unknown:
-            return 0
-        self._epochs[key] = epoch
+        self._epochs[queue.topic, queue.broker_name] = epoch
         return epoch
 
     def of_alone(self, queue: MessageQueue) -> int:
-        """The epoch of the topic's other queues."""
+        """The epoch of the topic's other queues; 0, which is unknown, where nobody could be asked."""
         return self._epochs.get((queue.topic, queue.broker_name), 0)
 
     def note_continued(self, queue: MessageQueue, epoch: int) -> None:

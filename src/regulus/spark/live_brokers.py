@@ -15,11 +15,12 @@ from regulus.client import bulk_admin, shared_loop
 from regulus.client.admin import Admin
 from regulus.client.bulk_admin import QueueRead
 from regulus.client.config import ClientConfig
-from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError
+from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError, RecordError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
 from regulus.spark.credentials import credentials_of
+from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange, partition_count, sample_offsets, split_evenly
@@ -86,9 +87,9 @@ class LiveBrokers:
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         return self._each(queues, lambda queue: self._admin.group_offset(self._options.consumer_group, queue))
 
-    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        found = self._each(list(offsets), lambda queue: self._store_time(queue, offsets[queue]))
-        return {queue: stored for queue, stored in found.items() if stored is not None}
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        found = self._each(list(offsets), lambda queue: self._mark(queue, offsets[queue]))
+        return {queue: mark for queue, mark in found.items() if mark is not None}
 
     async def _offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """The first message stored at or after the time. RocketMQ 4.9 answers with the nearest one, earlier or later,
@@ -108,12 +109,19 @@ class LiveBrokers:
 
     async def _is_before(self, queue: MessageQueue, queue_offset: int, time_ms: int) -> bool:
         """Whether the message was stored before the time; so was one that is gone."""
-        stored = await self._store_time(queue, queue_offset)
-        return stored is None or stored < time_ms
+        mark = await self._mark(queue, queue_offset)
+        return mark is None or mark.store_time < time_ms
 
-    async def _store_time(self, queue: MessageQueue, queue_offset: int) -> int | None:
+    async def _mark(self, queue: MessageQueue, queue_offset: int) -> Mark | None:
+        """None where no message can be read; RocketMQ then gives a later one."""
         read = await self._admin.read_queue(queue, queue_offset, queue_offset + 1, size_max=1)
-        return message_record.decode(read.data, 0, False).store_timestamp if read.data else None
+        if not read.data:
+            return None
+        try:
+            message = message_record.decode(read.data, 0, False)
+        except RecordError:
+            return None
+        return mark_of(message) if message.queue_offset == queue_offset else None
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """By samples, always the same of the same ranges."""

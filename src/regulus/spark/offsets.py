@@ -4,9 +4,10 @@ The canonical form, sorted and without spaces, so that equal offsets are equal t
 
     {"v":1,"topics":{"orders":{"epoch":{"broker-a":17},"queues":{"broker-a":{"0":23,"1":190}}}}}
 
-`epoch` says which topic of that name a broker has, when it was deleted and made again. Users may leave it out, and may
-also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1 stands for the
-latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
+`epoch` says which topic of that name a broker has, when it was deleted and made again. Offsets of streams also have
+"last":{"broker-a":{"0":[1795293330479,"7F00..."]}} there: store time and id of the message before. Users may leave both
+out, and may also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1
+stands for the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 
 from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.marks import Mark
 from regulus.spark.option_values import json_object
 from regulus.spark.selection import ANY_BROKER, queue_text
 
@@ -31,13 +33,17 @@ GROUP_OFFSET = -3
 _EXAMPLE = 'write {"topic":{"broker-a":{"0":23}}}'
 
 
-def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs) -> dict[str, Any]:
+def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
+                   marks: Mapping[MessageQueue, Mark] | None = None) -> dict[str, Any]:
     """The canonical form as an object, its keys in order."""
     topics: dict[str, Any] = {}
     for queue, offset in sorted(offsets.items()):
         entry = topics.setdefault(queue.topic, {"epoch": {}, "queues": {}})
         entry["epoch"][queue.broker_name] = epochs.get((queue.topic, queue.broker_name), 0)
         entry["queues"].setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    for queue, mark in sorted((marks or {}).items()):
+        of_brokers = topics[queue.topic].setdefault("last", {})
+        of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = list(mark)
     return {"v": 1, "topics": topics}
 
 
@@ -65,6 +71,22 @@ def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:
             if type(epoch) is int:
                 epochs[topic, broker_name] = epoch
     return epochs
+
+
+def parse_marks(text: str, option: str) -> dict[MessageQueue, Mark]:
+    """What stood before the offsets, in the canonical form; empty where nothing is said of it. Raises OptionError."""
+    topics = json_object(text, option, _EXAMPLE).get("topics")
+    marks = {}
+    for topic, value in (topics.items() if isinstance(topics, dict) else ()):
+        of_brokers = value.get("last") if isinstance(value, dict) else None
+        for broker_name, queues in (of_brokers.items() if isinstance(of_brokers, dict) else ()):
+            try:
+                for queue_id, (store_time, message_id) in queues.items():
+                    marks[MessageQueue(topic, broker_name, int(queue_id))] = Mark(int(store_time), str(message_id))
+            except (AttributeError, TypeError, ValueError) as error:
+                raise OptionError(f"{option!r} has {queues!r} as what was read last of topic {topic!r}, not store time "
+                                  "and id of each queue") from error
+    return marks
 
 
 def _parse(text: str, option: str, lowest: int) -> QueueOffsets:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
@@ -18,7 +19,10 @@ Part: TypeAlias = "ReadRange | ArchiveRange"
 
 
 class QueueState(NamedTuple):
-    """A queue holds [low, high). `topic_epoch` tells a topic from an earlier one of its name; 0 where unknown."""
+    """A queue holds [low, high). `topic_epoch` tells a topic from an earlier one of its name; 0 where unknown.
+
+    A broker's is a time in ms. An archive's is below 0 and tells a place in the log: the two cannot be compared.
+    """
 
     low: int
     high: int
@@ -39,8 +43,8 @@ class Place(Protocol):
     def group_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Where the options' consumer group goes on; None where it never was."""
 
-    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the message at an offset of each queue was stored, in ms; no entry if there is none."""
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        """What stands at an offset of each queue; no entry where there is nothing that can be read."""
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""

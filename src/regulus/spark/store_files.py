@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from regulus.errors import DataLoss, HeaderError, OptionError, RecordError, StoreDamaged
-from regulus.record import consume_queue_unit
+from regulus.record import consume_queue_unit, message_record
 from regulus.record.consume_queue_unit import FILLER, UNIT_SIZE, ConsumeQueueUnit
 from regulus.record.dispatch_request import DispatchRequest, request_at
+from regulus.spark.marks import Mark, mark_of
 from regulus.wire import fastjson
 
 NAME_DIGITS = 20
@@ -143,6 +144,14 @@ class CommitLogFiles(MappedFiles):
         if physical_offset < self.start:
             return 0
         return self._request(physical_offset).store_timestamp
+
+    def mark(self, physical_offset: int) -> Mark | None:
+        """Of the record that starts there; None where none does."""
+        try:
+            piece = self.piece_at(physical_offset)
+            return mark_of(message_record.decode(self.map(piece), physical_offset - piece.start, False))
+        except (RecordError, DataLoss):
+            return None
 
     def holds(self, unit: ConsumeQueueUnit, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Whether the unit's record is there. A removed one counts as there: it was, and its unit is not a leftover."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, batch_bounds
 from regulus.spark.read_plan import (
@@ -70,14 +71,14 @@ class StorePlace:
         """Files are read without a group, so the options name none."""
         return dict.fromkeys(queues)
 
-    def store_times(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        times = {}
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        found = {}
         for queue, offset in offsets.items():
             files = self._files(queue)
             low, high = files.bounds(self._store.log)
-            if low <= offset < high:
-                times[queue] = self._store.log.store_timestamp(files.unit(offset).physical_offset)
-        return times
+            if low <= offset < high and (mark := self._store.log.mark(files.unit(offset).physical_offset)) is not None:
+                found[queue] = mark
+        return found
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         averages = []

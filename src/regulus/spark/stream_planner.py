@@ -12,18 +12,20 @@ committed; and the end of a topic moves. So the end of the first batch says in `
 counts, not what a later question about the start brings.
 
 A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
-whose epoch changed enters anew at 0.
+whose epoch changed enters anew at 0. Where the log was cut and went on with other messages, which the mark of the last
+one read tells, a queue goes back to the first of those, without rows too.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.admission import Waiting, admit
-from regulus.spark.offsets import QueueOffsets, offsets_object, parse_epochs, parse_offsets
+from regulus.spark.marks import Mark
+from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import (
     Part,
@@ -36,56 +38,23 @@ from regulus.spark.read_bounds import (
 )
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
+from regulus.spark.stream_offset import StreamOffset, check_is_ours, is_another_topic
 
-_CHECKPOINT = "the checkpoint's offset"
+_log = logging.getLogger(__name__)
 _LOOK_SHARE = 10
 """Queues are looked for anew when the last look is this many times its own length ago."""
+
+_PAUSE_SECONDS = 0.5
+"""Between two looks for queues that are waited for."""
 
 _ANEW = "because the topic was deleted and made anew; how many more there were is not known"
 
 
-class StreamOffset:
-    """Where each queue is read next, and which topic of its name each broker had then.
-
-    `is_initial`: where the query starts. `began`: of the first batch's end, where that batch begins.
-    """
-
-    def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int], *, is_initial: bool = False,
-                 began: "StreamOffset | None" = None) -> None:
-        self.positions = positions
-        self.epochs = dict(epochs)
-        self.is_initial = is_initial
-        self.began = began
-
-    @classmethod
-    def parse(cls, value: Mapping[str, Any]) -> "StreamOffset":
-        """Raises OptionError for what is not an offset of this source."""
-        text = json.dumps(value)
-        if value.get("v") != 1 or "topics" not in value:
-            raise OptionError(f"{_CHECKPOINT} {text[:200]} is none of this source: give the query a checkpointLocation "
-                              "of its own")
-        began = value.get("began")
-        return cls(parse_offsets(text, _CHECKPOINT), parse_epochs(text, _CHECKPOINT),
-                   is_initial=value.get("initial") is True,
-                   began=None if began is None else cls.parse(began))
-
-    def object(self) -> dict[str, Any]:
-        written = offsets_object(self.positions, self.epochs)
-        if self.is_initial:
-            written["initial"] = True
-        if self.began is not None:
-            written["began"] = offsets_object(self.began.positions, self.began.epochs)
-        return written
-
-    def epoch(self, queue: MessageQueue) -> int:
-        return self.epochs.get((queue.topic, queue.broker_name), 0)
-
-
 class StreamPlanner:
-    """`now` is a clock in seconds, `wall_ms` the time of day in ms."""
+    """`now` is a clock in seconds, `wall_ms` the time of day in ms; `pause` waits for some seconds."""
 
-    def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float],
-                 wall_ms: Callable[[], int]) -> None:
+    def __init__(self, options: ReadOptions, place: Place, now: Callable[[], float], wall_ms: Callable[[], int],
+                 pause: Callable[[float], None]) -> None:
         """Raises OptionError for a group whose progress nobody could publish."""
         if options.consumer_group and options.access_key:
             # `ProgressPublisher` gets its options out of the query's progress, which Spark logs and which shows no key.
@@ -96,6 +65,7 @@ class StreamPlanner:
         self._place = place
         self._now = now
         self._wall_ms = wall_ms
+        self._pause = pause
         self._queues: list[MessageQueue] = []
         self._looked_at: float | None = None
         self._look_seconds = 0.0
@@ -106,6 +76,8 @@ class StreamPlanner:
         self._initial: dict[str, Any] | None = None
         self._planned: QueueOffsets = {}
         self._record_sizes: dict[MessageQueue, float] = {}
+        self._stood: dict[MessageQueue, tuple[int, int]] = {}
+        """Offset and end of each queue when its mark was found where it was left."""
         self._is_known = False
 
     # --- what Spark asks ---------------------------------------------------------------------------------------------
@@ -120,20 +92,32 @@ class StreamPlanner:
             # The first batch meets the gap again, and has a row for it.
             starts[gap.queue] = min(starts[gap.queue], gap.start)
         self._is_known = True
-        self._initial = StreamOffset(starts, _epochs(states), is_initial=True).object()
+        marks = self._marks_before(starts, states)
+        self._initial = StreamOffset(starts, _epochs(states), marks, is_initial=True).object()
         return self._initial
 
     def freeze(self) -> None:
-        """From now on nothing that comes later is read."""
-        self._target = {queue: state.high for queue, state in self._look().items()}
+        """From now on nothing that comes later is read; of queues that are away, nothing that comes after they are
+        back."""
+        self._target = {}
+        try:
+            states = self._look()
+        except (OptionError, DataLoss) as error:
+            _log.info("the plan waits for what is away: %s", error)
+        else:
+            self._target = {queue: state.high for queue, state in states.items()}
 
     def latest(self, start: Mapping[str, Any], *, is_limited: bool) -> dict[str, Any]:
         """How far the next batch reads; `start` again when there is to be none. Raises DataLoss, OptionError."""
         offset = StreamOffset.parse(start)
-        states = self._look()
+        states = self._settled(offset)
+        if self._target is not None:
+            for queue in offset.positions.keys() & states.keys():
+                self._target.setdefault(queue, states[queue].high)
         self._check_checkpoint(offset, states)
         entered = self._with_new_topics(offset, states)
-        waiting = self._waiting(entered, states)
+        went_back = self._go_back_to_cuts(entered, states)
+        waiting = self._waiting(entered, {queue: state for queue, state in states.items() if queue not in went_back})
         records = sum(each.end - each.start for each in waiting.values())
         if records and self._is_due(records):
             ends = {queue: each.end for queue, each in waiting.items()}
@@ -143,6 +127,9 @@ class StreamPlanner:
             entered.positions.update(ends)
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
+        moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
+        entered.marks = {**{queue: mark for queue, mark in offset.marks.items() if queue not in moved},
+                         **self._marks_before(moved, states)}
         if offset.is_initial:
             entered.began = offset
         self._is_known = True
@@ -161,11 +148,11 @@ class StreamPlanner:
             at = first.positions.get(queue)
             if at is None:
                 continue
-            if first.epoch(queue) != last.epoch(queue):
+            if is_another_topic(first.epoch(queue), last.epoch(queue)):
                 gaps.append(Gap(queue, at, at + 1, _ANEW))
                 at = 0
             elif at > stop:
-                gaps.append(Gap(queue, stop, at, f"the queue ended at {stop}, before {at}, which was to be read next"))
+                gaps.append(Gap(queue, stop, at, _cut(stop, at, first.marks.get(queue))))
             state = states.get(queue)
             if state is not None and at < min(stop, state.low):
                 gaps += missing_before(queue, at, state._replace(low=min(stop, state.low)))
@@ -181,12 +168,12 @@ class StreamPlanner:
             return None
         ends = {queue: state.high for queue, state in self._states.items()}
         behind = {queue: self._planned[queue] for queue, end in ends.items() if self._planned.get(queue, end) < end}
-        stored = self._place.store_times(behind) if behind else {}
+        stored = self._place.marks(behind) if behind else {}
         facts: dict[str, Any] = {"asOf": self._wall_ms(), "recordBytes": {}, "waitingSince": {}}
         for queue in sorted(behind):
             facts["recordBytes"][queue_text(queue)] = round(self._record_sizes.get(queue, 0))
             if queue in stored:
-                facts["waitingSince"][queue_text(queue)] = stored[queue]
+                facts["waitingSince"][queue_text(queue)] = stored[queue].store_time
         options = self._options
         facts["read"] = {"nameServer": options.name_server, "consumerGroup": options.consumer_group,
                          "credentials": options.credentials}
@@ -219,21 +206,36 @@ class StreamPlanner:
             self._look()
         return {queue: self._states[queue] for queue in queues if queue in self._states}
 
+    def _settled(self, offset: StreamOffset) -> dict[MessageQueue, QueueState]:
+        """The states, where queues that are away, or end before the offset, had `retryTimeout` to come back.
+
+        The first plan of a process and those of a query that is to end wait for that; others leave it to the plan after
+        them. Raises OptionError, DataLoss.
+        """
+        while True:
+            try:
+                states = self._look()
+            except (OptionError, DataLoss):
+                # A topic that was read is not misspelt: its brokers are away.
+                if not self._is_to_wait(offset.positions):
+                    raise
+            else:
+                if not self._is_known:
+                    check_is_ours(offset, self._options.selection, states)
+                if not self._is_to_wait(_queues_behind(offset, states)):
+                    return states
+            self._pause(_PAUSE_SECONDS)
+            self._looked_at = None
+
+    def _is_to_wait(self, wrong: Iterable[MessageQueue]) -> bool:
+        # All are asked, since each begins its time with that.
+        are_new = [not self._is_lasting(queue) for queue in wrong if self._options.selection.names(queue.topic)]
+        return any(are_new) and (not self._is_known or self._target is not None)
+
     def _check_checkpoint(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
-        """That the offset is one of these topics on these brokers. Raises OptionError, DataLoss."""
-        there = set(states)
-        topics = {queue.topic for queue in there}
-        if not self._is_known:
-            # Only the first time: later on a broker may be away for a while.
-            strange = sorted({queue.topic for queue in offset.positions} - topics)
-            strange = [topic for topic in strange if not self._options.selection.names(topic)]
-            if strange:
-                raise OptionError(f"{_CHECKPOINT} is of topic {', '.join(map(repr, strange))}, which this query does "
-                                  f"not read (it reads {', '.join(sorted(topics)) or 'none'}): give the query a "
-                                  "checkpointLocation of its own, or read that topic too")
-            self._check_cluster(offset, there)
+        """That what the offset names is there. Raises DataLoss."""
         for queue, at in offset.positions.items():
-            if queue in there:
+            if queue in states:
                 continue
             if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
@@ -242,25 +244,17 @@ class StreamPlanner:
     def _is_lasting(self, queue: MessageQueue) -> bool:
         """Whether what is wrong with a queue cannot come from a broker that restarts, or a replica that is behind."""
         now = self._now()
-        since = self._wrong_since.setdefault(queue, now)
-        return (not self._is_known or self._target is not None
-                or now - since >= self._options.retry_timeout_ms / 1000)
-
-    def _check_cluster(self, offset: StreamOffset, there: set[MessageQueue]) -> None:
-        for topic in {queue.topic for queue in offset.positions}:
-            mine = sorted({queue.broker_name for queue in offset.positions if queue.topic == topic})
-            found = sorted({queue.broker_name for queue in there if queue.topic == topic})
-            if found and not set(mine) & set(found):
-                raise OptionError(f"{_CHECKPOINT} has topic {topic!r} on broker {', '.join(mine)}, and here it is on "
-                                  f"{', '.join(found)}: it is the checkpoint of another cluster; give the query a "
-                                  "checkpointLocation of its own")
+        return now - self._wrong_since.setdefault(queue, now) >= self._options.retry_timeout_ms / 1000
 
     def _with_new_topics(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> StreamOffset:
         """The offset, with the beginnings of topics that were made anew. Raises DataLoss when that is to fail."""
-        entered = StreamOffset(dict(offset.positions), offset.epochs)
+        entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
         for queue in offset.positions:
             state = states.get(queue)
             if state is None or state.topic_epoch in (0, offset.epoch(queue)):
+                continue
+            entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
+            if not is_another_topic(offset.epoch(queue), state.topic_epoch):
                 continue
             if self._options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"topic {queue.topic!r} on broker {queue.broker_name} was deleted and made anew (epoch "
@@ -268,8 +262,53 @@ class StreamPlanner:
                                "cluster: what was not read of it is gone; give the query a new checkpointLocation, or "
                                "set failOnDataLoss to false to read the new topic from its beginning")
             entered.positions[queue] = 0
-            entered.epochs[queue.topic, queue.broker_name] = state.topic_epoch
+            entered.marks.pop(queue, None)
         return entered
+
+    # --- what was read is still there --------------------------------------------------------------------------------
+
+    def _go_back_to_cuts(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> set[MessageQueue]:
+        """Queues where another message stands now than the last that was read; their offsets go back to the first that
+        came after it. Raises DataLoss when that is to fail."""
+        found = self._changed_marks(offset, states)
+        # What took the place of messages that were read was stored after them.
+        behind = {queue: offset.marks[queue].store_time + 1 for queue in found}
+        firsts = self._place.offsets_at(behind) if behind else {}
+        for queue, mark in found.items():
+            at = offset.positions[queue]
+            first = min(at - 1, max(firsts[queue], states[queue].low))
+            told = (f"{queue_text(queue)}: message {at - 1} was {offset.marks[queue]} when it was read, and now it is "
+                    f"{mark}: the log lost its end, as after a loss of power, or the topic was made anew, and what was "
+                    f"stored since then from {first} to {at - 1} was not read")
+            if self._options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"{told}; set failOnDataLoss to false, or to report, to go on from {first}")
+            _log.warning("%s; the stream goes on from %d", told, first)
+            offset.positions[queue] = first
+        return set(found)
+
+    def _changed_marks(self, offset: StreamOffset,
+                       states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
+        """What stands now where another message was read last. A queue that has not moved since is not asked again."""
+        asked = {}
+        for queue in offset.marks:
+            state, at = states.get(queue), offset.positions.get(queue, 0)
+            if state is not None and state.low < at <= state.high and self._stood.get(queue) != (at, state.high):
+                asked[queue] = at - 1
+        found = self._place.marks(asked) if asked else {}
+        changed = {queue: mark for queue, mark in found.items() if mark != offset.marks[queue]}
+        for queue, at in asked.items():
+            if queue not in changed:
+                self._stood[queue] = (at + 1, states[queue].high)
+        return changed
+
+    def _marks_before(self, positions: Mapping[MessageQueue, int],
+                      states: Mapping[MessageQueue, QueueState]) -> dict[MessageQueue, Mark]:
+        """Of the messages that stand before these offsets."""
+        before = {queue: at - 1 for queue, at in positions.items()
+                  if (state := states.get(queue)) is not None and state.low < at <= state.high}
+        return self._place.marks(before) if before else {}
+
+    # --- what is to be read ------------------------------------------------------------------------------------------
 
     def _enter_new_queues(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> None:
         """Queues that were found since begin at their first message, with the next batch."""
@@ -319,3 +358,15 @@ class StreamPlanner:
 
 def _epochs(states: Mapping[MessageQueue, QueueState]) -> dict[tuple[str, str], int]:
     return {(queue.topic, queue.broker_name): state.topic_epoch for queue, state in states.items()}
+
+
+def _queues_behind(offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> list[MessageQueue]:
+    """Queues of the offset that are not there, or end before it and are not of another topic."""
+    return [queue for queue, at in offset.positions.items() if (state := states.get(queue)) is None
+            or (state.high < at and not is_another_topic(offset.epoch(queue), state.topic_epoch))]
+
+
+def _cut(end: int, at: int, last: Mark | None) -> str:
+    """Why messages from `end` on are gone that were read up to `at`."""
+    read = "" if last is None else f"; message {at - 1} was {last}"
+    return f"the queue ended at {end} for a while, before {at}, which was to be read next{read}"

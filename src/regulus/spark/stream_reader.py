@@ -69,5 +69,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._place is None or self._planner is None:
             self._place = open_place(self._options)
             self._planner = StreamPlanner(self._options, self._place, time.monotonic,
-                                          lambda: time.time_ns() // 1_000_000)
+                                          lambda: time.time_ns() // 1_000_000, time.sleep)
         return self._planner

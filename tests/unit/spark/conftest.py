@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parents[2] / "golden"
 FIRST_STORE_TIME = 1_700_000_000_000
 
-StoreMaker = Callable[[Sequence[MessageExt]], Path]
+StoreMaker = Callable[..., Path]
 
 
 @pytest.fixture(params=["store-4.9.8", "store-4.9.8-killed"])
@@ -31,16 +31,19 @@ def golden_store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_store(tmp_path: Path) -> StoreMaker:
-    """Stores messages one second after another, in small files; the directory of the closed store."""
+    """Stores messages one second after another, in small files; the directory of the closed store.
 
-    def make(messages: Sequence[MessageExt]) -> Path:
+    `times` has other times, in ms behind the first.
+    """
+
+    def make(messages: Sequence[MessageExt], times: Sequence[int] | None = None) -> Path:
         root = tmp_path / "made-store"
         store = FileMessageStore(MessageStoreConfig(
             store_path_root_dir=str(root), mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=100,
             message_index_enable=False))
         store.open(time.monotonic)
         for number, message in enumerate(messages):
-            store.append(message, FIRST_STORE_TIME + 1000 * number)
+            store.append(message, FIRST_STORE_TIME + (1000 * number if times is None else times[number]))
         while store.dispatch_behind_bytes():
             store.dispatch(100)
         store.close()

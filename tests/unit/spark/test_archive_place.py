@@ -10,6 +10,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import Manifest, Range, encode, manifest_path
 from regulus.spark.archive_place import ArchivePlace, plan
+from regulus.spark.marks import Mark
 from regulus.spark.options import parse_options
 from regulus.spark.places import scan_part
 from regulus.spark.read_plan import UnitRange
@@ -147,7 +148,8 @@ class Stream:
 
     def __init__(self, archive, **options):
         self.options = stream_options(archive, startingOffsets="earliest", **options)
-        self.planner = StreamPlanner(self.options, ArchivePlace(self.options), lambda: 0.0, lambda: 0)
+        self.planner = StreamPlanner(self.options, ArchivePlace(self.options), lambda: 0.0, lambda: 0,
+                                     lambda seconds: None)
         self.offset = self.planner.initial()
 
     def batch(self):
@@ -173,7 +175,7 @@ def test_times_sizes_and_ends(archive):
         QUEUE: (0, 20), other: (0, 20)}
     times = {QUEUE: FIRST_STORE_TIME + 11_000, other: FIRST_STORE_TIME + 60_000}
     assert place.offsets_at(times) == {QUEUE: 6, other: 20}
-    assert place.store_times({QUEUE: 6, other: 20}) == {QUEUE: FIRST_STORE_TIME + 12_000}
+    assert place.marks({QUEUE: 6, other: 20}) == {QUEUE: Mark(FIRST_STORE_TIME + 12_000, f"C{12:031}")}
     (size,) = place.record_sizes([UnitRange("orders", 0, 0, 20, "broker-a")])
     assert 100 < size < 1024
 

@@ -30,9 +30,9 @@ def test_queues_and_their_state(brokers):
 
 
 def test_times(brokers):
-    stored = brokers.store_times({Q0: 0, Q1: 500})
+    stored = brokers.marks({Q0: 0, Q1: 500})
     assert list(stored) == [Q0]
-    assert brokers.offsets_at({Q0: stored[Q0], Q1: 4_000_000_000_000}) == {Q0: 0, Q1: 500}
+    assert brokers.offsets_at({Q0: stored[Q0].store_time, Q1: 4_000_000_000_000}) == {Q0: 0, Q1: 500}
 
 
 def test_a_group_that_is_new_is_made_when_its_progress_is_published(brokers, regulus_server):

@@ -8,6 +8,7 @@ from regulus.broker.topic_epochs import TopicEpochs
 from regulus.errors import StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import store_plan
+from regulus.spark.marks import Mark
 from regulus.spark.options import parse_options
 from regulus.spark.places import open_place, scan_part
 from regulus.spark.read_plan import UnitRange
@@ -32,7 +33,7 @@ def rows_of(options, parts):
 def test_a_stream_of_a_store_of_rocketmq_reads_each_message_once(golden_store):
     given = {"storePath": str(GOLDEN / golden_store), "subscribePattern": ".*"}
     options = parse_options({**given, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"}, streaming=True)
-    planner = StreamPlanner(options, open_place(options), lambda: 0.0, lambda: 0)
+    planner = StreamPlanner(options, open_place(options), lambda: 0.0, lambda: 0, lambda seconds: None)
     planner.freeze()
     start, found, batches = planner.initial(), [], 0
     while (end := planner.latest(json.loads(json.dumps(start)), is_limited=True))["topics"] != start["topics"]:
@@ -49,7 +50,7 @@ def test_what_a_store_tells(make_store):
     assert place.queues() == [Q0, Q1]
     assert [state[:2] for state in place.states([Q0, Q1]).values()] == [(0, 4), (0, 3)]
     assert place.offsets_at({Q0: FIRST_STORE_TIME + 3000, Q1: FIRST_STORE_TIME + 99_000}) == {Q0: 2, Q1: 3}
-    assert place.store_times({Q0: 1, Q1: 3}) == {Q0: FIRST_STORE_TIME + 2000}
+    assert place.marks({Q0: 1, Q1: 3}) == {Q0: Mark(FIRST_STORE_TIME + 2000, f"C{2:031}")}
     sizes = place.record_sizes([UnitRange("orders", 0, 0, 4, "broker-a")])
     assert 100 < sizes[0] < 300
 

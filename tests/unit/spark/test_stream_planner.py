@@ -6,6 +6,7 @@ import pytest
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.marks import Mark
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import QueueState
 from regulus.spark.read_plan import ReadRange
@@ -21,6 +22,7 @@ class Queues:
         self.table = {Q0: QueueState(0, 10, 7), Q1: QueueState(5, 20, 7)}
         self.groups = {}
         self.size = 100.0
+        self.written = {}
 
     def queues(self):
         return sorted(self.table)
@@ -31,8 +33,23 @@ class Queues:
     def group_offsets(self, queues):
         return {queue: self.groups.get(queue) for queue in queues}
 
-    def store_times(self, offsets):
-        return dict.fromkeys(offsets, 5_000)
+    def marks(self, offsets):
+        found = {}
+        for queue, offset in offsets.items():
+            if self.table[queue].low <= offset < self.table[queue].high:
+                found[queue] = self.written.get((queue, offset), Mark(5_000, f"{queue.queue_id}-{offset}"))
+        return found
+
+    def offsets_at(self, times):
+        """Only what was written anew is later."""
+        return {queue: min((offset for (other, offset), mark in self.written.items()
+                            if other == queue and mark.store_time >= time), default=self.table[queue].high)
+                for queue, time in times.items()}
+
+    def write_anew(self, queue, first, high):
+        """The queue was cut at `first`, and has messages up to `high` again."""
+        self.written = {(queue, offset): Mark(9_000, f"new-{offset}") for offset in range(first, high)}
+        self.table[queue] = self.table[queue]._replace(high=high)
 
     def record_sizes(self, ranges):
         return [self.size] * len(ranges)
@@ -49,7 +66,10 @@ class Rig:
         self.place = place or Queues()
         self.seconds = 100.0
         read = parse_options({"nameServer": "a:1", "topic": "orders", **options}, streaming=True)
-        self.planner = StreamPlanner(read, self.place, lambda: self.seconds, lambda: 65_000)
+        self.planner = StreamPlanner(read, self.place, lambda: self.seconds, lambda: 65_000, self.pause)
+
+    def pause(self, seconds):
+        self.seconds += seconds
 
     def latest(self, start, *, is_limited=True):
         return self.planner.latest(json.loads(json.dumps(start)), is_limited=is_limited)
@@ -71,7 +91,8 @@ def test_a_stream_starts_at_the_end_and_reads_what_comes():
     rig = Rig()
     start = rig.planner.initial()
     assert json.dumps(start, separators=(",", ":")) == (
-        '{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":20}}}},"initial":true}')
+        '{"v":1,"topics":{"orders":{"epoch":{"b":7},"queues":{"b":{"0":10,"1":20}},'
+        '"last":{"b":{"0":[5000,"0-9"],"1":[5000,"1-19"]}}}},"initial":true}')
     start = rig.latest(start)
     assert positions(start) == [10, 20]
     assert rig.latest(start) == start
@@ -300,3 +321,148 @@ def test_what_is_waiting_is_reported():
         "asOf": 65_000, "recordBytes": {"orders/b/0": 100, "orders/b/1": 100},
         "waitingSince": {"orders/b/0": 5_000, "orders/b/1": 5_000},
         "read": {"nameServer": "a:1", "consumerGroup": "billing", "credentials": ""}}
+
+
+# --- a log that was cut ----------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_was_cut_and_grew_again_is_data_loss_that_names_both_messages():
+    rig = Rig()
+    start = rig.latest(rig.planner.initial())
+    rig.place.write_anew(Q0, 7, 30)
+    for planner in (rig, Rig(rig.place)):
+        with pytest.raises(DataLoss, match=(
+                r"orders/b/0: message 9 was 0-9, stored at 1970-01-01T00:00:05.000\+00:00 when it was read, and now "
+                r"it is new-9, stored at 1970-01-01T00:00:09.*from 7 to 9 was not read; .* to go on from 7")):
+            planner.latest(start)
+
+
+@pytest.mark.parametrize(("option", "gaps"), [("false", []), ("report", [(0, 7, 10)])])
+def test_without_failing_a_log_that_was_cut_is_read_on_from_the_cut(option, gaps, caplog):
+    rig = Rig(failOnDataLoss=option)
+    start = rig.latest(rig.planner.initial())
+    rig.place.write_anew(Q0, 7, 30)
+    rig.place.table[Q1] = QueueState(5, 22, 7)
+    back = rig.latest(start)
+    assert (rig.ranges(start, back), rig.gaps(start, back)) == ([(1, 20, 22)], gaps)
+    assert "orders/b/0: message 9 was 0-9" in caplog.text
+    assert "goes on from 7" in caplog.text
+    then = rig.latest(back)
+    assert (rig.ranges(back, then), rig.gaps(back, then)) == ([(0, 7, 30)], [])
+    assert rig.latest(then) == then
+
+
+def test_a_gap_where_the_log_was_cut_says_which_message_stood_there():
+    rig = Rig(failOnDataLoss="report")
+    start = rig.latest(rig.planner.initial())
+    rig.place.write_anew(Q0, 7, 30)
+    [part] = rig.planner.partitions(start, rig.latest(start))
+    assert "message 9 was 0-9, stored at 1970-01-01T00:00:05" in part.gaps[0].cause
+
+
+def test_a_clock_that_was_set_back_hides_no_cut():
+    """No message is later than the one that was read; at least the one in its place was not."""
+    rig = Rig(failOnDataLoss="false")
+    start = rig.latest(rig.planner.initial())
+    rig.place.write_anew(Q0, 7, 30)
+    rig.place.written = {place: Mark(1_000, mark.id) for place, mark in rig.place.written.items()}
+    assert positions(rig.latest(start)) == [9, 20]
+
+
+def test_an_offset_without_marks_goes_on_and_gets_one():
+    rig = Rig()
+    rig.place.write_anew(Q0, 7, 30)
+    start = {"v": 1, "topics": {"orders": {"epoch": {"b": 7}, "queues": {"b": {"0": 10, "1": 20}}}}}
+    end = rig.latest(start)
+    assert rig.ranges(start, end) == [(0, 10, 30)]
+    assert end["topics"]["orders"]["last"] == {"b": {"0": [9_000, "new-29"]}}
+
+
+def test_a_message_that_retention_took_proves_no_cut():
+    rig = Rig()
+    start = rig.latest(rig.planner.initial())
+    rig.place.table[Q0] = QueueState(10, 12, 7)
+    assert rig.ranges(start, rig.latest(start)) == [(0, 10, 12)]
+
+
+def test_a_queue_that_does_not_move_is_not_asked_again():
+    rig = Rig()
+    start = rig.latest(rig.planner.initial())
+    rig.place.marks = None
+    assert rig.latest(start) == start
+
+
+# --- from an archive to its brokers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epoch", [0, -1, -5000])
+def test_the_checkpoint_of_an_archive_goes_on_at_the_brokers(epoch):
+    """Their epochs tell nothing of each other; from now on the broker's counts."""
+    archive = Queues()
+    archive.table = {queue: state._replace(topic_epoch=epoch) for queue, state in archive.table.items()}
+    start = Rig(archive).planner.initial()
+    rig = Rig()
+    rig.place.table[Q0] = QueueState(0, 12, 7)
+    end = rig.latest(start)
+    assert rig.ranges(start, end) == [(0, 10, 12)]
+    rig.place.table[Q0] = QueueState(0, 12, 9)
+    with pytest.raises(DataLoss, match=r"was deleted and made anew .epoch 7, now 9."):
+        rig.latest(end)
+
+
+def test_marks_tell_a_topic_made_anew_where_epochs_do_not():
+    archive = Queues()
+    archive.table = {queue: state._replace(topic_epoch=-1) for queue, state in archive.table.items()}
+    start = Rig(archive).planner.initial()
+    rig = Rig()
+    rig.place.write_anew(Q0, 0, 12)
+    with pytest.raises(DataLoss, match="or the topic was made anew, and what was stored since then from 0 to 9"):
+        rig.latest(start)
+
+
+# --- brokers that are away when a query starts -----------------------------------------------------------------------
+
+
+class Returning(Queues):
+    """Queue 0 is away for so many looks."""
+
+    def __init__(self, looks, *, all_away=False):
+        super().__init__()
+        self.looks = looks
+        self.all_away = all_away
+        self.everything = dict(self.table)
+
+    def queues(self):
+        self.looks -= 1
+        if self.looks > 0 and self.all_away:
+            raise OptionError("the cluster has no topic 'orders'")
+        self.table = {queue: state for queue, state in self.everything.items() if self.looks <= 0 or queue != Q0}
+        return sorted(self.table)
+
+
+CHECKPOINT = {"v": 1, "topics": {"orders": {"epoch": {"b": 7}, "queues": {"b": {"0": 3, "1": 20}}}}}
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("all_away", [False, True])
+def test_a_query_that_starts_waits_for_a_broker_that_is_away(is_frozen, all_away):
+    rig = Rig(Returning(5, all_away=all_away), retryTimeout="5s")
+    if is_frozen:
+        rig.planner.freeze()
+    end = rig.latest(CHECKPOINT)
+    assert rig.ranges(CHECKPOINT, end) == [(0, 3, 10)]
+
+
+@pytest.mark.parametrize(("all_away", "error"), [(False, DataLoss), (True, OptionError)])
+def test_a_query_that_starts_does_not_wait_for_ever(all_away, error):
+    rig = Rig(Returning(1_000, all_away=all_away), retryTimeout="5s")
+    with pytest.raises(error, match="orders"):
+        rig.latest(CHECKPOINT)
+    assert 105 <= rig.seconds < 107
+
+
+def test_a_topic_that_was_never_there_is_refused_at_once():
+    rig = Rig(Returning(1_000, all_away=True), retryTimeout="5s")
+    with pytest.raises(OptionError):
+        rig.planner.initial()
+    assert rig.seconds == 100
