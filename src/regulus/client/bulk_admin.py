@@ -4,6 +4,7 @@ A Regulus broker is asked by BULK_PULL. Another broker refuses that as unknown; 
 consumer pulls, without belonging to a group.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from regulus.client.client_instance import ClientInstance
@@ -72,6 +73,22 @@ class BulkAdmin(TopicAdmin):
             place = BulkPullResponse.decode(answer)
             return QueueState(place.min_offset, place.max_offset, place.topic_epoch)
         return QueueState(await self.min_offset(queue), await self.max_offset(queue), 0)
+
+    async def queue_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
+        """From where to where queues of one topic at one broker reach: two requests, however many they are.
+
+        The epoch is asked for first, so that offsets of a topic that is made anew in between come with an old one.
+        """
+        first, *others = queues
+        states = {first: await self.queue_state(first)}
+        if others:
+            stats = await self._topic_stats_of(await self._queue_address(first), first.topic)
+            for queue in others:
+                # What is to be said of a queue that the topic has no more, the broker says.
+                ends = stats.offset_table.get(queue)
+                states[queue] = await self.queue_state(queue) if ends is None else QueueState(
+                    ends.min_offset, ends.max_offset, states[first].topic_epoch)
+        return states
 
     async def read_queue(self, queue: MessageQueue, start: int, end: int, *, size_max: int = BULK_SIZE,
                          expression: str = "*", expression_type: str = "TAG") -> QueueRead:

@@ -20,8 +20,6 @@ from regulus.spark.selection import queue_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STREAM_TASKS_AT_ONCE = 1
-
 
 def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
     """What each task of a batch read takes. Raises OptionError, DataLoss.
@@ -126,9 +124,10 @@ class ArchivePlace:
                                "range, whose messages cannot be told apart: read the archive alone, as a batch, which "
                                "has those of both")
             wanted[unit.queue] = Wanted(unit.queue_id, unit.start, unit.end, log_start=bounds.log_start)
-        return self.tasks(wanted, gaps, cores or _STREAM_TASKS_AT_ONCE)
+        return self.tasks(wanted, gaps, cores)
 
-    def tasks(self, wanted: Mapping[MessageQueue, Wanted], gaps: Iterable[Gap], cores: int) -> list[ArchiveRange]:
+    def tasks(self, wanted: Mapping[MessageQueue, Wanted], gaps: Iterable[Gap],
+              cores: int | None) -> list[ArchiveRange]:
         """What each task reads of the wanted rows. Raises DataLoss for what went before it was archived."""
         manifests = self._manifests if wanted else ()
         lost = to_report(list(archive_plan.lost(manifests, wanted)), self._options.on_data_loss)

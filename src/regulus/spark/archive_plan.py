@@ -13,7 +13,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import ArchivedFile, Manifest, QueueFacts, Range
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_plan import Gap, UnitRange, partition_count
+from regulus.spark.read_plan import Gap, UnitRange, partition_count, task_bytes_max
 
 FOREVER = 1 << 52
 """Beyond any offset, and any time in ms; in microseconds it still is a 64-bit number."""
@@ -78,7 +78,8 @@ class ArchiveRange:
     gaps: tuple[Gap, ...] = ()
 
 
-def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions, cores: int) -> list[ArchiveRange]:
+def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions,
+          cores: int | None) -> list[ArchiveRange]:
     """What each task reads: tasks of about equal weight, the first with the gaps."""
     found = _divide(parts, options, cores)
     if gaps:
@@ -217,7 +218,7 @@ def _covers(window: Wanted, facts: QueueFacts) -> bool:
 # --- who reads them --------------------------------------------------------------------------------------------------
 
 
-def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int) -> list[ArchiveRange]:
+def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int | None) -> list[ArchiveRange]:
     """A file that is more than one task's share is cut between its row groups.
 
     Where what is gone is reported, it is not: one that was removed is told of once, by the one task that has it.
@@ -227,7 +228,7 @@ def _divide(parts: Sequence[FilePart], options: ReadOptions, cores: int) -> list
     total = sum(part.weight for part in parts)
     rows = sum(part.rows for part in parts)
     least = max(options.partitions_min or 1, -(-rows // options.partition_records_max))
-    count = partition_count(total, options.partition_bytes_max, least, cores)
+    count = partition_count(total, task_bytes_max(options, cores), least, cores or 1)
     share = max(1, -(-total // count))
     is_cut = options.on_data_loss is not OnDataLoss.REPORT
     pieces = [piece for part in parts for piece in _cut(part, -(-part.weight // share) if is_cut else 1)]

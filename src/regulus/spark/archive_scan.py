@@ -12,20 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from regulus.errors import DataLoss
+from regulus.errors import DataLoss, MessageIllegal
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
 from regulus.record.checksum import crc32
 from regulus.spark import arrow_arrays
 from regulus.spark.archive_plan import ArchiveRange, FilePart, Wanted
-from regulus.spark.columns import arrow_schema, gap_batch
+from regulus.spark.columns import UNPACKED_BYTES_MAX, arrow_schema, gap_batch
+from regulus.spark.losses import Losses
+from regulus.spark.numpy_columns import Int64s
 from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import to_report
 from regulus.spark.read_plan import Gap
 from regulus.spark.table_schema import COLUMNS
 from regulus.wire import compression
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+BATCH_BYTES_MAX = 16 << 20
+"""A batch ends here even when it has fewer rows than asked for; a single larger row makes a batch of its own."""
 
 _PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
 
@@ -34,30 +38,52 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> 
     """The batches of one task. Raises DataLoss for a file that is gone or a body that is damaged."""
     if part.gaps:
         yield gap_batch(part.gaps, columns)
+    losses = Losses(options, columns)
     for piece in part.parts:
         try:
-            yield from _scan_file(options, columns, piece)
+            yield from _scan_file(options, columns, piece, losses)
         except FileNotFoundError as error:
             if options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"{piece.path} was removed while it was to be read, by compaction or expiry: run the "
                                "query again, which finds what took its place") from error
             cause = f"as {piece.path} was removed while it was to be read: another query finds what took its place"
-            gaps = [Gap(unit.queue, unit.start, unit.end, cause) for unit in piece.units]
-            yield from _reported(gaps, options, columns)
+            for unit in piece.units:
+                yield from losses.gone(Gap(unit.queue, unit.start, unit.end, cause))
+    losses.tell()
 
 
-def _reported(gaps: list[Gap], options: ReadOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Rows for the gaps, where such are wanted. Raises DataLoss when the read is to fail."""
-    if told := to_report(gaps, options.on_data_loss):
-        yield gap_batch(told, columns)
-
-
-def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> Iterator[pa.RecordBatch]:
+def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
+               losses: Losses) -> Iterator[pa.RecordBatch]:
+    """One row group after the other, whose bytes the archive job limits; a batch has as many rows as fit."""
+    needed = _needed(options, columns, part)
     with pq.ParquetFile(part.path) as file:
-        groups = _row_groups(file.metadata, part)
-        needed = _needed(options, columns, part)
-        for batch in file.iter_batches(options.batch_rows, row_groups=groups, columns=needed, use_threads=False):
-            yield from _chosen(options, columns, part, batch)
+        for number in _row_groups(file.metadata, part):
+            for batch in file.iter_batches(options.batch_rows, row_groups=[number], columns=needed, use_threads=False):
+                for rows in _in_pieces(batch):
+                    yield from _chosen(options, columns, part, rows, losses)
+
+
+def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most BATCH_BYTES_MAX; a single larger row is a slice of its own."""
+    if batch.nbytes <= BATCH_BYTES_MAX:
+        yield batch
+        return
+    sizes = _row_sizes(batch)
+    row = 0
+    while row < batch.num_rows:
+        stop = row + max(1, int(np.searchsorted(np.cumsum(sizes[row:]), BATCH_BYTES_MAX, side="right")))
+        yield batch.slice(row, stop - row)
+        row = stop
+
+
+def _row_sizes(batch: pa.RecordBatch) -> Int64s:
+    """The bytes of each row's body, and an even share of what the other columns take."""
+    if "body" not in batch.schema.names:
+        return np.full(batch.num_rows, -(-batch.nbytes // batch.num_rows), dtype=np.int64)
+    body = batch.column("body")
+    sizes: Int64s = pc.binary_length(body).to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes += (batch.nbytes - body.nbytes) // batch.num_rows
+    return sizes
 
 
 def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> list[str]:
@@ -70,14 +96,14 @@ def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> l
     if options.verify_bodies:
         extra |= {*_PLACE, "body", "body_crc"}
     if options.decompress and "body" in columns:
-        extra.add("sys_flag")
+        extra |= {*_PLACE, "sys_flag"}
     asked = extra.union(columns) or {"queue_id"}
     return [name for name in COLUMNS if name in asked]
 
 
-def _chosen(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
-            batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows that are wanted, with the asked columns; and a row for what is damaged, where such are wanted."""
+def _chosen(options: ReadOptions, columns: tuple[str, ...], part: FilePart, batch: pa.RecordBatch,
+            losses: Losses) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted, with the asked columns; and what becomes of those that are damaged."""
     if part.wanted is not None:
         batch = _filtered(batch, _wanted_rows(batch, part.wanted))
     if options.tags is not None and batch.num_rows:
@@ -85,13 +111,46 @@ def _chosen(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
         batch = _filtered(batch, np.asarray(tags.to_numpy(zero_copy_only=False)))
     if options.verify_bodies and batch.num_rows:
         good = _good_bodies(batch)
-        yield from _reported(_damaged(_filtered(batch, ~good)), options, columns)
+        for row in np.flatnonzero(~good).tolist():
+            yield from losses.bad(*_bad_row(batch, row, "body and its checksum differ"))
         batch = _filtered(batch, good)
-    if not batch.num_rows:
+    if batch.num_rows and options.decompress and "body" in columns:
+        yield from _unpacked(columns, batch, losses)
+    elif batch.num_rows:
+        yield _with_columns(columns, batch)
+
+
+def _with_columns(columns: tuple[str, ...], batch: pa.RecordBatch, body: pa.Array | None = None) -> pa.RecordBatch:
+    arrays = [body if name == "body" and body is not None else batch.column(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def _unpacked(columns: tuple[str, ...], batch: pa.RecordBatch, losses: Losses) -> Iterator[pa.RecordBatch]:
+    """Batches with unpacked bodies, which end where those become many bytes."""
+    flags = batch.column("sys_flag").to_numpy()
+    if not (flags & sys_flag.COMPRESSED).any():
+        yield _with_columns(columns, batch)
         return
-    arrays = [_decompressed(batch) if name == "body" and options.decompress else batch.column(name)
-              for name in columns]
-    yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+    bodies: list[bytes] = []
+    rows: list[int] = []
+    size = 0
+    for row, (body, flag) in enumerate(zip(batch.column("body"), flags.tolist(), strict=True)):
+        try:
+            bodies.append(compression.decompress(body.as_py(), flag))
+        except MessageIllegal as error:
+            yield from losses.bad(*_bad_row(batch, row, str(error)))
+            continue
+        rows.append(row)
+        size += len(bodies[-1])
+        if size >= UNPACKED_BYTES_MAX:
+            yield _with_columns(columns, _taken(batch, rows), arrow_arrays.binaries(bodies))
+            bodies, rows, size = [], [], 0
+    if rows:
+        yield _with_columns(columns, _taken(batch, rows), arrow_arrays.binaries(bodies))
+
+
+def _taken(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
+    return batch.take(arrow_arrays.numbers(np.array(rows, dtype=np.int64)))
 
 
 def _filtered(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
@@ -112,24 +171,14 @@ def _wanted_rows(batch: pa.RecordBatch, wanted: tuple[Wanted, ...]) -> Mask:
 
 
 def _good_bodies(batch: pa.RecordBatch) -> Mask:
-    checks = [crc32(body) & 0x7FFFFFFF for body in batch.column("body").to_pylist()]
+    checks = [crc32(body.as_py()) & 0x7FFFFFFF for body in batch.column("body")]
     good: Mask = np.array(checks) == batch.column("body_crc").to_numpy()
     return good
 
 
-def _damaged(batch: pa.RecordBatch) -> list[Gap]:
-    rows = zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True)
-    return [Gap(MessageQueue(topic, broker_name, queue_id), offset, offset + 1,
-                "because it is damaged: body and its checksum differ") for topic, broker_name, queue_id, offset in rows]
-
-
-def _decompressed(batch: pa.RecordBatch) -> pa.Array:
-    flags = batch.column("sys_flag").to_numpy()
-    if not (flags & sys_flag.COMPRESSED).any():
-        return batch.column("body")
-    return arrow_arrays.binaries([
-        compression.decompress(body, int(flag)) if flag & sys_flag.COMPRESSED else body
-        for body, flag in zip(batch.column("body").to_pylist(), flags, strict=True)])
+def _bad_row(batch: pa.RecordBatch, row: int, reason: str) -> tuple[MessageQueue, int, str, bytes]:
+    topic, broker_name, queue_id, offset, body = (batch.column(name)[row].as_py() for name in (*_PLACE, "body"))
+    return MessageQueue(topic, broker_name, queue_id), offset, reason, body
 
 
 # --- row groups ------------------------------------------------------------------------------------------------------

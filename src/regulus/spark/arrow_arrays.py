@@ -14,6 +14,9 @@ import pyarrow as pa
 from regulus.model.timestamps import DATED_MAX_MS
 
 TIME = pa.timestamp("us", tz="UTC")
+SIZE_MAX = (1 << 31) - 1
+"""Bytes that 32-bit offsets reach. Batches are far smaller; beyond it the offsets would wrap."""
+
 REPEATED_MAX = 16
 """How many columns of one repeated text are kept for the next batch; the one not used for longest is made anew."""
 
@@ -65,9 +68,9 @@ def room(size: int) -> "np.ndarray[Any, np.dtype[np.uint8]]":
 
 
 def binaries(items: Sequence[bytes]) -> pa.Array:
-    offsets = np.zeros(len(items) + 1, dtype=np.int32)
-    np.cumsum([len(item) for item in items], out=offsets[1:])
-    return pieces(pa.binary(), offsets, b"".join(items))
+    ends = np.cumsum([0, *map(len, items)], dtype=np.int64)
+    assert ends[-1] <= SIZE_MAX, f"{ends[-1]} bytes in one array"
+    return pieces(pa.binary(), ends.astype(np.int32), b"".join(items))
 
 
 def pieces(kind: pa.DataType, offsets: "np.ndarray[Any, Any]", data: Any) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from regulus.errors import CorruptRecord, RecordError
+from regulus.errors import CorruptRecord, MessageIllegal, RecordError
 from regulus.model import message_properties as names
 from regulus.model import sys_flag, topics
 from regulus.model.message_id import host_text, offset_message_id
@@ -44,6 +44,9 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "origin_message_id": (names.DLQ_ORIGIN_MESSAGE_ID, names.ORIGIN_MESSAGE_ID),
 }
 """Which properties a column is made of; the first that a message has wins."""
+
+UNPACKED_BYTES_MAX = 64 << 20
+"""A batch of unpacked bodies ends here; a single larger one makes a batch of its own."""
 
 SCHEMAS_MAX = 64
 """How many choices of columns have their schemas kept; the one that was not asked for longest is made anew."""
@@ -166,15 +169,31 @@ class BadRecord(CorruptRecord):
         self.row = row
 
 
+class BatchFull(Exception):
+    """The bodies of the rows before `row`, unpacked, are enough for a batch."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(f"a batch ends before row {row}")
+        self.row = row
+
+
 def record_batch(records: Records, options: ColumnOptions) -> pa.RecordBatch:
-    """One batch of the asked columns. Raises BadRecord for the first record that is not what it should be."""
+    """One batch of the asked columns. Raises BadRecord for the first record that is not what it should be, and
+    BatchFull where the records are to be read in two batches."""
     table = RecordTable(records, options)
+    kept = None
     if options.tags is not None:
         matches = np.array([tag in options.tags for tag in table.column("tags").to_pylist()], dtype=np.bool_)
         if not matches.all():
-            table = RecordTable(records.take(matches), options)
+            kept = np.flatnonzero(matches)
+            table = RecordTable(records.take(kept), options)
     schema = arrow_schema(options.columns)
-    return pa.RecordBatch.from_arrays([table.column(name) for name in options.columns], schema=schema)
+    try:
+        return pa.RecordBatch.from_arrays([table.column(name) for name in options.columns], schema=schema)
+    except (BadRecord, BatchFull) as error:
+        if kept is not None:
+            error.row = int(kept[error.row])
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,17 +253,18 @@ class RecordTable:
         if records.base is not None:
             matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
         if not matches.all():
-            row = int(np.argmin(matches))
-            raise BadRecord(f"{records.place(row)}: another record lies where its consume queue points",
-                            int(records.positions[row]) + (records.base or 0), row)
+            raise self._bad(int(np.argmin(matches)), "another record lies where its consume queue points")
         return table
+
+    def _bad(self, row: int, text: str) -> BadRecord:
+        records = self._records
+        return BadRecord(f"{records.place(row)}: {text}", int(records.positions[row]) + (records.base or 0), row)
 
     def _verify_bodies(self) -> None:
         pieces = zip(self._field("body_start").tolist(), self._field("body_end").tolist(), strict=True)
         for row, (start, end) in enumerate(pieces):
             if crc32(self._data[start:end]) & 0x7FFFFFFF != self._table[_FIELD_NUMBER["body_crc"], row]:
-                raise BadRecord(f"{self._records.place(row)}: body and its checksum differ",
-                                int(self._records.positions[row]) + (self._records.base or 0), row)
+                raise self._bad(row, "body and its checksum differ")
 
     @cached_property
     def _properties(self) -> "_Properties":
@@ -346,12 +366,19 @@ class RecordTable:
         return arrow_arrays.pieces(pa.binary(), offsets, target)
 
     def _decompressed_bodies(self) -> pa.Array:
-        bodies = []
+        """Raises BadRecord for one that is no compressed body, BatchFull where they become too many bytes."""
+        bodies: list[bytes] = []
+        size = 0
         pieces = zip(self._field("body_start").tolist(), self._field("body_end").tolist(),
                      self._field("sys_flag").tolist(), strict=True)
-        for start, end, flags in pieces:
-            body = bytes(self._data[start:end])
-            bodies.append(compression.decompress(body, flags) if flags & sys_flag.COMPRESSED else body)
+        for row, (start, end, flags) in enumerate(pieces):
+            try:
+                bodies.append(compression.decompress(bytes(self._data[start:end]), flags))
+            except MessageIllegal as error:
+                raise self._bad(row, str(error)) from error
+            size += len(bodies[row])
+            if row and size > UNPACKED_BYTES_MAX:
+                raise BatchFull(row)
         return arrow_arrays.binaries(bodies)
 
     def _properties_column(self) -> pa.Array:

@@ -228,9 +228,6 @@ class _Brokers(LiveBrokers):
         found = self._each(sorted(topics), self._queues_of)
         return [queue for queues in found.values() for queue in queues]
 
-    def topics(self) -> set[str]:
-        return set(self.call(self._admin.list_topics, "the list of topics"))
-
     def broker_names(self) -> set[str]:
         """Of the whole cluster."""
         return set(self.call(self._admin.cluster_info, "the list of brokers").broker_addr_table)

@@ -6,6 +6,7 @@ answer is asked again until the option `retryTimeout` is over, so that a restart
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,7 +24,15 @@ from regulus.spark.credentials import credentials_of
 from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState
-from regulus.spark.read_plan import Gap, ReadRange, UnitRange, partition_count, sample_offsets, split_evenly
+from regulus.spark.read_plan import (
+    Gap,
+    ReadRange,
+    UnitRange,
+    partition_count,
+    sample_offsets,
+    split_evenly,
+    task_bytes_max,
+)
 from regulus.wire.codes import ResponseCode
 
 T = TypeVar("T")
@@ -39,9 +48,7 @@ SMALL_READ_RECORDS = 256
 """Up to this many messages one task reads all, and their sizes do not matter."""
 
 RECORD_SIZE_GUESS = 1024.0
-STREAM_PARTITION_BYTES = 64 << 20
-"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
-
+_DAMAGED = re.compile(r"message (\d+) of queue (\d+) of (\S+) is damaged")
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
 _PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
 
@@ -52,6 +59,8 @@ class LiveBrokers:
     def __init__(self, options: ReadOptions) -> None:
         """Raises OptionError for credentials that are not where the option says."""
         self._options = options
+        self._found: set[str] = set()
+        """Topics that a pattern chose."""
         keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
             instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key))
@@ -74,12 +83,27 @@ class LiveBrokers:
         if found and all(found.values()):
             # No need of the list of all topics, which may be long.
             return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
-        topics = selection.topics_of(set(self.call(self._admin.list_topics, "the list of topics")), "the cluster")
+        topics = selection.topics_of(self.topics(), "the cluster")
         found = self._each(topics, self._queues_of)
+        self._found = set(topics)
         return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
 
+    def topics(self) -> set[str]:
+        """All of the cluster. One without any has no broker, which has system topics at least: it is waited for."""
+        return self.call(self._topics, "the list of topics")
+
+    async def _topics(self) -> set[str]:
+        found = set(await self._admin.list_topics())
+        if not found:
+            raise ClientError(f"the name server {self._options.name_server} knows no broker")
+        return found
+
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        return {queue: QueueState(*state) for queue, state in self._each(queues, self._admin.queue_state).items()}
+        by_broker: dict[tuple[str, str], list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault((queue.topic, queue.broker_name), []).append(queue)
+        found = self._each(sorted(by_broker), lambda key: self._admin.queue_states(by_broker[key]))
+        return {queue: QueueState(*state) for states in found.values() for queue, state in states.items()}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         return self._each(list(times), lambda queue: self._offset_at(queue, times[queue]))
@@ -94,7 +118,7 @@ class LiveBrokers:
     async def _offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """The first message stored at or after the time. RocketMQ 4.9 answers with the nearest one, earlier or later,
         and with any of several of that time, so the answer is looked at, and searched for anew where it is another."""
-        low, high = QueueState(*await self._admin.queue_state(queue))[:2]
+        low, high, _ = await self._admin.queue_state(queue)
         found = min(max(await self._admin.search_offset(queue, time_ms), low), high)
         if (found == low or await self._is_before(queue, found - 1, time_ms)) and \
                 (found == high or not await self._is_before(queue, found, time_ms)):
@@ -114,11 +138,11 @@ class LiveBrokers:
 
     async def _mark(self, queue: MessageQueue, queue_offset: int) -> Mark | None:
         """None where no message can be read; RocketMQ then gives a later one."""
-        read = await self._admin.read_queue(queue, queue_offset, queue_offset + 1, size_max=1)
-        if not read.data:
+        data = await self._record_at(queue, queue_offset)
+        if not data:
             return None
         try:
-            message = message_record.decode(read.data, 0, False)
+            message = message_record.decode(data, 0, False)
         except RecordError:
             return None
         return mark_of(message) if message.queue_offset == queue_offset else None
@@ -143,8 +167,7 @@ class LiveBrokers:
         ordered = sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
         sizes = self.record_sizes(ordered)
         weight = sum((unit.end - unit.start) * size for unit, size in zip(ordered, sizes, strict=True))
-        bytes_max = options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
-        count = partition_count(round(weight), bytes_max, options.partitions_min or 1, cores or 1)
+        count = partition_count(round(weight), task_bytes_max(options, cores), options.partitions_min or 1, cores or 1)
         parts = split_evenly(ordered, sizes, count, options.partition_records_max)
         if gaps:
             first = parts[0] if parts else ReadRange(())
@@ -213,7 +236,7 @@ class LiveBrokers:
             return
 
     def _refused(self, error: ClientError) -> Exception:
-        if self._options.sql and isinstance(error, BrokerRefused):
+        if self._options.sql and isinstance(error, BrokerRefused) and not _DAMAGED.match(error.remark):
             return OptionError(f"option 'sql' is not applied by this broker ({error.remark or error}): filter with "
                                "where(...), or set enablePropertyFilter on the broker")
         return error
@@ -233,8 +256,16 @@ class LiveBrokers:
             return []
 
     async def _size_at(self, queue: MessageQueue, offset: int) -> int:
-        read = await self._admin.read_queue(queue, offset, offset + 1, size_max=1)
-        return int.from_bytes(read.data[:4], "big") if read.data else 0
+        return len(await self._record_at(queue, offset))
+
+    async def _record_at(self, queue: MessageQueue, offset: int) -> bytes | memoryview:
+        """The record at an offset, or what RocketMQ gives in its place; nothing for one that is damaged."""
+        try:
+            return (await self._admin.read_queue(queue, offset, offset + 1, size_max=1)).data
+        except BrokerRefused as error:
+            if damaged_message(error, queue) is None:
+                raise
+            return b""
 
     def _each(self, keys: Sequence[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T]:
         """The answer for each key, some asked at a time."""
@@ -245,7 +276,17 @@ class LiveBrokers:
                 async with free:
                     return await ask(key)
             return dict(zip(keys, await asyncio.gather(*(one(key) for key in keys)), strict=True))
-        return self.call(all_of_them, "the brokers' queues", set(self._options.selection.topics)) if keys else {}
+        # Without a name, of a pattern, the routes of those that were found are asked for anew.
+        topics = self._options.selection.named_topics or self._found
+        return self.call(all_of_them, "the brokers' queues", topics) if keys else {}
+
+
+def damaged_message(error: BrokerRefused, queue: MessageQueue) -> int | None:
+    """Which message of the queue it is whose record a Regulus broker refuses to give, as it is damaged."""
+    told = _DAMAGED.match(error.remark) if error.code == ResponseCode.SYSTEM_ERROR else None
+    if told is None or (int(told[2]), told[3]) != (queue.queue_id, queue.topic):
+        return None
+    return int(told[1])
 
 
 def _is_passing(error: ClientError) -> bool:

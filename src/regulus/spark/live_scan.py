@@ -14,20 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from regulus.client.bulk_admin import BULK_SIZE, PULL_COUNT, QueueRead
-from regulus.errors import DataLoss, RecordError
+from regulus.errors import BrokerRefused, DataLoss, RecordError
 from regulus.model.message_queue import MessageQueue
-from regulus.spark.columns import (
-    BadRecord,
-    ColumnOptions,
-    Records,
-    found_records,
-    gap_batch,
-    joined_records,
-    record_batch,
-)
-from regulus.spark.live_brokers import LiveBrokers
-from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import data_loss
+from regulus.spark.columns import ColumnOptions, Records, found_records, gap_batch, joined_records
+from regulus.spark.live_brokers import LiveBrokers, damaged_message
+from regulus.spark.losses import Losses, good_batches
+from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 
 BATCH_BYTES_MAX = 8 << 20
@@ -52,7 +44,7 @@ class _Ask(NamedTuple):
 class _Answer(NamedTuple):
     """Messages [start, next_offset) were looked at; what is not in `records` was not wanted or is gone.
 
-    `are_gone`: the broker has none of them, whatever is wanted.
+    `are_gone`: the broker has none of them, whatever is wanted. `damaged`: these bytes are the last of them, no record.
     """
 
     unit: UnitRange
@@ -61,6 +53,7 @@ class _Answer(NamedTuple):
     records: Records | None
     cause: str
     are_gone: bool = False
+    damaged: bytes | None = None
 
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Iterator[pa.RecordBatch]:
@@ -78,6 +71,7 @@ class _Scan:
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], brokers: LiveBrokers) -> None:
         self._options = options
         self._columns = columns
+        self._losses = Losses(options, columns)
         self._brokers = brokers
         self._is_filtered = bool(options.sql) or options.tags is not None
         self._waiting: list[Records] = []
@@ -95,7 +89,7 @@ class _Scan:
             for piece in self._checked(answer):
                 if isinstance(piece, Gap):
                     yield from self._flush()
-                    yield from self._lose(piece)
+                    yield from self._losses.gone(piece)
                     continue
                 if len(piece.positions) >= BATCH_ROWS_GOOD:
                     # Joining it with others would copy it for nothing.
@@ -106,7 +100,11 @@ class _Scan:
                 if (self._waiting_rows >= min(self._options.batch_rows, BATCH_ROWS_GOOD)
                         or self._waiting_bytes >= BATCH_BYTES_MAX):
                     yield from self._flush()
+            if answer.damaged is not None:
+                yield from self._flush()
+                yield from self._losses.bad(answer.unit.queue, answer.next_offset - 1, answer.cause, answer.damaged)
         yield from self._flush()
+        self._losses.tell()
         if looked_at != part.rows:
             raise DataLoss(f"a task was to read {part.rows} messages of {part.units} and looked at {looked_at}")
 
@@ -120,16 +118,26 @@ class _Scan:
         under_way = deque(islice(asks, pace.ahead))
         while under_way:
             ask = under_way.popleft()
-            start, reading = ask.start, ask.reading
+            start, end, reading = ask.start, ask.end, ask.reading
             while start < ask.end:
-                read = self._brokers.finish_read(reading, ask.unit.queue, start, ask.end)
-                answer = _answer(ask, start, read)
-                pace.note(answer)
-                yield answer
-                start = answer.next_offset
+                answer = self._answer(ask.unit, start, end, reading)
+                if answer is not None:
+                    pace.note(answer)
+                    yield answer
+                    start = answer.next_offset
+                # Which message it is that is no record, an answer of one tells.
+                end = ask.end if answer is not None else start + 1
                 if start < ask.end:
-                    reading = self._brokers.begin_read(ask.unit.queue, start, ask.end)
+                    reading = self._brokers.begin_read(ask.unit.queue, start, end)
             under_way.extend(islice(asks, pace.ahead - len(under_way)))
+
+    def _answer(self, unit: UnitRange, start: int, end: int, reading: "Future[QueueRead]") -> _Answer | None:
+        try:
+            return _answer(unit, start, end, self._brokers.finish_read(reading, unit.queue, start, end))
+        except BrokerRefused as error:
+            if damaged_message(error, unit.queue) != start:
+                raise
+            return _Answer(unit, start, start + 1, None, error.remark, damaged=b"")
 
     def _asks(self, part: ReadRange, pace: "_Pace") -> Iterator[_Ask]:
         for unit in part.units:
@@ -169,15 +177,9 @@ class _Scan:
                 first = row
             yield answer.records.take(slice(first, len(offsets)))
             at = int(offsets[-1]) + 1
-        if at < answer.next_offset and (answer.are_gone or not self._is_filtered):
-            yield Gap(queue, at, answer.next_offset, answer.cause)
-
-    def _lose(self, gap: Gap) -> Iterator[pa.RecordBatch]:
-        """Fail, go on, or report, as the options say."""
-        if self._options.on_data_loss is OnDataLoss.FAIL:
-            raise data_loss(gap)
-        if self._options.on_data_loss is OnDataLoss.REPORT:
-            yield gap_batch([gap], self._columns)
+        behind = answer.next_offset - (answer.damaged is not None)
+        if at < behind and (answer.are_gone or not self._is_filtered):
+            yield Gap(queue, at, behind, answer.cause)
 
     # --- giving ------------------------------------------------------------------------------------------------------
 
@@ -190,24 +192,7 @@ class _Scan:
         options = ColumnOptions(columns=self._columns, broker_name=self._waiting_broker, tags=self._options.tags,
                                 decompress=self._options.decompress, verify_bodies=self._options.verify_bodies)
         for row in range(0, len(records.positions), self._options.batch_rows):
-            yield from self._good(records.take(slice(row, row + self._options.batch_rows)), options)
-
-    def _good(self, records: Records, options: ColumnOptions) -> Iterator[pa.RecordBatch]:
-        """A batch of the records; damaged ones are lost like those that are gone."""
-        while len(records.positions):
-            try:
-                batch = record_batch(records, options)
-            except BadRecord as error:
-                number = int(records.queue_numbers[error.row])
-                queue = MessageQueue(records.topics[number], options.broker_name, records.queue_ids[number])
-                offset = int(records.queue_offsets[error.row])
-                yield from self._good(records.take(slice(0, error.row)), options)
-                yield from self._lose(Gap(queue, offset, offset + 1, f"because it is damaged: {error}"))
-                records = records.take(slice(error.row + 1, None))
-                continue
-            if batch.num_rows:
-                yield batch
-            return
+            yield from good_batches(records.take(slice(row, row + self._options.batch_rows)), options, self._losses)
 
 
 class _Pace:
@@ -227,26 +212,43 @@ class _Pace:
             self.records = max(1, min(fitting, BULK_RECORDS_MAX))
 
 
-def _answer(ask: _Ask, start: int, read: QueueRead) -> _Answer:
-    """What a read says of [start, ask.end), and no further. Raises DataLoss for bytes that are not records."""
-    unit, cause = ask.unit, "the broker passes over them: they were deleted, or their place in the queue was never used"
-    next_offset = min(read.next_offset, ask.end)
-    are_gone = not read.data and next_offset <= start
-    if are_gone:
-        if start < read.min_offset:
-            next_offset, cause = min(read.min_offset, ask.end), f"no longer kept: the first there is {read.min_offset}"
-        else:
-            next_offset = ask.end
-            cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was made anew"
-                     if start >= read.max_offset else "the broker has their places and not their records")
+def _answer(unit: UnitRange, start: int, end: int, read: QueueRead) -> _Answer | None:
+    """What a read says of [start, end), and no further. None where it has bytes that are no record, and which of
+    several messages those are cannot be told."""
+    cause = "the broker passes over them: they were deleted, or their place in the queue was never used"
+    next_offset = min(read.next_offset, end)
     if not read.data:
-        return _Answer(unit, start, next_offset, None, cause, are_gone)
+        return _empty_answer(unit, start, end, read, cause)
     try:
         records = found_records(read.data, unit.topic, unit.queue_id, start, read.next_offset - start)
     except RecordError as error:
-        raise DataLoss(f"{unit.topic}/{unit.broker_name}/{unit.queue_id}: the answer to a read from {start} has bytes "
-                       f"that are no record: {error}") from error
-    within = int(np.searchsorted(records.queue_offsets, ask.end))
+        if error.position:
+            # Those before it are good.
+            good = read.data[:error.position]
+            records = found_records(good, unit.topic, unit.queue_id, start, len(good))
+            next_offset = min(int(records.queue_offsets[-1]) + 1, end)
+        elif end - start > 1:
+            return None
+        elif read.next_offset > end:
+            # It is one behind those that were asked for: RocketMQ passes over what a filter does not want.
+            return _Answer(unit, start, end, None, cause)
+        else:
+            return _Answer(unit, start, end, None, str(error), damaged=bytes(read.data))
+    within = int(np.searchsorted(records.queue_offsets, end))
     if within < len(records.positions):
         records = records.take(slice(0, within))
     return _Answer(unit, start, next_offset, records if within else None, cause)
+
+
+def _empty_answer(unit: UnitRange, start: int, end: int, read: QueueRead, cause: str) -> _Answer:
+    """Of a read that gave no records: none that were wanted, or none at all."""
+    next_offset = min(read.next_offset, end)
+    if next_offset > start:
+        return _Answer(unit, start, next_offset, None, cause)
+    if start < read.min_offset:
+        next_offset, cause = min(read.min_offset, end), f"no longer kept: the first there is {read.min_offset}"
+    else:
+        next_offset = end
+        cause = (f"the queue ends at {read.max_offset}: the broker lost its end, or the topic was made anew"
+                 if start >= read.max_offset else "the broker has their places and not their records")
+    return _Answer(unit, start, next_offset, None, cause, are_gone=True)

@@ -20,9 +20,9 @@ KNOWN_OPTIONS = (
     "nameServer", "storePath", "path", "archivePath", "table", "topic", "subscribe", "subscribePattern", "assign",
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "consumerGroup", "failOnDataLoss",
-    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-    "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition", "tags", "sql", "columns", "pushFilters",
-    "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "retryTimeout", "brokerName",
+    "badRecords", "badRecordsPath", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition", "tags", "sql", "columns",
+    "pushFilters", "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "retryTimeout", "brokerName",
     "decompress", "verifyBodies",
 )
 _OWNED_OPTIONS: Mapping[str, str] = {
@@ -77,6 +77,15 @@ class OnDataLoss(StrEnum):
     """Go on, and leave a note of what was missing."""
 
 
+class OnBadRecord(StrEnum):
+    """What a read does about a message that is damaged."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    REJECT = "reject"
+    """Keep what lies there in a directory, with its place and the reason."""
+
+
 class NoMatch(StrEnum):
     """What a start by time means for a queue that has no message of that time or later."""
 
@@ -102,6 +111,9 @@ class ReadOptions:
     no_match: NoMatch = NoMatch.LATEST
     consumer_group: str = ""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_bad_record: OnBadRecord | None = None
+    """None: like one that is gone."""
+    bad_records_path: str = ""
     trigger_records_max: int = 1_000_000
     trigger_bytes_max: int = 1 << 30
     trigger_records_min: int = 0
@@ -161,6 +173,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
                                             tuple(NoMatch))),
         consumer_group=values.get("consumerGroup", "").strip(),
         on_data_loss=OnDataLoss(option_values.word(values, "failOnDataLoss", OnDataLoss.FAIL, tuple(OnDataLoss))),
+        on_bad_record=_on_bad_record(values),
+        bad_records_path=values.get("badRecordsPath", "").strip(),
         trigger_records_max=option_values.number(values, "maxOffsetsPerTrigger", 1_000_000, 1, 1 << 40),
         trigger_bytes_max=option_values.size(values, "maxBytesPerTrigger", 1 << 30),
         trigger_records_min=option_values.number(values, "minOffsetsPerTrigger", 0, 0, 1 << 40),
@@ -241,6 +255,12 @@ def _tags(text: str) -> frozenset[str] | None:
     return None if not tags or ALL_TAGS in tags else tags
 
 
+def _on_bad_record(values: Values) -> OnBadRecord | None:
+    if "badRecords" not in values:
+        return None
+    return OnBadRecord(option_values.word(values, "badRecords", "", tuple(OnBadRecord)))
+
+
 def _credentials(values: Values) -> str:
     text = values.get("credentials", "").strip()
     kind, colon, name = text.partition(":")
@@ -270,6 +290,12 @@ def _check_together(read: ReadOptions, values: Values) -> None:
             read.kafka_schema or (read.columns is not None and "message_type" not in read.columns)):
         raise OptionError("option 'failOnDataLoss' is 'report', which makes rows of message_type 'gap' for what is "
                           "missing: let 'message_type' be one of the columns, to tell them from messages")
+    if (read.on_bad_record is OnBadRecord.REJECT) != bool(read.bad_records_path):
+        raise OptionError("options 'badRecords'='reject' and 'badRecordsPath' belong together: the second names the "
+                          "directory that keeps what is damaged, which all tasks can write")
+    if read.bad_records_path and not (read.bad_records_path.startswith("/") or "://" in read.bad_records_path):
+        raise OptionError(f"option 'badRecordsPath' is {read.bad_records_path!r}: write an absolute path, or a URI "
+                          "like s3://bucket/bad or hdfs://host/bad")
     if read.kafka_schema and read.columns is not None:
         raise OptionError("options 'kafkaSchema' and 'columns' ask for two sets of columns: leave one out")
     if (read.kafka_schema or read.push_filters) and not read.is_of_messages:

@@ -9,13 +9,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from regulus.model.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from regulus.spark.options import ReadOptions
 
 SMALL_READ_BYTES = 16 << 20
 """Below this a second task costs more than it brings."""
 
+STREAM_PARTITION_BYTES = 64 << 20
+"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
 
 GAP = "gap"
 """The message_type of a row that stands for messages that are gone."""
@@ -72,6 +77,11 @@ class ReadRange:
     @property
     def rows(self) -> int:
         return sum(unit.end - unit.start for unit in self.units)
+
+
+def task_bytes_max(options: "ReadOptions", cores: int | None) -> int:
+    """The most that one task reads; `cores` is None for a stream's."""
+    return options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
 
 
 def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: int, cores: int) -> int:

@@ -4,7 +4,8 @@
     <store>/consumequeue/<topic>/<queue>/<20 digits>    the name is the position of its first byte in the queue
 
 Nothing is locked and nothing repaired. What counts as the end of a queue is the last unit whose record lies in the log:
-behind it a file holds zeros, or what a broker truncated without clearing it.
+behind it a file holds zeros, or what a broker truncated without clearing it. A file may be missing between others: what
+lay in it is gone, and the rest can be read.
 
 Source: DefaultMessageStore, ConsumeQueue.
 """
@@ -39,9 +40,10 @@ class FilePiece(NamedTuple):
 class MappedFiles:
     """A sequence of files that together are one long string of bytes; each is mapped when it is first needed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, with_holes: bool = False) -> None:
+        """Raises StoreDamaged for files that overlap, and unless it is read `with_holes` for one that is missing."""
         self.directory = directory
-        self.pieces = _pieces(directory)
+        self.pieces = _pieces(directory, with_holes=with_holes)
         self._starts = [piece.start for piece in self.pieces]
         self._maps: dict[int, mmap.mmap] = {}
 
@@ -60,6 +62,22 @@ class MappedFiles:
         if index < 0 or position >= self.pieces[index].start + self.pieces[index].size:
             raise DataLoss(f"{self.directory} has no file with byte {position}, only from {self.start} to {self.end}")
         return self.pieces[index]
+
+    def next_start(self, position: int) -> int:
+        """Where the file begins that is next behind `position`; the end where none is."""
+        index = bisect_left(self._starts, position + 1)
+        return self._starts[index] if index < len(self._starts) else self.end
+
+    def spans(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that files hold, one for each file."""
+        first = max(0, bisect_left(self._starts, start + 1) - 1)
+        found = []
+        for piece in self.pieces[first:]:
+            if piece.start >= end:
+                break
+            if start < piece.start + piece.size:
+                found.append((max(start, piece.start), min(end, piece.start + piece.size)))
+        return found
 
     def map(self, piece: FilePiece) -> mmap.mmap:
         """Raises DataLoss when the file is gone, because the broker's retention removed it."""
@@ -82,10 +100,10 @@ class MappedFiles:
 class ConsumeQueueFiles:
     """The units of one queue."""
 
-    def __init__(self, topic: str, queue_id: int, directory: Path) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: Path, *, with_holes: bool = False) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self._files = MappedFiles(directory)
+        self._files = MappedFiles(directory, with_holes=with_holes)
 
     def unit(self, queue_offset: int) -> ConsumeQueueUnit:
         position = queue_offset * UNIT_SIZE
@@ -103,11 +121,23 @@ class ConsumeQueueFiles:
             start = stop // UNIT_SIZE
         return b"".join(pieces)
 
+    def spans(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that files hold."""
+        return [(low // UNIT_SIZE, high // UNIT_SIZE)
+                for low, high in self._files.spans(start * UNIT_SIZE, end * UNIT_SIZE)]
+
     def bounds(self, log: "CommitLogFiles") -> tuple[int, int]:
-        """Queue offsets [first, end) of the messages that the log holds and a consumer can see."""
+        """Queue offsets [first, end) of the messages that the log holds and a consumer can see.
+
+        Raises OptionError where there is no log, since its queues are not empty for that.
+        """
         low = self._files.start // UNIT_SIZE
         high = self._files.end // UNIT_SIZE
         end = self._first(low, high, lambda unit: unit.size <= 0)
+        if low < end and not log.pieces:
+            raise OptionError(f"{log.directory} has no file of a log, and {self._files.directory} has {end - low} "
+                              "units: option 'storePath' must be the root of a broker's store with its log, which the "
+                              "setting storePathCommitLog may have put elsewhere")
         while end > low and not self._is_in_log(end - 1, log):
             end -= 1
         start = self._first(low, end, lambda unit: unit != FILLER and unit.physical_offset >= log.start)
@@ -118,11 +148,41 @@ class ConsumeQueueFiles:
         return self._first(low, high, lambda unit: unit.physical_offset >= physical_offset)
 
     def first_stored_at_or_after(self, timestamp: int, low: int, high: int, log: "CommitLogFiles") -> int:
-        """The first of [low, high) with store time >= `timestamp`; `high` when there is none."""
-        return self._first(low, high, lambda unit: log.store_timestamp(unit.physical_offset) >= timestamp)
+        """The first of [low, high) with store time >= `timestamp`; `high` when there is none. Messages that cannot be
+        read count as stored with the next one that can."""
+        while low < high:
+            middle = (low + high) // 2
+            probe, stored = self._next_stored(middle, high, log)
+            if stored is None or stored >= timestamp:
+                high = middle
+            else:
+                low = probe + 1
+        return low
+
+    def _next_stored(self, queue_offset: int, high: int, log: "CommitLogFiles") -> tuple[int, int | None]:
+        """The first message at or behind `queue_offset` whose store time can be read, and that; None up to `high`."""
+        while queue_offset < high:
+            spans = self.spans(queue_offset, high)
+            if not spans:
+                break
+            queue_offset = spans[0][0]
+            place = self.unit(queue_offset).physical_offset
+            try:
+                return queue_offset, log.store_timestamp(place)
+            except RecordError:
+                queue_offset += 1
+            except DataLoss:
+                queue_offset = self.first_at_or_behind(max(place + 1, log.next_start(place)), queue_offset + 1, high)
+        return high, None
 
     def _first(self, low: int, high: int, holds: UnitTest) -> int:
-        """The first unit of [low, high) for which `holds`, which then holds for all later ones."""
+        """The first unit of [low, high) for which `holds`, which then holds for all later ones. Those that no file has
+        are passed over."""
+        spans = self.spans(low, high)
+        number = bisect_left(spans, True, key=lambda span: holds(self.unit(span[1] - 1)))
+        if number == len(spans):
+            return high
+        low, high = spans[number]
         while low < high:
             middle = (low + high) // 2
             if holds(self.unit(middle)):
@@ -132,6 +192,8 @@ class ConsumeQueueFiles:
         return low
 
     def _is_in_log(self, queue_offset: int, log: "CommitLogFiles") -> bool:
+        if not self.spans(queue_offset, queue_offset + 1):
+            return False
         unit = self.unit(queue_offset)
         return unit == FILLER or log.holds(unit, self.topic, self.queue_id, queue_offset)
 
@@ -180,7 +242,7 @@ class StoreFiles:
             if not directory.is_dir():
                 raise OptionError(f"option 'storePath' is {path!r}, which has no directory {directory.name!r}: it must "
                                   "be the root of a broker's store, on the machine where Spark's tasks run")
-        self.log = CommitLogFiles(self.path / "commitlog")
+        self.log = CommitLogFiles(self.path / "commitlog", with_holes=True)
 
     def topics(self) -> set[str]:
         """The topics that have queues, and those that the broker knows but that never had a message."""
@@ -205,13 +267,13 @@ class StoreFiles:
         if not directory.is_dir():
             return []
         numbers = sorted(int(path.name) for path in directory.iterdir() if path.is_dir() and path.name.isdecimal())
-        return [ConsumeQueueFiles(topic, number, directory / str(number)) for number in numbers]
+        return [self.queue(topic, number) for number in numbers]
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueueFiles:
-        return ConsumeQueueFiles(topic, queue_id, self._queues / topic / str(queue_id))
+        return ConsumeQueueFiles(topic, queue_id, self._queues / topic / str(queue_id), with_holes=True)
 
 
-def _pieces(directory: Path) -> list[FilePiece]:
+def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
     """The files of a sequence in order. Raises StoreDamaged when they do not join up."""
     if not directory.is_dir():
         return []
@@ -219,6 +281,7 @@ def _pieces(directory: Path) -> list[FilePiece]:
                     if len(path.name) == NAME_DIGITS and path.name.isdecimal())
     pieces = [piece for piece in pieces if piece.size > 0]
     for left, right in pairwise(pieces):
-        if left.start + left.size != right.start:
+        end = left.start + left.size
+        if end > right.start or (end < right.start and not with_holes):
             raise StoreDamaged(f"{directory}: file {right.path.name} does not begin where {left.path.name} ends")
     return pieces

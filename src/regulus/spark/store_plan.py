@@ -20,12 +20,10 @@ from regulus.spark.read_plan import (
     partition_count,
     sample_offsets,
     split,
+    task_bytes_max,
 )
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 from regulus.wire import fastjson
-
-STREAM_PARTITION_BYTES = 64 << 20
-"""A stream's partitions are no larger, so that the cores have something to share whatever their number."""
 
 _SAMPLES_MAX = 256
 
@@ -90,9 +88,9 @@ class StorePlace:
         options = self._options
         files = [self._files(unit.queue) for unit in ranges]
         samples = [sample for of_range in self._samples(ranges) for sample in of_range]
-        bytes_max = options.partition_bytes_max if cores else min(options.partition_bytes_max, STREAM_PARTITION_BYTES)
         least = max(options.partitions_min or 1, -(-ReadRange(tuple(ranges)).rows // options.partition_records_max))
-        count = partition_count(sum(sample.weight for sample in samples), bytes_max, least, cores or 1)
+        count = partition_count(sum(sample.weight for sample in samples), task_bytes_max(options, cores), least,
+                                cores or 1)
         cuts = [[file.first_at_or_behind(cut, unit.start, unit.end) for unit, file in zip(ranges, files, strict=True)]
                 for cut in cut_points(samples, count)]
         parts = split(ranges, cuts)
@@ -110,16 +108,23 @@ class StorePlace:
         per_queue = max(8, _SAMPLES_MAX // max(1, len(ranges)))
         samples = []
         for unit_range in ranges:
-            file = self._files(unit_range.queue)
-            chosen = sample_offsets(unit_range.start, unit_range.end, per_queue)
-            units = [file.unit(offset) for offset in chosen]
-            last = file.unit(unit_range.end - 1)
-            places = [*(unit.physical_offset for unit in units), last.physical_offset + last.size]
-            samples.append([
-                Sample(unit.physical_offset, max(unit.physical_offset + 1, place), unit.size * (behind - offset))
-                for unit, place, offset, behind in zip(units, places[1:], chosen, [*chosen[1:], unit_range.end],
-                                                       strict=True)])
+            samples.append(self._samples_of(unit_range, per_queue))
         return samples
+
+    def _samples_of(self, unit_range: UnitRange, count: int) -> list[Sample]:
+        """None where no file has the range's units."""
+        file = self._files(unit_range.queue)
+        held = file.spans(unit_range.start, unit_range.end)
+        chosen = [offset for offset in sample_offsets(unit_range.start, unit_range.end, count)
+                  if any(start <= offset < end for start, end in held)]
+        if not chosen:
+            return []
+        units = [file.unit(offset) for offset in chosen]
+        last = file.unit(held[-1][1] - 1)
+        places = [*(unit.physical_offset for unit in units), last.physical_offset + last.size]
+        return [Sample(unit.physical_offset, max(unit.physical_offset + 1, place), unit.size * (behind - offset))
+                for unit, place, offset, behind in zip(units, places[1:], chosen, [*chosen[1:], unit_range.end],
+                                                       strict=True)]
 
     def _topic_epochs(self) -> dict[str, int]:
         """As a Regulus broker keeps them; none for another."""

@@ -11,10 +11,10 @@ from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.record.java_hash import tags_code
-from regulus.spark.columns import BadRecord, ColumnOptions, Records, gap_batch, record_batch
+from regulus.spark.columns import ColumnOptions, Records, gap_batch
+from regulus.spark.losses import Losses, gaps_of, good_batches
 from regulus.spark.numpy_columns import Int64s
-from regulus.spark.options import OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import data_loss
+from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange
 from regulus.spark.store_files import StoreFiles
 
@@ -33,11 +33,26 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
     store = StoreFiles(options.store_path)
     column_options = ColumnOptions(columns=columns, broker_name=options.broker_name, tags=options.tags,
                                    decompress=options.decompress, verify_bodies=options.verify_bodies)
+    losses = Losses(options, columns)
+    for gap in _without_units(options, store, part):
+        yield from losses.gone(gap)
     for piece in _pieces(options, store, part):
-        for batch in _lost(piece, options, columns) if isinstance(piece, Gap) else _good(piece, options,
-                                                                                         column_options):
-            if batch.num_rows:
-                yield batch
+        if isinstance(piece, Gap):
+            yield from losses.gone(piece)
+        else:
+            yield from good_batches(piece, column_options, losses)
+    losses.tell()
+
+
+def _without_units(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Gap]:
+    """What of a part lies in files of a consume queue that are gone."""
+    for unit in part.units:
+        at = unit.start
+        for start, end in [*store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end), (unit.end, unit.end)]:
+            if at < start:
+                yield Gap(MessageQueue(unit.topic, options.broker_name, unit.queue_id), at, start,
+                          "because the consume queue has no file with their units")
+            at = end
 
 
 def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterator[Records | Gap]:
@@ -45,12 +60,17 @@ def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterato
     units = _unit_table(options, store, part)
     row = 0
     while row < len(units.positions):
+        position = int(units.positions[row])
         try:
-            piece = store.log.piece_at(int(units.positions[row]))
+            piece = store.log.piece_at(position)
             data = store.log.map(piece)
         except DataLoss as error:
-            yield _gap(units, row, options, f"because {error}")
-            row += 1
+            # All that lie there, up to where the log goes on.
+            behind = store.log.next_start(position)
+            end = row + int(np.searchsorted(units.positions[row:], behind)) if behind > position else len(
+                units.positions)
+            yield from gaps_of(units.take(slice(row, end)), options.broker_name, f"because {error}")
+            row = end
             continue
         store.log.release_before(piece.start)
         end = row + int(np.searchsorted(units.positions[row:], piece.start + piece.size))
@@ -58,20 +78,6 @@ def _pieces(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Iterato
                           positions=units.positions[row:end] - piece.start)
         yield from _batches(in_file, options.batch_rows)
         row = end
-
-
-def _gap(records: Records, row: int, options: ReadOptions, cause: str) -> Gap:
-    number, offset = int(records.queue_numbers[row]), int(records.queue_offsets[row])
-    queue = MessageQueue(records.topics[number], options.broker_name, records.queue_ids[number])
-    return Gap(queue, offset, offset + 1, cause)
-
-
-def _lost(gap: Gap, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Fail, go on, or report, as the options say."""
-    if options.on_data_loss is OnDataLoss.FAIL:
-        raise data_loss(gap)
-    if options.on_data_loss is OnDataLoss.REPORT:
-        yield gap_batch([gap], columns)
 
 
 def _batches(records: Records, batch_rows: int) -> Iterator[Records]:
@@ -84,20 +90,23 @@ def _batches(records: Records, batch_rows: int) -> Iterator[Records]:
 
 
 def _unit_table(options: ReadOptions, store: StoreFiles, part: ReadRange) -> Records:
-    """The units of a part in the order of the log; positions are physical offsets."""
-    tables = [np.frombuffer(store.queue(unit.topic, unit.queue_id).units(unit.start, unit.end), dtype=_UNITS)
-              for unit in part.units]
-    sizes = [len(table) for table in tables]
-    whole = np.concatenate(tables)
+    """The units of a part in the order of the log, as far as there are; positions are physical offsets."""
+    spans = [(number, start, end) for number, unit in enumerate(part.units)
+             for start, end in store.queue(unit.topic, unit.queue_id).spans(unit.start, unit.end)]
+    tables = [np.frombuffer(store.queue(part.units[number].topic, part.units[number].queue_id).units(start, end),
+                            dtype=_UNITS) for number, start, end in spans]
+    whole = np.concatenate([np.empty(0, dtype=_UNITS), *tables])
     units = Records(
         data=b"", base=0, positions=whole["physical_offset"].astype(np.int64), sizes=whole["size"].astype(np.int64),
-        queue_offsets=np.concatenate([np.arange(unit.start, unit.end, dtype=np.int64) for unit in part.units]),
+        queue_offsets=np.concatenate([np.empty(0, dtype=np.int64),
+                                      *(np.arange(start, end, dtype=np.int64) for _, start, end in spans)]),
         tags_codes=(codes := whole["tags_code"].astype(np.int64)),
-        queue_numbers=np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+        queue_numbers=np.repeat(np.array([number for number, _, _ in spans], dtype=np.int64),
+                                [end - start for _, start, end in spans]),
         topics=[unit.topic for unit in part.units], queue_ids=[unit.queue_id for unit in part.units])
     if options.tags is not None:
         units = units.take(_may_have_tags(units, codes, options.tags))
-    return units if len(tables) == 1 else units.take(np.argsort(units.positions, kind="stable"))
+    return units if len(part.units) == 1 else units.take(np.argsort(units.positions, kind="stable"))
 
 
 def _may_have_tags(units: Records, codes: Int64s, tags: frozenset[str]) -> "np.ndarray[Any, np.dtype[np.bool_]]":
@@ -106,17 +115,3 @@ def _may_have_tags(units: Records, codes: Int64s, tags: frozenset[str]) -> "np.n
     wanted = np.array(sorted(tags_code(tag) for tag in tags), dtype=np.int64)
     mask: np.ndarray[Any, np.dtype[np.bool_]] = np.isin(codes, wanted) | is_scheduled[units.queue_numbers]
     return mask
-
-
-def _good(records: Records, options: ReadOptions, column_options: ColumnOptions) -> Iterator[pa.RecordBatch]:
-    """The records that are good, and what becomes of the others."""
-    while True:
-        try:
-            batch = record_batch(records, column_options)
-        except BadRecord as error:
-            yield from _lost(_gap(records, error.row, options, f"because it is damaged: {error}"), options,
-                             column_options.columns)
-            records = records.take(np.arange(len(records.positions)) != error.row)
-        else:
-            yield batch
-            return

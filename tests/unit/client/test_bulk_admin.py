@@ -54,6 +54,23 @@ async def test_the_state_of_a_queue(filled):
     assert (state.min_offset, state.max_offset, state.topic_epoch > 0) == (0, MESSAGES, kind == "bulk")
 
 
+async def test_the_state_of_many_queues_takes_no_more_requests_than_that_of_two(filled, monkeypatch):
+    admin, kind = filled
+    await admin.create_topic(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=8))
+    queues = [QUEUE._replace(queue_id=number) for number in range(8)]
+    one_by_one = {queue: await admin.queue_state(queue) for queue in queues}
+    asked = []
+    for code, handler in dict(request_table.HANDLERS).items():
+        monkeypatch.setitem(request_table.HANDLERS, code,
+                            lambda request, *rest, of=handler: asked.append(request.code) or of(request, *rest))
+    states = await admin.queue_states(queues)
+    assert states == one_by_one
+    assert states[QUEUE].max_offset == MESSAGES
+    bounds = {"bulk": [RequestCode.BULK_PULL], "pull": [RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET]}
+    assert sorted(code for code in asked if code != RequestCode.HEART_BEAT) == sorted([
+        *bounds[kind], RequestCode.GET_TOPIC_STATS_INFO])
+
+
 async def test_tags_are_chosen_by_the_broker(filled):
     admin, _ = filled
     read = await admin.read_queue(QUEUE, 0, 10, expression="Tag1")

@@ -6,10 +6,12 @@ import pytest
 
 from regulus.errors import DataLoss
 from regulus.model import sys_flag
-from regulus.spark.archive_place import plan
+from regulus.spark import archive_scan, read_plan
+from regulus.spark.archive_place import ArchivePlace, plan
 from regulus.spark.archive_plan import ArchiveRange, FilePart
 from regulus.spark.archive_scan import scan
 from regulus.spark.options import parse_options
+from regulus.spark.read_plan import UnitRange
 from tests.archives import archive_store, archived_rows
 from tests.unit.spark.conftest import GOLDEN, order, queue_ends
 from tests.unit.spark.test_store_scan import all_topics
@@ -110,3 +112,47 @@ def test_a_body_with_a_wrong_checksum_is_gone(archive):
     assert len(rows) == 21
     assert gaps_of(rows) == {(0, 3, 4): "because it is damaged: body and its checksum differ"}
     assert gaps_of(archived_rows(archive, *GAP_COLUMNS, failOnDataLoss="report", tags="Tag1", **wanted)) == {}
+
+
+def test_large_rows_make_small_batches(make_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_scan, "BATCH_BYTES_MAX", 1000)
+    sizes = [10, 10, 600, 600, 600, 3000, 10, 10]
+    archive_store(make_store([order(number, queue_id=0, body=bytes(size)) for number, size in enumerate(sizes)]),
+                  tmp_path / "archive")
+    read = parse_options({"archivePath": str(tmp_path / "archive"), "topic": "orders"})
+    batches = [batch for part in plan(read, 1) for batch in scan(read, ("queue_offset", "body"), part)]
+    assert [batch.column(0).to_pylist() for batch in batches] == [[0, 1, 2], [3], [4], [5], [6, 7]]
+    assert [len(row["body"]) for batch in batches for row in batch.to_pylist()] == sizes
+    counted = [batch for part in plan(read, 1) for batch in scan(read, ("store_time",), part)]
+    assert sum(batch.num_rows for batch in counted) == 8
+
+
+def test_unpacked_bodies_end_a_batch(make_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_scan, "UNPACKED_BYTES_MAX", 2500)
+    messages = [order(number, body=zlib.compress(bytes(1000)), sys_flag=sys_flag.COMPRESSED) for number in range(7)]
+    archive_store(make_store(messages), tmp_path / "archive")
+    read = parse_options({"archivePath": str(tmp_path / "archive"), "topic": "orders", "decompress": "true"})
+    batches = [batch for part in plan(read, 1) for batch in scan(read, ("body",), part)]
+    assert [batch.num_rows for batch in batches] == [3, 3, 1]
+    assert {row["body"] for batch in batches for row in batch.to_pylist()} == {bytes(1000)}
+
+
+def test_a_body_that_cannot_be_unpacked_is_damaged(make_store, tmp_path, caplog):
+    archive_store(make_store([order(0), order(1, body=b"plain", sys_flag=sys_flag.COMPRESSED), order(2)]),
+                  tmp_path / "archive")
+    wanted = {"topic": "orders", "decompress": True}
+    with pytest.raises(DataLoss, match="orders/broker-a/1: message 0 is gone, because it is damaged: body is no zlib"):
+        archived_rows(tmp_path / "archive", "body", **wanted)
+    rows = archived_rows(tmp_path / "archive", "body", badRecords="drop", **wanted)
+    assert [row["body"] for row in rows] == [b"body 0", b"body 2"]
+    assert "damaged messages that were dropped: 1, the first: orders/broker-a/1: message 0" in caplog.text
+
+
+def test_a_task_of_a_stream_takes_few_bytes(make_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(read_plan, "STREAM_PARTITION_BYTES", 2000)
+    archive_store(make_store([order(number, body=bytes(500)) for number in range(20)]), tmp_path / "archive",
+                  range_size=2048)
+    place = ArchivePlace(parse_options({"archivePath": str(tmp_path / "archive"), "topic": "orders"}))
+    ranges = [UnitRange("orders", number, 0, 10, "broker-a") for number in range(2)]
+    assert len(place.partitions(ranges, (), cores=None)) > 4
+    assert len(place.partitions(ranges, (), cores=1)) == 1

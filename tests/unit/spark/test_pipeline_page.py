@@ -37,12 +37,18 @@ def test_the_examples_run(spark, make_store, live_server, capfd, tmp_path):
     send_orders(live_server, range(6))
     names = {"spark": spark, "store": store}
     python = blocks("python")
-    assert len(python) == 9
+    assert len(python) == 10
+    (tmp_path / "data" / "bad" / "orders").mkdir(parents=True)
+    line = '{"queue_id":1,"queue_offset":7,"reason":"no record","topic":"orders"}\n'
+    (tmp_path / "data" / "bad" / "orders" / "orders-broker-a-1-7.json").write_text(line)
+    (tmp_path / "data" / "bad" / "orders" / "_orders-broker-a-1-8").write_text(line)
     for block in python:
         block = block.replace(STORE_IN_PAGE, store).replace(NAME_SERVER_IN_PAGE, live_server.name_server_address)
         exec(block.replace(DATA_IN_PAGE, str(tmp_path / "data")), names)
     assert names["orders"].first().price == 1.5
     assert (names["live"].count(), names["messages"].count(), names["gaps"].count()) == (6, 6, 0)
+    assert [(row.queue_offset, row.reason) for row in names["bad"].collect()] == [(7, "no record")]
+    assert names["checked"].count() == 6
     assert spark.read.parquet(str(tmp_path / "data" / "orders")).count() == 6
     assert [queue.messages for queue in names["lag"](names["query"].lastProgress)] == [0, 0]
     sql = ";".join(blocks("sql")).replace(STORE_IN_PAGE, store)

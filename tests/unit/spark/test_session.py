@@ -5,9 +5,9 @@ from regulus.spark.session import jvm_settings
 DRIVER, EXECUTOR = "spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"
 
 
-def test_a_jvm_of_ours_gets_a_collector_and_reads_arrow_unchecked(tmp_path):
+def test_a_jvm_of_ours_gets_a_collector_and_checks_what_it_reads_of_arrow(tmp_path):
     settings = jvm_settings({"SPARK_CONF_DIR": str(tmp_path)}, {"spark.driver.extraJavaOptions": "-Da=b"})
-    assert settings == dict.fromkeys((DRIVER, EXECUTOR), "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true")
+    assert settings == dict.fromkeys((DRIVER, EXECUTOR), "-XX:+UseParallelGC")
 
 
 @pytest.mark.parametrize("place", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "settings", "spark-defaults.conf", "home"])
@@ -24,13 +24,13 @@ def test_a_collector_of_the_user_is_the_only_one(tmp_path, place):
         environment = {"SPARK_HOME": str(tmp_path)}
     else:
         environment[place] = option
-    assert jvm_settings(environment, settings)[DRIVER] == "-Darrow.enable_unsafe_memory_access=true"
+    assert jvm_settings(environment, settings) == {}
 
 
 @pytest.mark.spark
 def test_the_jvm_gets_our_options_beside_the_users(spark):
     runtime = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     arguments = list(runtime.getInputArguments())
-    assert "-Darrow.enable_unsafe_memory_access=true" in arguments
+    assert not [each for each in arguments if "unsafe_memory_access" in each]
     assert [each for each in arguments if each.startswith("-XX:+Use") and each.endswith("GC")] == ["-XX:+UseParallelGC"]
     assert any(each.startswith("-Dderby.stream.error.file=") for each in arguments)

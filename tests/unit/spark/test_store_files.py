@@ -83,11 +83,53 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
         StoreFiles(str(tmp_path))
 
 
-def test_a_gap_between_files_is_damage(tmp_path):
+def test_a_gap_between_files_is_damage_unless_the_rest_is_wanted(tmp_path):
     for start in (0, 100, 300):
         (tmp_path / f"{start:020}").write_bytes(bytes(100))
     with pytest.raises(StoreDamaged, match="00300 does not begin where"):
         MappedFiles(tmp_path)
+    files = MappedFiles(tmp_path, with_holes=True)
+    assert files.spans(50, 350) == [(50, 100), (100, 200), (300, 350)]
+    assert files.spans(200, 300) == files.spans(400, 500) == []
+    assert [files.next_start(position) for position in (0, 250, 350)] == [100, 300, 400]
+    (tmp_path / f"{350:020}").write_bytes(bytes(100))
+    with pytest.raises(StoreDamaged, match="00350 does not begin where"):
+        MappedFiles(tmp_path, with_holes=True)
+
+
+def test_searching_beside_files_that_are_missing(make_store):
+    """The messages of a missing file count as stored with the next one that is there."""
+    root = make_store([order(number, queue_id=0, body=bytes(500)) for number in range(30)])
+    _, second, third, *_ = sorted((root / "commitlog").iterdir())
+    files = StoreFiles(str(root))
+    lost = range(*(files.queue("orders", 0).first_at_or_behind(int(path.name), 0, 30) for path in (second, third)))
+    second.unlink()
+    files = StoreFiles(str(root))
+    queue = files.queue("orders", 0)
+    assert queue.bounds(files.log) == (0, 30)
+    for offset in range(30):
+        found = queue.first_stored_at_or_after(FIRST_STORE_TIME + 1000 * offset, 0, 30, files.log)
+        assert found == (lost.start if offset in lost or offset == lost.stop else offset)
+
+
+def test_a_queue_whose_middle_file_is_missing_has_its_ends(make_store):
+    root = make_store([order(number, queue_id=0) for number in range(23)])
+    sorted((root / "consumequeue" / "orders" / "0").iterdir())[1].unlink()
+    files = StoreFiles(str(root))
+    queue = files.queue("orders", 0)
+    assert queue.bounds(files.log) == (0, 23)
+    assert queue.spans(3, 12) == [(3, 5), (10, 12)]
+    assert queue.first_at_or_behind(queue.unit(4).physical_offset + 1, 0, 23) == 10
+    assert queue.first_stored_at_or_after(FIRST_STORE_TIME + 7_000, 0, 23, files.log) == 5
+
+
+def test_a_log_that_lies_elsewhere_makes_no_empty_queues(make_store):
+    root = make_store([order(0)])
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    files = StoreFiles(str(root))
+    with pytest.raises(OptionError, match=r"commitlog has no file of a log, and .* has 1 units: .*storePathCommitLog"):
+        files.queue("orders", 0).bounds(files.log)
 
 
 def test_a_byte_that_no_file_holds_is_data_loss(tmp_path):

@@ -1,6 +1,7 @@
 import base64
 import json
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from regulus.errors import DataLoss, OptionError
-from regulus.spark import store_scan
+from regulus.model import sys_flag
+from regulus.spark import columns, store_scan
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import ReadRange
 from regulus.spark.store_plan import plan
@@ -214,8 +216,72 @@ def test_a_file_removed_after_the_plan_is_data_loss(make_store):
     lenient = parse_options({"storePath": str(root), "topic": "orders", "failOnDataLoss": "false"})
     planned = plan(read, 1)
     sorted((root / "commitlog").iterdir())[0].unlink()
-    with pytest.raises(DataLoss, match=r"orders/broker-a/0: message 0 is gone, .*no file with byte 0"):
+    with pytest.raises(DataLoss, match=r"orders/broker-a/0: messages 0 to \d are gone, .*no file with byte 0"):
         list(scan(read, ("body",), planned[0]))
     kept = [row["queue_offset"] for batch in scan(lenient, ("queue_offset",), planned[0]) for row in batch.to_pylist()]
     assert kept == list(range(kept[0], 30))
     assert kept[0] > 0
+
+
+GAPS = ("topic", "queue_id", "queue_offset", "message_type", "properties")
+
+
+def gaps_of(rows):
+    return sorted((row["topic"], row["queue_id"], row["queue_offset"], int(dict(row["properties"])["GAP_END"]))
+                  for row in rows if row["message_type"] == "gap")
+
+
+def test_a_missing_file_of_the_log_is_a_gap_of_each_queue(make_store):
+    """And of no queue that has nothing in it."""
+    root = make_store([*(order(number, topic="early") for number in range(2)),
+                       *(order(number, body=bytes(500)) for number in range(40))])
+    whole = table(root, "physical_offset", "queue_id", "queue_offset", topic="orders")
+    second, third = sorted((root / "commitlog").iterdir())[1:3]
+    lost = [row for row in whole if int(second.name) <= row["physical_offset"] < int(third.name)]
+    second.unlink()
+    assert len(table(root, topic="early")) == 2
+    with pytest.raises(DataLoss, match=r"orders/broker-a/0: messages \d+ to \d+ are gone, .*no file with byte"):
+        table(root, topic="orders")
+    kept = [row for row in whole if row not in lost]
+    assert table(root, *whole[0], topic="orders", failOnDataLoss="false") == kept
+    rows = table(root, *GAPS, topic="orders", failOnDataLoss="report")
+    expected = [("orders", queue_id, min(offsets), max(offsets) + 1) for queue_id in (0, 1)
+                if (offsets := [row["queue_offset"] for row in lost if row["queue_id"] == queue_id])]
+    assert len(expected) == 2
+    assert gaps_of(rows) == expected
+    assert len(rows) == len(kept) + 2
+
+
+def test_all_that_lies_behind_the_last_file_is_one_gap(make_store):
+    root = make_store([order(number, body=bytes(500), queue_id=0) for number in range(30)])
+    read = parse_options({"storePath": str(root), "topic": "orders", "failOnDataLoss": "report"})
+    planned = plan(read, 1)
+    _, *others = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    rows = [row for batch in scan(read, GAPS, planned[0]) for row in batch.to_pylist()]
+    [(*_, start, end)] = gaps_of(rows)
+    assert (start, end, len(rows)) == (start, 30, start + 1)
+
+
+def test_a_missing_file_of_a_queue_is_a_gap(make_store):
+    root = make_store([order(number, queue_id=0) for number in range(23)])
+    sorted((root / "consumequeue" / "orders" / "0").iterdir())[1].unlink()
+    with pytest.raises(DataLoss, match="orders/broker-a/0: messages 5 to 9 are gone, because the consume queue has no"):
+        table(root, topic="orders")
+    for options in ({}, {"tags": "Tag0||Tag1||Tag2"}):
+        rows = table(root, *GAPS, topic="orders", failOnDataLoss="report", **options)
+        assert gaps_of(rows) == [("orders", 0, 5, 10)]
+        assert [row["queue_offset"] for row in rows if row["message_type"] != "gap"] == [*range(5), *range(10, 23)]
+
+
+def test_unpacked_bodies_end_a_batch(make_store, monkeypatch):
+    messages = [order(number, body=zlib.compress(bytes(1000)), sys_flag=sys_flag.COMPRESSED) for number in range(10)]
+    root = make_store(messages)
+    monkeypatch.setattr(columns, "UNPACKED_BYTES_MAX", 2500)
+    read = parse_options({"storePath": str(root), "topic": "orders", "decompress": "true", "tags": "Tag0||Tag1"})
+    batches = [batch for part in plan(read, 1) for batch in scan(read, ("body", "queue_offset", "queue_id"), part)]
+    assert [batch.num_rows for batch in batches] == [2, 2, 2, 1]
+    assert {row["body"] for batch in batches for row in batch.to_pylist()} == {bytes(1000)}
+    places = [(row["queue_offset"], row["queue_id"]) for batch in batches for row in batch.to_pylist()]
+    assert places == [(number // 2, number % 2) for number in range(10) if number % 3 < 2]

@@ -1,0 +1,164 @@
+"""What becomes of damaged messages, of a store's files and of its broker."""
+
+import base64
+import json
+
+import pytest
+
+from regulus.errors import DataLoss, OptionError
+from regulus.record import message_record
+from regulus.spark import live_scan, losses
+from regulus.spark.live_brokers import LiveBrokers
+from regulus.spark.options import parse_options
+from regulus.spark.read_bounds import batch_bounds
+from regulus.spark.read_plan import UnitRange
+from tests.unit.spark.conftest import order, send_orders
+from tests.unit.spark.test_live_scan import QUEUES, server  # noqa: F401
+from tests.unit.spark.test_store_scan import GAPS, gaps_of, table
+
+BAD = (3, 6, 7)
+GOOD = [number for number in range(12) if number not in BAD]
+
+
+@pytest.fixture
+def store(make_store):
+    """12 messages, of which three have other bodies than when they were stored."""
+    root = make_store([order(number) for number in range(12)])
+    for path in (root / "commitlog").iterdir():
+        data = path.read_bytes()
+        for number in BAD:
+            data = data.replace(b"body %d" % number, b"BODY %d" % number)
+        path.write_bytes(data)
+    return root
+
+
+def bodies(root, **options):
+    return [row["body"] for row in table(root, "body", topic="orders", verifyBodies="true", **options)]
+
+
+def good(numbers):
+    return [b"body %d" % number for number in numbers]
+
+
+def kept(directory):
+    return [json.loads(path.read_bytes()) for path in sorted(directory.iterdir())]
+
+
+@pytest.mark.parametrize("options", [{}, {"badRecords": "fail", "failOnDataLoss": "false"}])
+def test_a_damaged_message_fails_the_read_with_its_place(store, options):
+    with pytest.raises(DataLoss, match=r"orders/broker-a/1: message 1 is gone, because it is damaged: .*body and its "
+                                       r"checksum differ at \d+; set badRecords to drop or to reject"):
+        bodies(store, **options)
+
+
+@pytest.mark.parametrize(("policy", "gaps"), [("false", []), ("report", [(0, 3, 4), (1, 1, 2), (1, 3, 4)])])
+def test_unless_it_is_said_a_damaged_message_is_like_one_that_is_gone(store, policy, gaps):
+    rows = table(store, *GAPS, topic="orders", verifyBodies="true", failOnDataLoss=policy)
+    assert gaps_of(rows) == [("orders", *gap) for gap in gaps]
+    assert len(rows) == 9 + len(gaps)
+
+
+def test_damaged_messages_are_dropped_with_their_number(store, caplog):
+    assert bodies(store, badRecords="drop") == good(GOOD)
+    assert "damaged messages that were dropped: 3, the first: orders/broker-a/1: message 1 is gone" in caplog.text
+
+
+def test_dropping_is_for_what_is_damaged_and_not_for_what_is_gone(store):
+    sorted((store / "consumequeue" / "orders" / "0").iterdir())[0].unlink()
+    with pytest.raises(DataLoss, match="orders/broker-a/0: messages 0 to 4 are gone"):
+        bodies(store, badRecords="drop", startingOffsets='{"orders":{"0":0,"1":0}}')
+
+
+def test_damaged_messages_are_kept_with_reason_and_position(store, tmp_path, caplog):
+    directory = tmp_path / "bad" / "orders"
+    options = {"badRecords": "reject", "badRecordsPath": str(directory)}
+    for _ in range(2):
+        assert bodies(store, **options) == good(GOOD)
+        lines = kept(directory)
+        assert [(line["topic"], line["broker_name"], line["queue_id"], line["queue_offset"]) for line in lines] == [
+            ("orders", "broker-a", 0, 3), ("orders", "broker-a", 1, 1), ("orders", "broker-a", 1, 3)]
+    for line, number in zip(lines, (6, 3, 7), strict=True):
+        data = base64.b64decode(line["data"])
+        assert message_record.decode(data).body == b"BODY %d" % number
+        assert len(data) == line["size"]
+        assert "body and its checksum differ" in line["reason"]
+    assert f"kept in {directory}: 3" in caplog.text
+
+
+def test_more_damaged_messages_than_that_are_no_single_ones(store, monkeypatch):
+    monkeypatch.setattr(losses, "BAD_RECORDS_MAX", 2)
+    with pytest.raises(DataLoss, match="more than 2 messages of one task are damaged, the first of them orders/broker-a"
+                                       "/1: message 1"):
+        bodies(store, badRecords="drop")
+
+
+def test_a_directory_that_cannot_be_written_is_named(store, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OptionError, match=r"'badRecordsPath' is '.*file/bad', where a damaged message cannot be kept"):
+        bodies(store, badRecords="reject", badRecordsPath=str(tmp_path / "file" / "bad"))
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"badRecords": "reject"}, "belong together"), ({"badRecordsPath": "/bad"}, "belong together"),
+    ({"badRecords": "drop", "badRecordsPath": "/bad"}, "belong together"),
+    ({"badRecords": "reject", "badRecordsPath": "bad"}, "write an absolute path"),
+    ({"badRecords": "skip"}, "write fail, drop or reject"),
+])
+def test_options_that_do_not_fit_are_refused(options, text):
+    with pytest.raises(OptionError, match=text):
+        parse_options({"storePath": "/store", "topic": "orders", **options})
+
+
+def test_a_body_that_cannot_be_unpacked_is_damaged(make_store):
+    root = make_store([order(number, sys_flag=number % 2) for number in range(4)])
+    rows = table(root, "body", topic="orders", decompress="true", badRecords="drop", tags="Tag0||Tag1")
+    assert [row["body"] for row in rows] == good([0])
+
+
+# --- what a broker gives ---------------------------------------------------------------------------------------------
+
+
+def overwrite(server, body, change):  # noqa: F811
+    """Changes the stored record with this body where it lies."""
+    for path in (server.store_path / "commitlog").iterdir():
+        data = path.read_bytes()
+        if body in data:
+            start = data.index(body) - 88
+            with path.open("r+b") as file:
+                file.seek(start)
+                file.write(change(data[start:start + 88 + len(body)]))
+            return
+    raise AssertionError(f"no record has the body {body!r}")
+
+
+CHANGES = {"body": lambda record: record[:-4] + b"XXXX",
+           "magic": lambda record: record[:4] + b"\1\2\3\4" + record[8:],
+           "size": lambda record: b"\0\0\0\7" + record[4:]}
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+@pytest.mark.parametrize("filtered", [{}, {"tags": "Tag0 || Tag1 || Tag2"}])
+def test_a_damaged_record_of_a_broker_stops_nothing(server, tmp_path, change, filtered):  # noqa: F811
+    send_orders(server, range(200))
+    overwrite(server, b"body 101", CHANGES[change])
+    given = {"nameServer": server.name_server_address, "topic": "orders", "verifyBodies": "true", **filtered}
+
+    def offsets(**options):
+        read = parse_options({**given, **options})
+        with LiveBrokers(read) as brokers:
+            parts = brokers.partitions(*batch_bounds(read, brokers), cores=1)
+        return [(row["queue_id"], row["queue_offset"]) for part in parts
+                for batch in live_scan.scan(read, ("queue_id", "queue_offset"), part) for row in batch.to_pylist()]
+
+    with pytest.raises(DataLoss, match="orders/broker-a/1: message 50 is gone"):
+        offsets()
+    there = [(queue_id, offset) for queue_id in range(2) for offset in range(100) if (queue_id, offset) != (1, 50)]
+    assert offsets(failOnDataLoss="false") == there
+    assert offsets(badRecords="reject", badRecordsPath=str(tmp_path / "bad")) == there
+    [line] = kept(tmp_path / "bad")
+    assert (line["queue_id"], line["queue_offset"]) == (1, 50)
+    assert line["size"] == len(base64.b64decode(line["data"]))
+    with LiveBrokers(parse_options(given)) as brokers:
+        assert brokers.marks({QUEUES[1]: 50, QUEUES[0]: 50}).keys() >= {QUEUES[0]}
+        assert brokers.record_sizes([UnitRange("orders", 1, 50, 51, "broker-a"),
+                                     UnitRange("orders", 0, 0, 400, "broker-a")])
