@@ -13,7 +13,14 @@ from regulus.spark.archive_plan import FOREVER, ArchiveRange, QueueBounds, Wante
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
-from regulus.spark.read_bounds import QueueState, batch_bounds, check_match, times_of, to_report
+from regulus.spark.read_bounds import (
+    QueueState,
+    batch_bounds,
+    check_match,
+    ending_times,
+    starting_times,
+    to_report,
+)
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
 
@@ -29,8 +36,7 @@ def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
     place = ArchivePlace(options, with_past=True)
     queues = place.queues()
     states = place.states(queues)
-    begins = times_of(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
-    stops = times_of(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
+    begins, stops = starting_times(options, queues), ending_times(options, queues)
     if begins and options.no_match is NoMatch.ERROR:
         for queue, start in place.offsets_at(begins).items():
             check_match(options, queue, start, states[queue])

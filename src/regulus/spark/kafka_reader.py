@@ -1,9 +1,8 @@
 """The messages under the names of Spark's Kafka source, so that a job moves by changing one word.
 
 `key` is the property KEYS, `value` the body, `timestamp` the time at which the broker stored the message (Kafka's
-timestamp type 1, log append time), `headers` all properties by name. `partition` is the queue id: the same one at two
-brokers is two partitions of Kafka, so a job that keys by (topic, partition, offset) over several brokers needs the
-column broker_name of the table under its own names.
+timestamp type 1, log append time), `headers` all properties by name, and `partition` the queue and its broker
+(kafka_partitions).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from regulus.errors import OptionError
+from regulus.model.topics import QUEUE_NUMS_MAX
+from regulus.spark.kafka_partitions import first_partition
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LOG_APPEND_TIME = 1
-_SOURCES = {"key": "keys", "value": "body", "topic": "topic", "partition": "queue_id", "offset": "queue_offset",
-            "timestamp": "store_time", "headers": "properties"}
-"""The column of our own that each is made of; the timestamp's type is a constant."""
+_SOURCES = {"key": ("keys",), "value": ("body",), "topic": ("topic",), "partition": ("queue_id", "broker_name"),
+            "offset": ("queue_offset",), "timestamp": ("store_time",), "headers": ("properties",)}
+"""The columns of our own that each is made of; the timestamp's type is a constant."""
 
 _LEAST_COLUMN = "queue_offset"      # of a read that asks for no column of our own
 
 
 def own_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns of our own that `columns` are made of."""
-    return tuple(_SOURCES[name] for name in columns if name in _SOURCES) or (_LEAST_COLUMN,)
+    return tuple(own for name in columns for own in _SOURCES.get(name, ())) or (_LEAST_COLUMN,)
 
 
 def converted(columns: tuple[str, ...], batch: "pa.RecordBatch") -> "pa.RecordBatch":
@@ -39,7 +42,9 @@ def _column(name: str, batch: "pa.RecordBatch") -> Any:
 
     if name not in _SOURCES:
         return pa.array([LOG_APPEND_TIME] * batch.num_rows, pa.int32())
-    source = batch.column(_SOURCES[name])
+    source = batch.column(_SOURCES[name][0])
+    if name == "partition":
+        return _partitions(source, batch.column("broker_name"))
     if name == "key":
         return source.cast(pa.binary())
     if name != "headers":
@@ -47,6 +52,21 @@ def _column(name: str, batch: "pa.RecordBatch") -> Any:
     fields = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
     pairs = pa.StructArray.from_arrays([source.keys, source.items.cast(pa.binary())], fields=fields)
     return pa.ListArray.from_arrays(source.offsets, pairs, type=pa.list_(pa.field("element", pairs.type)))
+
+
+def _partitions(queue_ids: Any, broker_names: Any) -> Any:
+    """Raises OptionError for a queue that has no number among those of its broker."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from regulus.spark import arrow_arrays
+
+    if len(queue_ids) and (largest := pc.max(queue_ids).as_py()) >= QUEUE_NUMS_MAX:
+        raise OptionError(f"option 'kafkaSchema' has no partition for queue {largest}, only for queues below "
+                          f"{QUEUE_NUMS_MAX}: read the table under its own names")
+    brokers = broker_names.dictionary_encode()
+    firsts = np.array([first_partition(name) for name in brokers.dictionary.to_pylist()], dtype=np.int32)
+    return arrow_arrays.numbers(queue_ids.to_numpy() + firsts[brokers.indices.to_numpy()])
 
 
 class KafkaReader(DataSourceReader):

@@ -11,11 +11,12 @@ stands for the latest and -2 for the earliest offset of the queue, -3 for that o
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.kafka_partitions import queue_of
 from regulus.spark.marks import Mark
 from regulus.spark.option_values import json_object
 from regulus.spark.selection import ANY_BROKER, queue_text
@@ -116,13 +117,17 @@ def _brokers_of(value: Any, option: str, topic: str) -> dict[str, dict[str, Any]
     return value
 
 
-def at_brokers(offsets: QueueOffsets, queues: Iterable[MessageQueue], option: str) -> QueueOffsets:
-    """The offsets with the brokers that the user left out. Raises OptionError where several have the topic."""
+def at_brokers(offsets: QueueOffsets, queues: Collection[MessageQueue], option: str, *,
+               by_partition: bool) -> QueueOffsets:
+    """The offsets with the brokers that the user left out, whose numbers may be those of partitions. Raises OptionError
+    where several brokers have the topic."""
     brokers: dict[str, set[str]] = {}
     for queue in queues:
         brokers.setdefault(queue.topic, set()).add(queue.broker_name)
     placed: QueueOffsets = {}
     for queue, offset in offsets.items():
+        if by_partition:
+            queue = queue_of(queue, queues)
         there = sorted(brokers.get(queue.topic, ()))
         if queue.broker_name == ANY_BROKER and len(there) > 1:
             raise OptionError(f"option {option!r} does not say the broker of {queue_text(queue)}: "

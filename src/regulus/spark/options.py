@@ -5,29 +5,29 @@ forgets their case. What can be judged without looking at the data is judged her
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from regulus.errors import OptionError
 from regulus.model.topics import TRACE_TOPIC
 from regulus.spark import option_values
+from regulus.spark.kafka_partitions import DEFAULT_BROKER_NAME as DEFAULT_BROKER_NAME
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, parse_offsets, parse_times
 from regulus.spark.option_values import Values
 from regulus.spark.selection import EVERYTHING, SELECTIONS, TopicSelection, parse_selection
 from regulus.spark.table_schema import TABLES
 
 KNOWN_OPTIONS = (
-    "nameServer", "storePath", "path", "archivePath", "table", "topic", "subscribe", "subscribePattern", "assign",
-    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "consumerGroup", "failOnDataLoss",
-    "badRecords", "badRecordsPath", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
-    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition", "tags", "sql", "columns",
-    "pushFilters", "batchRows", "kafkaSchema", "accessKey", "secretKey", "credentials", "retryTimeout", "brokerName",
-    "decompress", "verifyBodies",
+    "nameServer", "kafka.bootstrap.servers", "storePath", "path", "archivePath", "table", "topic", "subscribe",
+    "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "consumerGroup",
+    "failOnDataLoss", "badRecords", "badRecordsPath", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
+    "tags", "sql", "columns", "pushFilters", "batchRows", "kafkaSchema", "includeHeaders", "accessKey", "secretKey",
+    "credentials", "retryTimeout", "brokerName", "decompress", "verifyBodies",
 )
 _OWNED_OPTIONS: Mapping[str, str] = {
     "endpoints": "the gRPC protocol is not served yet; give option 'nameServer', which reads by the remoting protocol",
-    "kafka.bootstrap.servers": "give option 'nameServer', the name server of the brokers",
     "kafka.group.id": "give option 'consumerGroup'",
     "groupIdPrefix": "give option 'consumerGroup'",
     "kafka.": "there is no Kafka client here",
@@ -35,7 +35,6 @@ _OWNED_OPTIONS: Mapping[str, str] = {
     "auto.offset.reset": "give option 'startingOffsets'; a place that is gone is never replaced in silence",
     "enable.auto.commit": "progress belongs to the stream's checkpoint; see option 'consumerGroup'",
     "consumeFromWhere": "give option 'startingOffsets'",
-    "includeHeaders": "the columns 'properties', and 'headers' of option 'kafkaSchema', are always there",
     "producerGroup": "it is an option of writes",
     "deliveryGuarantee": "it is an option of writes",
     "sinkId": "it is an option of writes",
@@ -47,10 +46,8 @@ _OWNED_OPTIONS: Mapping[str, str] = {
 """What users of Kafka or RocketMQ may bring along, and what to do instead; a name that ends with a dot is a prefix."""
 
 _TABLES_OF_MESSAGES = ("messages", "trace")
-DEFAULT_BROKER_NAME = "broker-a"
-"""The log does not hold the broker's name; this is the name that brokers have by default."""
-
 ALL_TAGS = "*"
+_KAFKA_ADDRESS = "kafka.bootstrap.servers"
 _STARTS = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP_OFFSET}
 _ENDS = {"latest": LATEST}
 
@@ -95,7 +92,7 @@ class NoMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a read was asked for. Times in ms; a time for one queue beats one for all, which beats offsets."""
+    """What a read was asked for. Times in ms; one for all queues beats those for each, and they beat offsets."""
 
     store_path: str = ""
     name_server: str = ""
@@ -127,6 +124,7 @@ class ReadOptions:
     push_filters: bool = False
     batch_rows: int = 4096
     kafka_schema: bool = False
+    include_headers: bool = False
     access_key: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
     credentials: str = ""
@@ -157,20 +155,21 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
     """Raises OptionError that names the option, its value and what is allowed."""
     values = option_values.known_values(options, KNOWN_OPTIONS, _OWNED_OPTIONS)
     table = option_values.word(values, "table", "messages", tuple(TABLES))
+    kafka_schema = option_values.flag(values, "kafkaSchema", _KAFKA_ADDRESS in values)
     read = ReadOptions(
         store_path=_store_path(values),
-        name_server=values.get("nameServer", "").strip(),
+        name_server=_name_server(values),
         archive_path=values.get("archivePath", "").strip(),
         table=table,
-        selection=_selection(values, table),
+        selection=_selection(values, table, kafka_schema),
         starting_offsets=_starting_offsets(values, streaming),
         ending_offsets=_ending_offsets(values, streaming),
         starting_timestamp=option_values.timestamp(values, "startingTimestamp"),
         ending_timestamp=option_values.timestamp(values, "endingTimestamp"),
         starting_times=_times(values, "startingOffsetsByTimestamp"),
         ending_times=_times(values, "endingOffsetsByTimestamp"),
-        no_match=NoMatch(option_values.word(values, "startingOffsetsByTimestampStrategy", NoMatch.LATEST,
-                                            tuple(NoMatch))),
+        no_match=NoMatch(option_values.word(values, "startingOffsetsByTimestampStrategy",
+                                            NoMatch.ERROR if kafka_schema else NoMatch.LATEST, tuple(NoMatch))),
         consumer_group=values.get("consumerGroup", "").strip(),
         on_data_loss=OnDataLoss(option_values.word(values, "failOnDataLoss", OnDataLoss.FAIL, tuple(OnDataLoss))),
         on_bad_record=_on_bad_record(values),
@@ -187,7 +186,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         columns=option_values.names(values, "columns"),
         push_filters=option_values.flag(values, "pushFilters", False),
         batch_rows=option_values.number(values, "batchRows", 4096, 1, 1 << 20),
-        kafka_schema=option_values.flag(values, "kafkaSchema", False),
+        kafka_schema=kafka_schema,
+        include_headers=option_values.flag(values, "includeHeaders", False),
         access_key=values.get("accessKey", ""),
         secret_key=values.get("secretKey", ""),
         credentials=_credentials(values),
@@ -206,13 +206,19 @@ def _store_path(values: Values) -> str:
     return values.get("storePath") or values.get("path") or ""
 
 
-def _selection(values: Values, table: str) -> TopicSelection:
+def _name_server(values: Values) -> str:
+    if "nameServer" in values and _KAFKA_ADDRESS in values:
+        raise OptionError(f"options 'nameServer' and {_KAFKA_ADDRESS!r} give the address twice: leave one out")
+    return (values.get("nameServer") or values.get(_KAFKA_ADDRESS) or "").strip()
+
+
+def _selection(values: Values, table: str, by_partition: bool) -> TopicSelection:
     """The tables about topics and groups list all of them when nothing is chosen, the trace table its topic."""
     if any(name in values for name in SELECTIONS):
         if table == "trace" and "topic" not in values:
             raise OptionError("table 'trace' is one topic: give option 'topic' where it has another name than "
                               f"{TRACE_TOPIC}")
-        return parse_selection(values)
+        return replace(parse_selection(values), by_partition=by_partition)
     if table == "trace":
         return TopicSelection(topics=(TRACE_TOPIC,))
     if table != "messages":
@@ -223,14 +229,15 @@ def _selection(values: Values, table: str) -> TopicSelection:
 def _starting_offsets(values: Values, streaming: bool) -> QueueOffsets | int:
     default = "group" if values.get("consumerGroup") else "latest" if streaming else "earliest"
     text = values.get("startingOffsets", default).strip()
-    if text == "latest" and not streaming:
+    word = text.lower()
+    if word == "latest" and not streaming:
         raise OptionError("option 'startingOffsets' of a batch read cannot be 'latest': leave it out or give offsets "
                           "as JSON")
-    if text not in _STARTS:
+    if word not in _STARTS:
         return parse_offsets(text, "startingOffsets")
-    if text == "group" and not values.get("consumerGroup"):
+    if word == "group" and not values.get("consumerGroup"):
         raise OptionError("option 'startingOffsets' is 'group', so option 'consumerGroup' must name the group")
-    return _STARTS[text]
+    return _STARTS[word]
 
 
 def _ending_offsets(values: Values, streaming: bool) -> QueueOffsets | int:
@@ -239,9 +246,10 @@ def _ending_offsets(values: Values, streaming: bool) -> QueueOffsets | int:
         raise OptionError(f"option {ends[0]!r} is one of batch reads: a stream has no end; stop the query, or give it "
                           "the trigger availableNow")
     text = values.get("endingOffsets", "latest").strip()
-    if text in ("earliest", "group"):
+    word = text.lower()
+    if word in ("earliest", "group"):
         raise OptionError(f"option 'endingOffsets' cannot be {text!r}: leave it out or give offsets as JSON")
-    return _ENDS[text] if text in _ENDS else parse_offsets(text, "endingOffsets")
+    return _ENDS[word] if word in _ENDS else parse_offsets(text, "endingOffsets")
 
 
 def _times(values: Values, name: str) -> QueueOffsets | None:
@@ -296,6 +304,9 @@ def _check_together(read: ReadOptions, values: Values) -> None:
     if read.bad_records_path and not (read.bad_records_path.startswith("/") or "://" in read.bad_records_path):
         raise OptionError(f"option 'badRecordsPath' is {read.bad_records_path!r}: write an absolute path, or a URI "
                           "like s3://bucket/bad or hdfs://host/bad")
+    if read.include_headers and not read.kafka_schema:
+        raise OptionError("option 'includeHeaders' is of the columns of option 'kafkaSchema': leave it out, as the "
+                          "table's own column 'properties' is always there")
     if read.kafka_schema and read.columns is not None:
         raise OptionError("options 'kafkaSchema' and 'columns' ask for two sets of columns: leave one out")
     if (read.kafka_schema or read.push_filters) and not read.is_of_messages:

@@ -1,10 +1,11 @@
 """From where to where each queue is read: what the options ask for, compared with what the queues have. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, GROUP_OFFSET, LATEST, QueueOffsets, at_brokers, check_queues
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
@@ -76,8 +77,10 @@ def batch_bounds(options: ReadOptions, place: Place) -> Bounds:
 def starting_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
                      states: Mapping[MessageQueue, QueueState], *, is_stream: bool) -> tuple[QueueOffsets, list[Gap]]:
     """Where each queue is begun, and what was to be read before. Raises OptionError, DataLoss."""
-    times = times_of(options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
-    wanted = _of_each(options.starting_offsets, queues, "startingOffsets") if len(times) < len(queues) else {}
+    if options.kafka_schema:
+        check_brokers(queues)
+    times = starting_times(options, queues)
+    wanted = _of_each(options, options.starting_offsets, queues, "startingOffsets") if len(times) < len(queues) else {}
     asked_groups = [queue for queue, offset in wanted.items() if offset == GROUP_OFFSET]
     if asked_groups and not options.consumer_group:
         raise OptionError(f"startingOffsets is -3 (the group's offset) for {queue_text(asked_groups[0])}: option "
@@ -135,8 +138,8 @@ def _start(offset: int, state: QueueState) -> int:
 
 def _ending_offsets(options: ReadOptions, place: Place, queues: Sequence[MessageQueue],
                     states: Mapping[MessageQueue, QueueState]) -> tuple[QueueOffsets, list[Gap]]:
-    times = times_of(options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
-    wanted = _of_each(options.ending_offsets, queues, "endingOffsets") if len(times) < len(queues) else {}
+    times = ending_times(options, queues)
+    wanted = _of_each(options, options.ending_offsets, queues, "endingOffsets") if len(times) < len(queues) else {}
     found = place.offsets_at(times) if times else {}
     ends: QueueOffsets = {}
     gaps: list[Gap] = []
@@ -160,19 +163,28 @@ def check_match(options: ReadOptions, queue: MessageQueue, start: int, state: Qu
                           "startingOffsetsByTimestampStrategy to latest to begin at its end")
 
 
-def _of_each(offsets: QueueOffsets | int, queues: Sequence[MessageQueue], option: str) -> QueueOffsets:
+def starting_times(options: ReadOptions, queues: Collection[MessageQueue]) -> QueueOffsets:
+    """Where each queue is to begin in time; empty where offsets say it. Raises OptionError."""
+    return _times_of(options, options.starting_times, options.starting_timestamp, queues, "startingOffsetsByTimestamp")
+
+
+def ending_times(options: ReadOptions, queues: Collection[MessageQueue]) -> QueueOffsets:
+    """Where each queue is to end in time; empty where offsets say it. Raises OptionError."""
+    return _times_of(options, options.ending_times, options.ending_timestamp, queues, "endingOffsetsByTimestamp")
+
+
+def _times_of(options: ReadOptions, times: QueueOffsets | None, time: int | None, queues: Collection[MessageQueue],
+              option: str) -> QueueOffsets:
+    """One time for all beats those for each, as in Spark's Kafka source."""
+    if time is not None:
+        return dict.fromkeys(queues, time)
+    return {} if times is None else _of_each(options, times, queues, option)
+
+
+def _of_each(options: ReadOptions, offsets: QueueOffsets | int, queues: Collection[MessageQueue],
+             option: str) -> QueueOffsets:
     if isinstance(offsets, int):
         return dict.fromkeys(queues, offsets)
-    placed = at_brokers(offsets, queues, option)
-    check_queues(placed, queues, option)
-    return placed
-
-
-def times_of(times: QueueOffsets | None, time: int | None, queues: Iterable[MessageQueue],
-             option: str) -> QueueOffsets:
-    """The time for each queue, or for none."""
-    if times is None:
-        return {} if time is None else dict.fromkeys(queues, time)
-    placed = at_brokers(times, queues, option)
+    placed = at_brokers(offsets, queues, option, by_partition=options.kafka_schema)
     check_queues(placed, queues, option)
     return placed

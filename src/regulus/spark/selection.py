@@ -9,6 +9,7 @@ from typing import Any
 from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from regulus.spark.kafka_partitions import queue_of
 from regulus.spark.option_values import Values, json_object
 
 SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
@@ -20,11 +21,15 @@ _ASSIGN_EXAMPLE = 'write {"topic":{"broker-a":[0,1]}}'
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which queues to read: named topics, or those whose name a pattern matches whole, or single queues."""
+    """Which queues to read: named topics, or those whose name a pattern matches whole, or single queues.
+
+    `by_partition`: a number without a broker is Kafka's of a partition, where there is one of that number.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     queues: tuple[MessageQueue, ...] = ()
+    by_partition: bool = False
 
     def topics_of(self, known: set[str], place: str = "the store") -> list[str]:
         """The topics to read of `known`, sorted. Raises OptionError when one that is named is not there."""
@@ -54,12 +59,13 @@ class TopicSelection:
         queues = sorted(there)
         if not self.queues:
             return queues
-        for wanted in self.queues:
+        chosen = [queue_of(wanted, queues) if self.by_partition else wanted for wanted in self.queues]
+        for wanted in chosen:
             if not any(_is_meant(wanted, queue) for queue in queues):
                 listed = ", ".join(map(queue_text, queues)) or "none of them"
                 raise OptionError(f"option 'assign' names {queue_text(wanted)}, which {place} does not have: it has "
                                   f"{listed}")
-        return [queue for queue in queues if any(_is_meant(wanted, queue) for wanted in self.queues)]
+        return [queue for queue in queues if any(_is_meant(wanted, queue) for wanted in chosen)]
 
     def _matches(self, topic: str) -> bool:
         # Retries, dead letters and the broker's own topics are read only on purpose: a pattern has to spell the prefix.

@@ -64,7 +64,9 @@ def table_ddl(options: ReadOptions) -> str:
 
 def table_columns(options: ReadOptions) -> Mapping[str, str]:
     """Names and types of all columns of the table that the options name."""
-    return KAFKA_COLUMNS if options.kafka_schema else TABLES[options.table]
+    if not options.kafka_schema:
+        return TABLES[options.table]
+    return {name: kind for name, kind in KAFKA_COLUMNS.items() if options.include_headers or name != "headers"}
 
 
 def batch_reader(options: ReadOptions, schema: StructType) -> "DataSourceReader":

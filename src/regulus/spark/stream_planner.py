@@ -24,6 +24,7 @@ from typing import Any
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.admission import Waiting, admit
+from regulus.spark.kafka_partitions import check_brokers
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import QueueOffsets
 from regulus.spark.options import OnDataLoss, ReadOptions
@@ -194,11 +195,14 @@ class StreamPlanner:
     def _found_queues(self) -> list[MessageQueue]:
         """A topic that was there, and that no broker knows any more, is kept: asking for its state waits for it."""
         try:
-            return self._place.queues()
+            found = self._place.queues()
         except OptionError:
             if not self._queues:
                 raise
             return self._queues
+        if self._options.kafka_schema:
+            check_brokers(found)
+        return found
 
     def _states_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
         """Those of the look before, as a batch is planned right behind it; after a restart there was none."""

@@ -45,7 +45,7 @@ KAFKA_COLUMNS: dict[str, str] = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""The messages under the names of Spark's Kafka source."""
+"""The messages under the names of Spark's Kafka source; `headers` is there only where it is asked for."""
 
 _QUEUE = {"topic": "string", "broker_name": "string", "queue_id": "int"}
 

@@ -42,13 +42,15 @@ def test_the_form_of_other_connectors_is_read():
 
 def test_the_broker_may_be_left_out_where_there_is_one():
     offsets = parse_offsets('{"orders":{"0":23,"1":-2}}', "startingOffsets")
-    assert at_brokers(offsets, [QUEUE, OTHER], "startingOffsets") == {QUEUE: 23, OTHER: -2}
+    for by_partition in (False, True):
+        assert at_brokers(offsets, [QUEUE, OTHER], "startingOffsets", by_partition=by_partition) == {
+            QUEUE: 23, OTHER: -2}
     with pytest.raises(OptionError, match="does not say the broker of orders/0: b and c have the topic"):
-        at_brokers(offsets, [QUEUE, QUEUE._replace(broker_name="c")], "startingOffsets")
+        at_brokers(offsets, [QUEUE, QUEUE._replace(broker_name="c")], "startingOffsets", by_partition=False)
 
 
 def test_a_topic_that_no_broker_has_stays_for_the_check():
-    offsets = at_brokers({MessageQueue("other", "", 0): 1}, [QUEUE], "startingOffsets")
+    offsets = at_brokers({MessageQueue("other", "", 0): 1}, [QUEUE], "startingOffsets", by_partition=False)
     with pytest.raises(OptionError, match="missing orders/b/0; unknown other/0"):
         check_queues(offsets, [QUEUE], "startingOffsets")
 

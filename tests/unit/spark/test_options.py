@@ -54,6 +54,26 @@ def test_times_for_single_queues():
     assert options.no_match is NoMatch.ERROR
 
 
+def test_a_job_of_kafka_changes_format_and_address():
+    """And has Kafka's columns and defaults then."""
+    options = parse_options({"kafka.bootstrap.servers": "host1:9876,host2:9876", "subscribe": "orders",
+                             "startingOffsets": "EARLIEST", "includeHeaders": "True"}, streaming=True)
+    assert (options.name_server, options.origin) == ("host1:9876,host2:9876", Origin.LIVE)
+    assert (options.kafka_schema, options.include_headers, options.no_match) == (True, True, NoMatch.ERROR)
+    assert options.starting_offsets == EARLIEST
+    plain = parse_options({"kafka.bootstrap.servers": "host1:9876", "kafkaSchema": "false", "topic": "orders"})
+    assert (plain.kafka_schema, plain.no_match) == (False, NoMatch.LATEST)
+
+
+@pytest.mark.parametrize(("option", "text", "value"), [
+    ("startingOffsets", "Earliest", EARLIEST), ("startingOffsets", "LATEST", LATEST),
+    ("startingOffsetsByTimestampStrategy", "LATEST", NoMatch.LATEST)])
+def test_words_come_in_any_case(option, text, value):
+    options = parse_options({**LIVE, option: text}, streaming=True)
+    assert value == (options.no_match if option.endswith("Strategy") else options.starting_offsets)
+    assert parse_options({**LIVE, "endingOffsets": "LATEST"}).ending_offsets == LATEST
+
+
 def test_secrets_are_not_shown():
     text = repr(parse_options({**LIVE, "accessKey": "AK-visible", "secretKey": "SK-visible"}))
     assert "visible" not in text
@@ -66,7 +86,7 @@ def test_a_small_table_needs_no_topic():
 
 @pytest.mark.parametrize(("options", "text"), [
     ({"endpoints": "h:8081"}, "gRPC protocol is not served yet"), ({"group.id": "g"}, "give option 'consumerGroup'"),
-    ({"kafka.security.protocol": "x"}, "no Kafka client"), ({"kafka.bootstrap.servers": "x"}, "'nameServer'"),
+    ({"kafka.security.protocol": "x"}, "no Kafka client"),
     ({"auto.offset.reset": "latest"}, "'startingOffsets'"), ({"sinkId": "s"}, "option of writes"),
 ])
 def test_an_option_of_others_is_refused_with_advice(options, text):
@@ -75,6 +95,9 @@ def test_an_option_of_others_is_refused_with_advice(options, text):
 
 
 @pytest.mark.parametrize(("options", "text"), [
+    ({"kafka.bootstrap.servers": "a:1"}, "the address twice"),
+    ({"includeHeaders": "true"}, "of the columns of option 'kafkaSchema'"),
+    ({"startingOffsets": "Group"}, "must name the group"),
     ({"storePath": "/a"}, "two places"), ({"accessKey": "a"}, "belong together"),
     ({"credentials": "AK:SK"}, "env:NAME"), ({"credentials": "env:"}, "env:NAME"),
     ({"credentials": "env:KEYS", "accessKey": "a", "secretKey": "b"}, "keys twice"),
@@ -133,6 +156,8 @@ def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     ({**STORE, "columns": ","}, "is empty"),
     ({**STORE, "startingTimestamp": "yesterday"}, "ISO 8601"),
     ({**STORE, "startingOffsets": "latest"}, "cannot be 'latest'"),
+    ({**STORE, "startingOffsets": "LATEST"}, "cannot be 'latest'"),
+    ({**STORE, "endingOffsets": "Earliest"}, "cannot be 'Earliest'"),
     ({**STORE, "endingOffsets": "earliest"}, "cannot be 'earliest'"),
     ({**STORE, "startingOffsets": "soon"}, "no JSON"),
 ])

@@ -82,11 +82,14 @@ def test_offsets_that_mean_nothing_are_refused(options, fault):
         bounds(**options)
 
 
-def test_a_time_beats_offsets_and_one_for_a_queue_beats_one_for_all():
+def test_a_time_beats_offsets_and_one_for_all_beats_those_for_each():
     place = Queues({(Q0, 5): 15, (Q1, 5): 2, (Q0, 6): 16, (Q1, 7): 3})
     assert bounds(place, startingTimestamp="5", startingOffsets=offsets(11, 1))[0] == {Q0: (15, 20), Q1: (2, 5)}
-    assert bounds(place, startingTimestamp="5", startingOffsetsByTimestamp=offsets(6, 7))[0] == {
+    assert bounds(place, startingOffsetsByTimestamp=offsets(6, 7), startingOffsets=offsets(11, 1))[0] == {
         Q0: (16, 20), Q1: (3, 5)}
+    for option in ("starting", "ending"):
+        both = {f"{option}Timestamp": "5", f"{option}OffsetsByTimestamp": offsets(6, 7)}
+        assert bounds(place, **both) == bounds(place, **{f"{option}Timestamp": "5"})
     assert bounds(place, endingTimestamp="5")[0] == {Q0: (10, 15), Q1: (0, 2)}
 
 
