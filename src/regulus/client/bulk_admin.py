@@ -23,6 +23,7 @@ from regulus.wire.headers import (
     QueryConsumerOffsetRequest,
     QueryConsumerOffsetResponse,
 )
+from regulus.wire.headers.bulk_pull import BOUNDS_OF_ALL, QUEUE_BOUNDS
 from regulus.wire.remoting_command import RemotingCommand
 
 BULK_SIZE = 4 << 20
@@ -75,20 +76,31 @@ class BulkAdmin(TopicAdmin):
         return QueueState(await self.min_offset(queue), await self.max_offset(queue), 0)
 
     async def queue_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        """From where to where queues of one topic at one broker reach: two requests, however many they are.
+        """From where to where queues of one topic at one broker reach: one request for many of them."""
+        if len(queues) == 1:
+            return {queues[0]: await self.queue_state(queues[0])}
+        known = await self._bulk_states(queues)
+        if known is None:
+            stats = await self._topic_stats_of(await self._queue_address(queues[0]), queues[0].topic)
+            known = {queue: QueueState(ends.min_offset, ends.max_offset, 0)
+                     for queue, ends in stats.offset_table.items()}
+        # What is to be said of a queue that the topic has no more, the broker says.
+        return {queue: known[queue] if queue in known else await self.queue_state(queue) for queue in queues}
 
-        The epoch is asked for first, so that offsets of a topic that is made anew in between come with an old one.
-        """
-        first, *others = queues
-        states = {first: await self.queue_state(first)}
-        if others:
-            stats = await self._topic_stats_of(await self._queue_address(first), first.topic)
-            for queue in others:
-                # What is to be said of a queue that the topic has no more, the broker says.
-                ends = stats.offset_table.get(queue)
-                states[queue] = await self.queue_state(queue) if ends is None else QueueState(
-                    ends.min_offset, ends.max_offset, states[first].topic_epoch)
-        return states
+    async def _bulk_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState] | None:
+        """Those that the broker tells together; None from one that knows no BULK_PULL."""
+        known: dict[MessageQueue, QueueState] = {}
+        for queue in sorted(queues):
+            if queue in known:
+                continue
+            answer = await self._bulk_pull(queue, 0, BOUNDS_OF_ALL, 0, "*")
+            if answer is None:
+                return None
+            place = BulkPullResponse.decode(answer)
+            known[queue] = QueueState(place.min_offset, place.max_offset, place.topic_epoch)
+            for number, (low, high) in enumerate(QUEUE_BOUNDS.iter_unpack(answer.body), queue.queue_id):
+                known[queue._replace(queue_id=number)] = QueueState(low, high, place.topic_epoch)
+        return known
 
     async def read_queue(self, queue: MessageQueue, start: int, end: int, *, size_max: int = BULK_SIZE,
                          expression: str = "*", expression_type: str = "TAG") -> QueueRead:

@@ -333,10 +333,7 @@ class Admin(shared_loop.Blocking):
         return shared_loop.run(self._client.queue_state(queue))
 
     def queue_states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
-        """From where to where queues of one topic at one broker reach: two requests, however many they are.
-
-        The epoch is asked for first, so that offsets of a topic that is made anew in between come with an old one.
-        """
+        """From where to where queues of one topic at one broker reach: one request for many of them."""
         return shared_loop.run(self._client.queue_states(queues))
 
     def read_queue(self, queue: MessageQueue, start: int, end: int, *, size_max: int = BULK_SIZE, expression: str = "*",

@@ -69,6 +69,13 @@ def test_decoded_texts(data, texts):
     assert array.to_pylist() == texts
 
 
+def test_no_array_has_more_bytes_than_its_offsets_reach(monkeypatch):
+    monkeypatch.setattr(arrow_arrays, "SIZE_MAX", 10)
+    assert arrow_arrays.binaries([b"12345", b"67890"]).to_pylist() == [b"12345", b"67890"]
+    with pytest.raises(AssertionError, match="11 bytes in one array"):
+        arrow_arrays.binaries([b"12345", b"678901"])
+
+
 def test_a_scan_does_not_import_pandas():
     """It would cost each of Spark's Python processes more time than a small table."""
     program = f"""

@@ -246,6 +246,20 @@ def test_a_queue_that_the_topic_got_later_is_read(history):
     assert [row[:2] for row in rows[50:]] == [(2, number) for number in range(4)]
 
 
+def test_what_stands_at_a_place_the_broker_says_and_the_archive_where_it_has_no_more(make_store, tmp_path):
+    """The archive is of other messages, as when the log was cut after it was archived."""
+    shutil.move(make_store([order(number, properties={"UNIQ_KEY": f"X{number}"}) for number in range(ARCHIVED)]),
+                tmp_path / "others")
+    with History(make_store, tmp_path) as history:
+        shutil.rmtree(history.archive)
+        archive_store(tmp_path / "others", history.archive)
+        assert history.lows[0] > 0
+        place = HistoryPlace(history.options())
+        ids = {offset: place.marks({QUEUES[0]: offset})[QUEUES[0]].id for offset in (0, 19, 24)}
+        place.close()
+    assert [offset for offset, mark in ids.items() if mark.startswith("X")] == [0]
+
+
 # --- queues that only the archive has --------------------------------------------------------------------------------
 
 

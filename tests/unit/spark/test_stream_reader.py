@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,7 +149,10 @@ def test_a_query_waits_for_a_broker_that_restarts(spark, run, make_broker_proces
     process.kill()
     with pytest.raises(Exception, match="could not be read for 100 ms"):
         run(**{**options, "retryTimeout": "100ms"})
-    process.start()
+    restart = threading.Timer(0.5, process.start)
+    restart.start()
+    run(**options)
+    restart.join()
     send_orders(process, range(50, 60))
     run(**options)
     assert found(spark, tmp_path) == expected(range(60))

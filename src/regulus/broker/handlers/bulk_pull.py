@@ -13,6 +13,7 @@ from regulus.model.peer import Peer
 from regulus.model.store_result import GetStatus
 from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import BulkPullRequest, BulkPullResponse
+from regulus.wire.headers.bulk_pull import BOUNDS_OF_ALL, QUEUE_BOUNDS
 from regulus.wire.remoting_command import RemotingCommand
 
 BULK_SIZE_MAX = 4 << 20
@@ -20,6 +21,9 @@ BULK_SIZE_MAX = 4 << 20
 
 BULK_COUNT_MAX = 16_384
 """Messages of one answer: this many are sliced before another request gets its turn."""
+
+BOUNDS_COUNT_MAX = 1024
+"""Queues of one answer that tells how far they go."""
 
 _PASSED_OVER = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING,
                 GetStatus.OFFSET_FOUND_NULL)
@@ -44,20 +48,35 @@ def handle_bulk_pull(request: RemotingCommand, peer: Peer, broker: BrokerState, 
         message_filter = expression_filter(header.expression)
     except HeaderError as error:
         return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+    if header.size_max < 1 and header.queue_offset_end == BOUNDS_OF_ALL:
+        stop = min(topic.read_queue_nums, header.queue_id + BOUNDS_COUNT_MAX)
+        return _state(request, header, broker, _bounds(header.topic, range(header.queue_id, stop), broker))
     return _read(request, header, message_filter, broker)
+
+
+def _bounds(topic: str, queue_ids: range, broker: BrokerState) -> bytes:
+    store = broker.store
+    return b"".join(QUEUE_BOUNDS.pack(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id))
+                    for queue_id in queue_ids)
+
+
+def _state(request: RemotingCommand, header: BulkPullRequest, broker: BrokerState, body: bytes = b"") -> Outcome:
+    topic, queue_id = header.topic, header.queue_id
+    ext = BulkPullResponse(next_offset=header.queue_offset, min_offset=broker.store.min_offset(topic, queue_id),
+                           max_offset=broker.store.max_offset(topic, queue_id),
+                           topic_epoch=broker.topics.epochs.of(topic))
+    return Reply(request.response(ResponseCode.SUCCESS, ext=ext.ext(), body=body))
 
 
 def _read(request: RemotingCommand, header: BulkPullRequest, message_filter: Filter,
           broker: BrokerState) -> Outcome:
     store = broker.store
     count = min(header.queue_offset_end - header.queue_offset, BULK_COUNT_MAX)
-    place = {"topic_epoch": broker.topics.epochs.of(header.topic)}
     if header.size_max < 1 or count < 1:
-        ext = BulkPullResponse(next_offset=header.queue_offset, min_offset=store.min_offset(header.topic,
-                               header.queue_id), max_offset=store.max_offset(header.topic, header.queue_id), **place)
-        return Reply(request.response(ResponseCode.SUCCESS, ext=ext.ext()))
+        return _state(request, header, broker)
     found = store.get_message(header.topic, header.queue_id, header.queue_offset, count,
                               min(header.size_max, BULK_SIZE_MAX), message_filter)
     next_offset = found.next_begin_offset if found.status in _PASSED_OVER else header.queue_offset
-    ext = BulkPullResponse(next_offset=next_offset, min_offset=found.min_offset, max_offset=found.max_offset, **place)
+    ext = BulkPullResponse(next_offset=next_offset, min_offset=found.min_offset, max_offset=found.max_offset,
+                           topic_epoch=broker.topics.epochs.of(header.topic))
     return Reply(request.response(ResponseCode.SUCCESS, found.status.name, ext.ext(), found.buffers))

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from regulus.broker.handlers import bulk_pull as handler
 from regulus.broker.handlers.bulk_pull import BULK_COUNT_MAX
 from regulus.model import permission
 from regulus.record import message_record
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import BulkPullRequest, BulkPullResponse
+from regulus.wire.headers.bulk_pull import BOUNDS_OF_ALL, QUEUE_BOUNDS
 
 
 def bulk_pull(rig, start, end, size_max=1 << 20, *, topic="TopicA", queue_id=0, expression=None):
@@ -48,6 +50,21 @@ def test_no_size_asks_for_the_state_of_the_queue(filled):
     answer = bulk_pull(filled, 3, 10, 0)
     place = BulkPullResponse.decode(answer)
     assert (answer.body, place.next_offset, place.max_offset) == (b"", 3, 10)
+
+
+def test_the_state_of_all_queues_from_one_on(filled, monkeypatch):
+    filled.send(body=b"y", queue_id=2)
+    nums = filled.broker.topics.get("TopicA").read_queue_nums
+    assert nums > 3
+
+    def bounds(queue_id):
+        return list(QUEUE_BOUNDS.iter_unpack(bulk_pull(filled, 0, BOUNDS_OF_ALL, 0, queue_id=queue_id).body))
+
+    assert bounds(0) == [(0, 10), (0, 0), (0, 1)] + [(0, 0)] * (nums - 3)
+    assert bounds(2) == bounds(0)[2:]
+    monkeypatch.setattr(handler, "BOUNDS_COUNT_MAX", 2)
+    assert bounds(1) == [(0, 0), (0, 1)]
+    assert bulk_pull(filled, 0, BOUNDS_OF_ALL, 0, queue_id=nums).code == ResponseCode.INVALID_PARAMETER
 
 
 def test_tags_are_chosen_by_the_broker(filled):

@@ -1,0 +1,81 @@
+"""What lets a read of the log as a table leave out, or repeat, what it must not."""
+
+from tests.mutants import Mutant
+
+_PLANNER = "regulus/spark/stream_planner.py"
+_LOSSES = "regulus/spark/losses.py"
+_LIVE = "regulus/spark/live_scan.py"
+_PLANNER_TESTS = ("tests/unit/spark/test_stream_planner.py",)
+_LOSS_TESTS = ("tests/unit/spark/test_losses.py",)
+_FILE_TESTS = ("tests/unit/spark/test_store_files.py", "tests/unit/spark/test_store_scan.py")
+
+MUTANTS = [
+    Mutant(name="a log that was cut and grew again goes unseen", path=_PLANNER,
+           old="if mark != offset.marks[queue]}", new="if False}", tests=_PLANNER_TESTS),
+    Mutant(name="only the time of what was read last is compared", path=_PLANNER,
+           old="if mark != offset.marks[queue]}", new="if mark.store_time != offset.marks[queue].store_time}",
+           tests=("tests/unit/spark/test_stream_planner.py", "tests/unit/spark/test_marks.py")),
+    Mutant(name="a stream goes on behind a cut as if there were none", path=_PLANNER,
+           old="            offset.positions[queue] = first\n", new="", tests=_PLANNER_TESTS),
+    Mutant(name="a batch of other queues reads on behind a cut", path=_PLANNER,
+           old="if queue not in went_back})", new="if True})", tests=_PLANNER_TESTS),
+    Mutant(name="a clock set back hides what was read anew", path=_PLANNER,
+           old="first = min(at - 1, max(firsts[queue], states[queue].low))", new="first = firsts[queue]",
+           tests=_PLANNER_TESTS),
+    Mutant(name="a queue that stood once is never looked at again", path=_PLANNER,
+           old="self._stood.get(queue) != (at, state.high)", new="queue not in self._stood", tests=_PLANNER_TESTS),
+    Mutant(name="the mark of an earlier message stays with an offset", path=_PLANNER,
+           old="for queue, mark in offset.marks.items() if queue not in moved}", new="for queue, mark in "
+           "offset.marks.items()}", tests=_PLANNER_TESTS),
+    Mutant(name="epochs of an archive and a broker are compared", path="regulus/spark/stream_offset.py",
+           old="return known * found > 0 and known != found", new="return 0 not in (known, found) and known != found",
+           tests=("tests/unit/spark/test_stream_offset.py",)),
+    Mutant(name="a topic made anew in an archive is the one before", path="regulus/spark/archive_place.py",
+           old="-1 - each.epoch", new="-1", tests=("tests/unit/spark/test_archive_place.py",)),
+    Mutant(name="a query that starts waits for no broker", path=_PLANNER,
+           old="return any(are_new) and (not self._is_known or self._target is not None)",
+           new="return any(are_new) and self._target is not None", tests=_PLANNER_TESTS),
+    Mutant(name="a query that is to end waits for no broker", path=_PLANNER,
+           old="return any(are_new) and (not self._is_known or self._target is not None)",
+           new="return any(are_new) and not self._is_known", tests=_PLANNER_TESTS),
+    Mutant(name="what comes while a query waits is not its own", path=_PLANNER,
+           old="                self._target.setdefault(queue, states[queue].high)\n", new="                pass\n",
+           tests=_PLANNER_TESTS),
+    Mutant(name="an archive tells what a broker lost", path="regulus/spark/history_place.py",
+           old="if queue not in live and offset < self._behind(queue)}", new="if offset < self._behind(queue)}",
+           tests=("tests/unit/spark/test_history_place.py",)),
+    Mutant(name="what is gone is dropped with what is damaged", path=_LOSSES,
+           old="        if self._options.on_data_loss is OnDataLoss.FAIL:\n            raise data_loss(gap)",
+           new="        if self._options.on_data_loss is OnDataLoss.FAIL and not self._options.on_bad_record:\n"
+           "            raise data_loss(gap)", tests=_LOSS_TESTS),
+    Mutant(name="any number of damaged messages is dropped", path=_LOSSES,
+           old="if self._bad > BAD_RECORDS_MAX:", new="if False:", tests=_LOSS_TESTS),
+    Mutant(name="a damaged message is kept nowhere", path=_LOSSES,
+           old="if on_bad is OnBadRecord.REJECT:", new="if False:", tests=_LOSS_TESTS),
+    Mutant(name="a damaged message takes those behind it along", path=_LOSSES,
+           old="records = records.take(slice(error.row + 1, None))", new="return", tests=_LOSS_TESTS),
+    Mutant(name="a bad answer takes the messages before it along", path=_LIVE,
+           old="        if error.position:", new="        if False:", tests=_LOSS_TESTS),
+    Mutant(name="one bad record is a whole answer", path=_LIVE,
+           old="        elif end - start > 1:\n            return None\n", new="", tests=_LOSS_TESTS),
+    Mutant(name="the end of a hole of the log is passed over", path="regulus/spark/store_scan.py",
+           old="if behind > position else len(", new="if False else len(", tests=_FILE_TESTS),
+    Mutant(name="units that no file has are no gap", path="regulus/spark/store_scan.py",
+           old="            if at < start:", new="            if False:", tests=_FILE_TESTS),
+    Mutant(name="a store without its log is empty", path="regulus/spark/store_files.py",
+           old="if low < end and not log.pieces:", new="if False:", tests=_FILE_TESTS),
+    Mutant(name="files that overlap are read", path="regulus/spark/store_files.py",
+           old="if end > right.start or (end < right.start and not with_holes):",
+           new="if end < right.start and not with_holes:", tests=_FILE_TESTS),
+    Mutant(name="two brokers share the numbers of partitions", path="regulus/spark/kafka_partitions.py",
+           old="        if first != queue.broker_name:", new="        if False:",
+           tests=("tests/unit/spark/test_kafka_partitions.py",)),
+    Mutant(name="a batch of an archive has any size", path="regulus/spark/archive_scan.py",
+           old="    if batch.nbytes <= BATCH_BYTES_MAX:", new="    if True:",
+           tests=("tests/unit/spark/test_archive_scan.py",)),
+    Mutant(name="unpacked bodies fill a batch without end", path="regulus/spark/columns.py",
+           old="if row and size > UNPACKED_BYTES_MAX:", new="if False:", tests=_FILE_TESTS),
+    Mutant(name="32-bit offsets wrap", path="regulus/spark/arrow_arrays.py",
+           old="    assert ends[-1] <= SIZE_MAX", new="    assert True",
+           tests=("tests/unit/spark/test_arrow_arrays.py",)),
+]
