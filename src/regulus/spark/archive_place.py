@@ -1,9 +1,9 @@
 """An archive as a place of queues: what its manifests name, and nothing that is still to be archived."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
@@ -23,9 +23,6 @@ from regulus.spark.read_bounds import (
 )
 from regulus.spark.read_plan import Gap, UnitRange
 from regulus.spark.selection import queue_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def plan(options: ReadOptions, cores: int) -> list[ArchiveRange]:
@@ -97,7 +94,8 @@ class ArchivePlace:
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         found = {}
         for queue, time in times.items():
-            row = self._first_row(queue, ("queue_offset",), time_start=time)
+            wanted = self._wanted({queue: 0}, end=FOREVER, time_start=time)
+            row = next(self._rows(wanted, ("queue_offset",)), None)
             found[queue] = self._bounds[queue].behind if row is None else int(row[0])
         return found
 
@@ -106,9 +104,10 @@ class ArchivePlace:
         return dict.fromkeys(queues)
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
-        rows = {queue: self._first_row(queue, ("store_time", "message_id", "offset_message_id"), start=offset,
-                                       end=offset + 1) for queue, offset in offsets.items()}
-        return {queue: Mark(row[0] // 1000, row[1] or row[2]) for queue, row in rows.items() if row is not None}
+        """All of them in one pass over the manifests, and one over each file that has some."""
+        rows = self._rows(self._wanted(offsets), ("topic", "broker_name", "queue_id", "store_time", "message_id",
+                                                  "offset_message_id"))
+        return {MessageQueue(*row[:3]): Mark(row[3] // 1000, row[4] or row[5]) for row in rows}
 
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes in the log, on average over the files of the topic."""
@@ -142,27 +141,23 @@ class ArchivePlace:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _first_row(self, queue: MessageQueue, columns: tuple[str, ...], start: int = 0, end: int = FOREVER,
-                   time_start: int = -FOREVER) -> list[Any] | None:
-        """Columns of the first of a queue's rows within these bounds, times in microseconds; None if there is none."""
+    def _wanted(self, offsets: Mapping[MessageQueue, int], *, end: int | None = None,
+                time_start: int = -FOREVER) -> dict[MessageQueue, Wanted]:
+        """The row at an offset of each queue, or all from there on up to `end`."""
+        return {queue: Wanted(queue.queue_id, offset, offset + 1 if end is None else end, time_start,
+                              log_start=bounds.log_start)
+                for queue, offset in offsets.items() if (bounds := self._bounds.get(queue)) is not None}
+
+    def _rows(self, wanted: Mapping[MessageQueue, Wanted], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+        """The wanted rows in the order of the log, times in microseconds."""
+        import pyarrow as pa
+
         from regulus.spark import archive_scan
 
-        bounds = self._bounds.get(queue)
-        if bounds is None:
-            return None
-        wanted = {queue: Wanted(queue.queue_id, start, end, time_start, log_start=bounds.log_start)}
         # A gap is not a row with a time; it is reported when the messages are read.
         goes_on = OnDataLoss.FAIL if self._options.fail_on_data_loss else OnDataLoss.GO_ON
         read = replace(self._options, tags=None, verify_bodies=False, on_data_loss=goes_on)
         for part in archive_plan.parts(self._path, self._manifests, wanted):
             for batch in archive_scan.scan(read, columns, ArchiveRange((part,))):
-                return [_value(column) for column in batch.columns]
-        return None
-
-
-def _value(column: "pa.Array") -> Any:
-    """The first value; of a time its number."""
-    import pyarrow as pa
-
-    first = column[0]
-    return (first.cast(pa.int64()) if pa.types.is_timestamp(column.type) else first).as_py()
+                yield from zip(*((column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+                                 for column in batch.columns), strict=True)

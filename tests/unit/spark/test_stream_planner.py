@@ -386,6 +386,16 @@ def test_a_message_that_retention_took_proves_no_cut():
     assert rig.ranges(start, rig.latest(start)) == [(0, 10, 12)]
 
 
+def test_an_offset_behind_what_is_gone_has_no_mark():
+    """That of an earlier message would tell of a cut."""
+    rig = Rig(failOnDataLoss="false")
+    start = rig.latest(rig.planner.initial())
+    rig.place.table[Q0] = QueueState(12, 12, 7)
+    end = rig.latest(start)
+    assert positions(end) == [12, 20]
+    assert end["topics"]["orders"]["last"] == {"b": {"1": [5_000, "1-19"]}}
+
+
 def test_a_queue_that_does_not_move_is_not_asked_again(monkeypatch):
     rig = Rig()
     start = rig.latest(rig.planner.initial())
