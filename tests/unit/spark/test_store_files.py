@@ -81,6 +81,11 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
     (tmp_path / "commitlog").mkdir()
     with pytest.raises(OptionError, match="no directory 'consumequeue'"):
         StoreFiles(str(tmp_path))
+    (tmp_path / "consumequeue").mkdir()
+    with pytest.raises(OptionError, match="'commitlog' has no file of a log, and which has no directory 'config'"):
+        StoreFiles(str(tmp_path))
+    (tmp_path / "config").mkdir()
+    assert StoreFiles(str(tmp_path)).topics() == set()
 
 
 def test_a_gap_between_files_is_damage_unless_the_rest_is_wanted(tmp_path):
@@ -127,6 +132,7 @@ def test_a_log_that_lies_elsewhere_makes_no_empty_queues(make_store):
     root = make_store([order(0)])
     for path in (root / "commitlog").iterdir():
         path.unlink()
+    (root / "config").mkdir(exist_ok=True)
     files = StoreFiles(str(root))
     with pytest.raises(OptionError, match=r"commitlog has no file of a log, and .* has 1 units: .*storePathCommitLog"):
         files.queue("orders", 0).bounds(files.log)
@@ -159,6 +165,6 @@ def test_broken_topics_are_damage(make_store):
 
 
 def test_the_folder_in_which_a_broker_builds_queues_anew_is_no_topic(tmp_path):
-    for directory in ("commitlog", "consumequeue/TopicA/0", "consumequeue/.anew/TopicB/0"):
+    for directory in ("config", "commitlog", "consumequeue/TopicA/0", "consumequeue/.anew/TopicB/0"):
         (tmp_path / directory).mkdir(parents=True)
     assert StoreFiles(str(tmp_path)).topics() == {"TopicA"}
