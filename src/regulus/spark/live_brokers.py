@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from regulus.client import bulk_admin, shared_loop
 from regulus.client.admin import Admin
@@ -48,7 +48,7 @@ SMALL_READ_RECORDS = 256
 """Up to this many messages one task reads all, and their sizes do not matter."""
 
 RECORD_SIZE_GUESS = 1024.0
-_DAMAGED = re.compile(r"message (\d+) of queue (\d+) of (\S+) is damaged")
+_NO_RECORD = re.compile(r"message (\d+) of queue (\d+) of (\S+) is (damaged|in the log's file).* is set to (\d+)$")
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
 _PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
 
@@ -236,7 +236,7 @@ class LiveBrokers:
             return
 
     def _refused(self, error: ClientError) -> Exception:
-        if self._options.sql and isinstance(error, BrokerRefused) and not _DAMAGED.match(error.remark):
+        if self._options.sql and isinstance(error, BrokerRefused) and not _NO_RECORD.match(error.remark):
             return OptionError(f"option 'sql' is not applied by this broker ({error.remark or error}): filter with "
                                "where(...), or set enablePropertyFilter on the broker")
         return error
@@ -263,7 +263,7 @@ class LiveBrokers:
         try:
             return (await self._admin.read_queue(queue, offset, offset + 1, size_max=1)).data
         except BrokerRefused as error:
-            if damaged_message(error, queue) is None:
+            if no_record(error, queue) is None:
                 raise
             return b""
 
@@ -281,12 +281,21 @@ class LiveBrokers:
         return self.call(all_of_them, "the brokers' queues", topics) if keys else {}
 
 
-def damaged_message(error: BrokerRefused, queue: MessageQueue) -> int | None:
-    """Which message of the queue it is whose record a Regulus broker refuses to give, as it is damaged."""
-    told = _DAMAGED.match(error.remark) if error.code == ResponseCode.SYSTEM_ERROR else None
+class NoRecord(NamedTuple):
+    """A Regulus broker refuses to give messages [start, end): the record of one is damaged, or they lay in a file of
+    the log that is missing."""
+
+    start: int
+    end: int
+    is_gone: bool
+
+
+def no_record(error: BrokerRefused, queue: MessageQueue) -> NoRecord | None:
+    """What a refusal says of a message of the queue; None where it is of something else."""
+    told = _NO_RECORD.match(error.remark) if error.code == ResponseCode.SYSTEM_ERROR else None
     if told is None or (int(told[2]), told[3]) != (queue.queue_id, queue.topic):
         return None
-    return int(told[1])
+    return NoRecord(int(told[1]), int(told[5]), told[4] != "damaged")
 
 
 def _is_passing(error: ClientError) -> bool:

@@ -17,7 +17,7 @@ from regulus.client.bulk_admin import BULK_SIZE, PULL_COUNT, QueueRead
 from regulus.errors import BrokerRefused, DataLoss, RecordError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.columns import ColumnOptions, Records, found_records, gap_batch, joined_records
-from regulus.spark.live_brokers import LiveBrokers, damaged_message
+from regulus.spark.live_brokers import LiveBrokers, no_record
 from regulus.spark.losses import Losses, good_batches
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
@@ -72,6 +72,7 @@ class _Scan:
         self._options = options
         self._columns = columns
         self._losses = Losses(options, columns)
+        self._gap: Gap | None = None
         self._brokers = brokers
         self._is_filtered = bool(options.sql) or options.tags is not None
         self._waiting: list[Records] = []
@@ -88,9 +89,9 @@ class _Scan:
                 self._waiting_broker = answer.unit.broker_name
             for piece in self._checked(answer):
                 if isinstance(piece, Gap):
-                    yield from self._flush()
-                    yield from self._losses.gone(piece)
+                    yield from self._lose(piece)
                     continue
+                yield from self._tell_gap()
                 if len(piece.positions) >= BATCH_ROWS_GOOD:
                     # Joining it with others would copy it for nothing.
                     yield from self._flush()
@@ -103,6 +104,7 @@ class _Scan:
             if answer.damaged is not None:
                 yield from self._flush()
                 yield from self._losses.bad(answer.unit.queue, answer.next_offset - 1, answer.cause, answer.damaged)
+        yield from self._tell_gap()
         yield from self._flush()
         self._losses.tell()
         if looked_at != part.rows:
@@ -135,8 +137,11 @@ class _Scan:
         try:
             return _answer(unit, start, end, self._brokers.finish_read(reading, unit.queue, start, end))
         except BrokerRefused as error:
-            if damaged_message(error, unit.queue) != start:
+            told = no_record(error, unit.queue)
+            if told is None or told.start != start or told.end <= start:
                 raise
+            if told.is_gone:
+                return _Answer(unit, start, min(told.end, end), None, f"because {error.remark}", are_gone=True)
             return _Answer(unit, start, start + 1, None, error.remark, damaged=b"")
 
     def _asks(self, part: ReadRange, pace: "_Pace") -> Iterator[_Ask]:
@@ -180,6 +185,22 @@ class _Scan:
         behind = answer.next_offset - (answer.damaged is not None)
         if at < behind and (answer.are_gone or not self._is_filtered):
             yield Gap(queue, at, behind, answer.cause)
+
+    def _lose(self, gap: Gap) -> Iterator[pa.RecordBatch]:
+        """What is gone message by message is told as one gap."""
+        if self._options.fail_on_data_loss:
+            yield from self._losses.gone(gap)
+        if self._gap is not None and (self._gap.queue, self._gap.end) == (gap.queue, gap.start):
+            self._gap = self._gap._replace(end=gap.end)
+            return
+        yield from self._tell_gap()
+        self._gap = gap
+
+    def _tell_gap(self) -> Iterator[pa.RecordBatch]:
+        if self._gap is not None:
+            yield from self._flush()
+            yield from self._losses.gone(self._gap)
+            self._gap = None
 
     # --- giving ------------------------------------------------------------------------------------------------------
 

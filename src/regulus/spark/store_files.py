@@ -245,8 +245,8 @@ class StoreFiles:
         self.log = CommitLogFiles(self.path / "commitlog", with_holes=True)
         if not self.log.pieces and not (self.path / "config").is_dir():
             # The store of a broker that has had no message yet has its settings at least.
-            raise OptionError(f"option 'storePath' is {path!r}, where 'commitlog' has no file of a log, and which has no "
-                              "directory 'config' either: it must be the root of a broker's store")
+            raise OptionError(f"option 'storePath' is {path!r}, where 'commitlog' has no file of a log, and which has "
+                              "no directory 'config' either: it must be the root of a broker's store")
 
     def topics(self) -> set[str]:
         """The topics that have queues, and those that the broker knows but that never had a message."""

@@ -5,13 +5,19 @@ import json
 
 import pytest
 
+from regulus.broker import request_table
+from regulus.client.sync import Admin
 from regulus.errors import DataLoss, OptionError
+from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.spark import live_scan, losses
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.read_plan import UnitRange
+from regulus.store.config import MessageStoreConfig
+from regulus.testing.running_server import ServerThread
+from regulus.wire.codes import RequestCode
 from tests.unit.spark.conftest import order, send_orders
 from tests.unit.spark.test_live_scan import QUEUES, server  # noqa: F401
 from tests.unit.spark.test_store_scan import GAPS, gaps_of, table
@@ -164,3 +170,30 @@ def test_a_damaged_record_of_a_broker_stops_nothing(server, tmp_path, change, fi
         assert brokers.marks({QUEUES[1]: 50, QUEUES[0]: 50}).keys() >= {QUEUES[0]}
         assert brokers.record_sizes([UnitRange("orders", 1, 50, 51, "broker-a"),
                                      UnitRange("orders", 0, 0, 400, "broker-a")])
+
+
+@pytest.mark.parametrize("kind", ["bulk", "pull"])
+def test_what_lies_in_a_file_that_a_broker_lost_is_gone_and_not_damaged(make_store, monkeypatch, kind):
+    """One gap, however many answers tell of it."""
+    if kind == "pull":
+        monkeypatch.delitem(request_table.HANDLERS, int(RequestCode.BULK_PULL))
+    root = make_store([order(number, queue_id=0, body=b"x", properties={}) for number in range(130)])
+    sorted((root / "commitlog").iterdir())[1].unlink()
+    server = ServerThread(root, store_config=MessageStoreConfig(  # noqa: F811
+        store_path_root_dir=str(root), mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=100,
+        message_index_enable=False))
+    server.start()
+    try:
+        with Admin(server.name_server_address) as admin:
+            admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        read = parse_options({"nameServer": server.name_server_address, "topic": "orders", "badRecords": "drop",
+                              "failOnDataLoss": "report"})
+        with LiveBrokers(read) as brokers:
+            parts = brokers.partitions(*batch_bounds(read, brokers), cores=1)
+        rows = [row for part in parts for batch in live_scan.scan(read, GAPS, part) for row in batch.to_pylist()]
+    finally:
+        server.stop()
+    [(_, _, start, end)] = gaps_of(rows)
+    assert [row["queue_offset"] for row in rows if row["message_type"] != "gap"] == [*range(start), *range(end, 130)]
+    assert start < 64 < end
+    assert end - start < 45
