@@ -6,6 +6,7 @@ import json
 import pytest
 
 from regulus.broker import request_table
+from regulus.client.bulk_admin import QueueRead
 from regulus.client.sync import Admin
 from regulus.errors import DataLoss, OptionError
 from regulus.model.topics import TopicConfig
@@ -14,7 +15,8 @@ from regulus.spark import live_scan, losses
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import batch_bounds
-from regulus.spark.read_plan import UnitRange
+from regulus.spark.read_plan import ReadRange, UnitRange
+from regulus.spark.store_files import StoreFiles
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 from regulus.wire.codes import RequestCode
@@ -197,3 +199,46 @@ def test_what_lies_in_a_file_that_a_broker_lost_is_gone_and_not_damaged(make_sto
     assert [row["queue_offset"] for row in rows if row["message_type"] != "gap"] == [*range(start), *range(end, 130)]
     assert start < 64 < end
     assert end - start < 45
+
+
+class Unchecked:
+    """A broker that gives what lies in its log without a look, as RocketMQ does."""
+
+    def __init__(self, root):
+        data = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
+        queue = StoreFiles(str(root)).queue("orders", 0)
+        low, self.high = queue.bounds(StoreFiles(str(root)).log)
+        units = [queue.unit(offset) for offset in range(low, self.high)]
+        self.records = [data[unit.physical_offset:unit.physical_offset + unit.size] for unit in units]
+
+    def states(self, queues):
+        return {}
+
+    def has_bulk(self, queue):
+        return False
+
+    def begin_read(self, queue, start, end):
+        return start, end
+
+    def finish_read(self, reading, queue, start, end):
+        assert reading == (start, end)
+        stop = min(end, start + 8, self.high)
+        return QueueRead(b"".join(self.records[start:stop]), stop, 0, self.high)
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+@pytest.mark.parametrize("bad", [0, 5, 8, 19])
+@pytest.mark.parametrize("filtered", [{}, {"tags": "Tag0 || Tag1 || Tag2"}])
+def test_a_damaged_record_takes_no_other_along(make_store, tmp_path, change, bad, filtered):
+    broker = Unchecked(make_store([order(number, queue_id=0) for number in range(20)]))
+    body = b"body %d" % bad
+    record = broker.records[bad]
+    end = record.index(body) + len(body)
+    broker.records[bad] = CHANGES[change](record[:end]) + record[end:]
+    read = parse_options({"nameServer": "a:1", "topic": "orders", "verifyBodies": "true", "badRecords": "reject",
+                          "badRecordsPath": str(tmp_path / "bad"), **filtered})
+    task = live_scan._Scan(read, ("queue_offset",), broker)
+    batches = task.batches(ReadRange((UnitRange("orders", 0, 0, 20, "broker-a"),)))
+    assert [row["queue_offset"] for batch in batches for row in batch.to_pylist()] == [
+        offset for offset in range(20) if offset != bad]
+    assert [(line["queue_offset"], line["size"]) for line in kept(tmp_path / "bad")] == [(bad, len(record))]
