@@ -54,7 +54,7 @@ MUTANTS = [
            old="if on_bad is OnBadRecord.REJECT:", new="if False:", tests=_LOSS_TESTS),
     Mutant(name="a damaged message takes those behind it along", path=_LOSSES,
            old="records = records.take(slice(error.row + 1, None))", new="return", tests=_LOSS_TESTS),
-    Mutant(name="a bad answer takes the messages before it along", path=_LIVE,
+    Mutant(name="a bad answer has each message before it asked for alone", path=_LIVE,
            old="        if error.position:", new="        if False:", tests=_LOSS_TESTS),
     Mutant(name="one bad record is a whole answer", path=_LIVE,
            old="        elif end - start > 1:\n            return None\n", new="", tests=_LOSS_TESTS),

@@ -209,6 +209,7 @@ class Unchecked:
         queue = StoreFiles(str(root)).queue("orders", 0)
         low, self.high = queue.bounds(StoreFiles(str(root)).log)
         units = [queue.unit(offset) for offset in range(low, self.high)]
+        self.reads = 0
         self.records = [data[unit.physical_offset:unit.physical_offset + unit.size] for unit in units]
 
     def states(self, queues):
@@ -222,6 +223,7 @@ class Unchecked:
 
     def finish_read(self, reading, queue, start, end):
         assert reading == (start, end)
+        self.reads += 1
         stop = min(end, start + 8, self.high)
         return QueueRead(b"".join(self.records[start:stop]), stop, 0, self.high)
 
@@ -242,3 +244,4 @@ def test_a_damaged_record_takes_no_other_along(make_store, tmp_path, change, bad
     assert [row["queue_offset"] for batch in batches for row in batch.to_pylist()] == [
         offset for offset in range(20) if offset != bad]
     assert [(line["queue_offset"], line["size"]) for line in kept(tmp_path / "bad")] == [(bad, len(record))]
+    assert broker.reads <= 6
