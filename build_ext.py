@@ -59,6 +59,7 @@ COMPILED_MODULES = (
     "regulus.wire.headers.send_message",
     "regulus.wire.message_batch",
     "regulus.wire.octets",
+    "regulus.wire.row_digest",
     "regulus.wire.straight_batch",
     "regulus.wire.straight_properties",
     "regulus.wire.remoting_command",

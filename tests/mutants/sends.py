@@ -89,8 +89,8 @@ MUTANTS = [
            old="        properties.pop(names.DELAY_TIME_LEVEL, None)\n", new="",
            tests=("tests/unit/client/test_transaction_producer.py",)),
     Mutant(name="a lane goes on behind a send that failed", path="regulus/client/bulk_sender.py",
-           old="                await before.done()\n            self._raise_failure()\n        turn",
-           new="                await before.done()\n        turn", tests=("tests/unit/client/test_bulk_sender.py",)),
+           old="            await before.begun.wait()\n            self._raise_failure()\n",
+           new="            await before.begun.wait()\n", tests=("tests/unit/client/test_bulk_sender.py",)),
     Mutant(name="a clock that is set back makes keys of no month", path="regulus/client/unique_key.py",
            old=" or now_ms < self._month_start_ms", new="", tests=("tests/unit/client/test_unique_key.py",)),
 ]

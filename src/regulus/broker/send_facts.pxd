@@ -23,7 +23,6 @@ cdef class TopicFacts:
 
 cdef class SendFacts:
     cdef public object store
-    cdef public object sink_marks
     cdef public dict topics
     cdef public str region_id
     cdef public bint trace_on

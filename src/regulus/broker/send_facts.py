@@ -2,7 +2,7 @@
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.message_store import MessageStore
-from regulus.broker.sink_marks import COPY_PROPERTIES, SinkMarks
+from regulus.broker.sink_marks import COPY_PROPERTIES
 from regulus.model import message_properties as names
 from regulus.model import permission, sys_flag, topics
 from regulus.model.message_id import host_bytes
@@ -16,8 +16,9 @@ TIMER_PROPERTIES = frozenset((names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names
 NEVER_IN_BATCH = TIMER_PROPERTIES | {names.DELAY_TIME_LEVEL, names.TRANSACTION_PREPARED, names.POP_CK}
 UNUSUAL_PROPERTIES = NEVER_IN_BATCH | {names.SINK}
 """They change where a message goes, or whether it is taken."""
-UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {names.SEQUENCE})
-"""Of a run they would change whose message it is."""
+UNUSUAL_IN_BATCH = frozenset(name.encode() for name in COPY_PROPERTIES | {
+    names.SEQUENCE, names.SINK_DIGEST, names.REAL_TOPIC, names.REAL_QUEUE_ID})
+"""Of a run they would change whose message it is, or are not counted in its digest."""
 
 
 class TopicFacts:
@@ -66,10 +67,8 @@ class SendFacts:
     `straight_answers`, by these addresses too, are for sends with nothing unusual about them.
     """
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts],
-                 sink_marks: SinkMarks) -> None:
+    def __init__(self, config: BrokerConfig, store: MessageStore, topic_facts: dict[str, TopicFacts]) -> None:
         self.store = store
-        self.sink_marks = sink_marks
         self.topics = topic_facts
         self.region_id = config.region_id
         self.trace_on = config.trace_on

@@ -1,18 +1,21 @@
-"""How far each writer of a sink has come, so that a batch that is written again appends nothing twice.
+"""What each writer of a sink has stored last, so that a batch that is written again appends nothing twice.
 
 A sink's message carries two properties: `SINK`, `<sinkId>/<partition>`, names its writer, and `SEQ`, `<batch>/<row>`,
-its place in what that writer writes. For each SINK the broker keeps a mark: the highest SEQ stored, and where. A send
-at or below its mark was stored before; it is answered with the mark's place and appends nothing.
+its place in what that writer writes. The rows of a batch are 0, 1, 2 ... without gaps. For each SINK the broker keeps a
+mark: the batch, how many of its rows are stored, a digest of these rows in their order, and where the last one is.
 
-This is sound as long as a writer's rows arrive in their order, so the broker sees to that where it can: once it refused
-a row, it refuses all later rows of the SINK until that one has come again. Without it the rows that were already on
-their way would lift the mark over the refused one, whose repetition would then be taken for stored.
+Rows come in runs: some that follow each other, one at least. A request says where its run begins and, as SINK_DIGEST,
+the digest of the rows before it. So the broker can tell, of each run by itself, whether it goes on from the mark, comes
+again, or is something else:
 
-Many rows travel as a run: a batch whose request carries SINK and the SEQ of its first row, the others counting on from
-there. The rows of a batch number are then 0, 1, 2 ... without gaps, so a run that leaves a gap to the mark is refused,
-and of one that overlaps it the rest is stored. With the mark goes a digest of the batch's bodies up to there. A writer
-whose rows come again in another order than before, or with other bodies, is told so when its runs, from the batch's
-first on, have come up to the mark, and nothing is appended behind it.
+    behind the mark       it is appended when the rows before it are those of the mark
+    up to it or over it   the rows up to the mark are compared with it by the digest; the others are appended
+    before it             it is answered with the mark. Whether the rows are those of the mark is not known before the
+                          run comes that reaches it; a writer that ends before it looks at the answer
+    with a gap to it      refused until the rows in between have come
+    of an earlier batch   refused: nobody knows any more what that batch was
+
+What is refused names both sides, and nothing is taken for stored because of its number alone.
 
 The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
 there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. No send of a
@@ -32,7 +35,7 @@ from regulus.model.message import MessageExt
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
 from regulus.wire.ext_fields import LONG_MAX
-from regulus.wire.straight_batch import digest_on
+from regulus.wire.row_digest import digest_of, row_on
 
 DOCUMENT_LAG_MAX = 16 << 20
 """Bytes of the log, in which there may be no mark at all, after which the document is saved again."""
@@ -55,10 +58,18 @@ class Sequence(NamedTuple):
         return f"{self.batch}/{self.row}"
 
 
+class Run(NamedTuple):
+    """Where some rows of a writer that follow each other begin, and the digest of those before them in the batch."""
+
+    sink: str
+    first: Sequence
+    digest: int
+
+
 class SinkMark(NamedTuple):
     """The last message of a writer that was stored, and its place.
 
-    `digest` is that of the bodies of its batch up to there, in their order; below 0 where it is not known.
+    `digest` is that of the rows of its batch up to there, in their order; below 0 where it is not known.
     """
 
     sequence: Sequence
@@ -76,9 +87,6 @@ class SinkMarks:
         self.marks_max = marks_max
         self._store = store
         self._marks: dict[str, SinkMark] = {}
-        self._refused: dict[str, Sequence] = {}
-        self._repeated: dict[str, tuple[Sequence, int]] = {}
-        """Up to which row, which is not among them, a writer has sent its batch again, and the digest of those rows."""
         self._moves = 0
         self.encoded = EncodedTable(self._marks, _write_mark)
 
@@ -90,132 +98,99 @@ class SinkMarks:
         """Another number than before: the document is worth saving."""
         return self._moves + self._store.commit_log_max_offset() // DOCUMENT_LAG_MAX
 
-    def seen(self, sink: str, sequence: Sequence) -> SinkMark | None:
-        """The mark when it is at `sequence` or above it, so that the message was stored before."""
-        mark = self._marks.get(sink)
-        if mark is None or mark.sequence < sequence:
-            return None
-        self._marks[sink] = self._marks.pop(sink)       # a mark that is asked for is in use
-        return mark
-
-    def missing(self, marked: list[tuple[str, Sequence]]) -> str:
-        """Which refused row must come before one of these, in a sentence; empty when none must."""
-        for sink, sequence in marked if self._refused else ():
-            refused = self._refused.get(sink)
-            if refused is not None and refused < sequence and (sink, refused) not in marked:
-                return (f"row {refused} of {sink} was refused and must be stored before row {sequence}: send again "
-                        f"from {refused} on, in order")
-        return ""
-
     def mark_of(self, sink: str) -> SinkMark | None:
         return self._marks.get(sink)
 
-    def rows_known(self, sink: str, first: Sequence, count: int) -> int:
-        """How many of the rows of a run, from its first on, were stored before."""
-        mark = self.seen(sink, first)
-        if mark is None:
+    def rows_known(self, run: Run, count: int) -> int:
+        """How many of the run's rows, from its first on, the mark stands for; whether they are the same, `difference`
+        says."""
+        mark = self._marks.get(run.sink)
+        if mark is None or mark.sequence < run.first:
             return 0
-        return count if mark.sequence.batch > first.batch else min(count, mark.sequence.row - first.row + 1)
+        self._marks[run.sink] = self._marks.pop(run.sink)       # a mark that is asked for is in use
+        return min(count, mark.sequence.row - run.first.row + 1)
 
-    def gap_before(self, sink: str, first: Sequence) -> str:
-        """Which rows should have come before a run that begins with `first`, in a sentence; empty when none should."""
-        mark = self._marks.get(sink)
-        if mark is not None and mark.sequence.batch > first.batch:
+    def gap_before(self, run: Run) -> str:
+        """Which rows should have come before the run, in a sentence; empty when none should."""
+        mark = self._marks.get(run.sink)
+        wanted = mark.sequence.row + 1 if mark is not None and mark.sequence.batch == run.first.batch else 0
+        if run.first.row <= wanted:
             return ""
-        wanted = mark.sequence.row + 1 if mark is not None and mark.sequence.batch == first.batch else 0
-        if first.row <= wanted:
-            return ""
-        return (f"a run of {sink} begins with row {first}, and rows from {first.batch}/{wanted} on have not come: send "
-                f"again from there, in order")
+        return (f"a run of {run.sink} begins with row {run.first}, and rows from {run.first.batch}/{wanted} on have "
+                "not come: send again from there, in order")
 
-    def no_room(self, sink: str, batch: int) -> str:
+    def later_batch(self, run: Run) -> str:
+        """That the writer has begun a later batch, so that nobody knows what this one was, in a sentence; or empty."""
+        mark = self._marks.get(run.sink)
+        if mark is None or mark.sequence.batch <= run.first.batch:
+            return ""
+        return (f"{run.sink} has come to batch {mark.sequence.batch}, of which {mark.sequence.row + 1} rows are "
+                f"stored, and this is row {run.first.row} of batch {run.first.batch}: an earlier batch cannot be told "
+                "from other data; what is new needs a new sinkId")
+
+    def no_room(self, run: Run) -> str:
         """Why there can be no mark for a new writer, in a sentence; empty when there can.
 
         A batch comes again with all its writers, so while a sink writes it no mark of its own may go that it set in
         this batch. Those of earlier batches may, and those of other sinks that have not sent for longer.
         """
-        if sink in self._marks or len(self._marks) < self.marks_max:
+        if run.sink in self._marks or len(self._marks) < self.marks_max:
             return ""
         oldest, mark = next(iter(self._marks.items()))
-        sink_id = sink.partition("/")[0]
-        if oldest.partition("/")[0] != sink_id or mark.sequence.batch < batch:
+        sink_id = run.sink.partition("/")[0]
+        if oldest.partition("/")[0] != sink_id or mark.sequence.batch < run.first.batch:
             return ""
-        return (f"sink {sink_id} writes batch {batch} in more than {self.marks_max} lanes, one for a task and a queue, "
-                "and this broker remembers no more (sinkMarksMax): raise that, or write with fewer tasks or queues")
+        return (f"sink {sink_id} writes batch {run.first.batch} in more than {self.marks_max} lanes, one for a task "
+                "and a queue, and this broker remembers no more (sinkMarksMax): raise that, or write with fewer tasks "
+                "or queues")
 
-    def digest_before(self, sink: str, first: Sequence) -> int:
-        """Of the bodies that the writer stored in this batch before a row that is stored now."""
-        mark = self._marks.get(sink)
-        if first.row == 0:
-            return 0
-        is_next = mark is not None and mark.sequence == Sequence(first.batch, first.row - 1)
-        return mark.digest if mark is not None and is_next else DIGEST_UNKNOWN
+    def goes_on(self, run: Run) -> bool:
+        """Whether the run begins behind the mark, with the rows of the mark before it, or begins a batch."""
+        mark = self._marks.get(run.sink)
+        if run.first.row == 0:
+            return mark is None or mark.sequence.batch < run.first.batch
+        return (mark is not None and mark.sequence == Sequence(run.first.batch, run.first.row - 1)
+                and mark.digest in (DIGEST_UNKNOWN, run.digest))
 
-    def repeats(self, sink: str, first: Sequence, body_crcs: list[int]) -> bool:
-        """Whether rows that come again, up to the mark at most, are those that were stored, as far as can be told.
+    def difference(self, run: Run, known: list[MessageExt]) -> str:
+        """How the run and the rows before it differ from what the mark stands for, in a sentence; empty when they do
+        not, as far as it is known yet. `known` are its rows up to the mark."""
+        mark = self._marks.get(run.sink)
+        if mark is None or mark.sequence != Sequence(run.first.batch, run.first.row + len(known) - 1):
+            return ""
+        digest = digest_of(known, run.digest)
+        if mark.digest == DIGEST_UNKNOWN:
+            is_same = not known or self._is_last(mark, known[-1])
+        else:
+            is_same = digest == mark.digest
+        return "" if is_same else (
+            f"{run.sink} has {mark.sequence.row + 1} rows of batch {mark.sequence.batch} stored, with the digest "
+            f"{_shown(mark.digest)}, and the first {mark.sequence.row + 1} of this time are other rows, or in another "
+            f"order: {_shown(digest)}; what is sent again must be the same (after a shuffle Spark's sink keeps the "
+            "order by option dedupKey)")
 
-        Told it is when the row at the mark comes, of all bodies before it together: when the batch came again from its
-        first row on without a gap.
-        """
-        mark = self._marks[sink]
-        if mark.sequence.batch != first.batch:
-            return True
-        known_to, digest = self._repeated.pop(sink, (first, DIGEST_UNKNOWN))
-        if first.row == 0:
-            digest = 0
-        elif known_to != first:
-            digest = DIGEST_UNKNOWN
-        for body_crc in body_crcs:
-            digest = digest_on(digest, body_crc)
-        end = Sequence(first.batch, first.row + len(body_crcs))
-        if end.row > mark.sequence.row:
-            return DIGEST_UNKNOWN in (digest, mark.digest) or digest == mark.digest
-        self._repeated[sink] = end, digest
-        if len(self._repeated) > self.marks_max:
-            del self._repeated[next(iter(self._repeated))]
-        return True
+    def _is_last(self, mark: SinkMark, row: MessageExt) -> bool:
+        """Whether the message at a mark without a digest is this row. What the log has no more is no proof."""
+        stored = self._store.look_message(mark.physical_offset)
+        return stored is not None and digest_of([stored]) == digest_of([row])
 
-    def stored(self, message: MessageExt) -> None:
-        """The message of a writer was appended: move its mark."""
-        self.run_stored(message.properties[names.SINK], [message])
-
-    def run_stored(self, sink: str, messages: list[MessageExt]) -> None:
-        """Rows of a writer that follow each other were appended: move its mark to the last."""
-        first, last = _place(messages[0]), _place(messages[-1])
-        digest = self.digest_before(sink, first)
-        for message in messages:
-            digest = digest_on(digest, message.body_crc)
+    def run_stored(self, run: Run, messages: list[MessageExt]) -> None:
+        """The run's rows were appended, the last of them at the end of `messages`: move the mark to it."""
         message = messages[-1]
-        self.moved(sink, SinkMark(last, message.topic, message.queue_id, message.queue_offset, message.physical_offset,
-                                  digest))
+        self.moved(run.sink, SinkMark(_place(message), message.topic, message.queue_id, message.queue_offset,
+                                      message.physical_offset, digest_of(messages, run.digest)))
+
+    def of_sink(self, sink_id: str, from_batch: int = 0) -> dict[str, SinkMark]:
+        """The marks of all writers whose SINK begins with this id, by SINK; it may have more parts behind it.
+
+        Only those that have come to `from_batch`.
+        """
+        prefix = sink_id + "/"
+        return {sink: mark for sink, mark in self._marks.items()
+                if sink.startswith(prefix) and mark.sequence.batch >= from_batch}
 
     def moved(self, sink: str, mark: SinkMark) -> None:
         """The writer's messages were appended up to this one."""
-        self._move(sink, mark)
-        refused = self._refused.get(sink)
-        if refused is not None and refused <= mark.sequence:
-            del self._refused[sink]
-
-    def refused(self, properties: dict[str, str]) -> None:
-        """A message was not taken. When it is a writer's, none behind it is until it was."""
-        try:
-            marked = sequence_of(properties)
-        except MessageIllegal:
-            return
-        if marked is None or self.seen(*marked) is not None:
-            return
-        sink, sequence = marked
-        known = self._refused.pop(sink, sequence)
-        self._refused[sink] = min(known, sequence)
-        if len(self._refused) > self.marks_max:
-            del self._refused[next(iter(self._refused))]
-
-    def of_sink(self, sink_id: str) -> dict[str, SinkMark]:
-        """The marks of all writers whose SINK begins with this id, by SINK; it may have more parts behind it."""
-        prefix = sink_id + "/"
-        return {sink: mark for sink, mark in self._marks.items() if sink.startswith(prefix)}
-
-    def _move(self, sink: str, mark: SinkMark) -> None:
         self._marks.pop(sink, None)
         self._marks[sink] = mark
         self.encoded.changed[sink] = None
@@ -254,8 +229,17 @@ class SinkMarks:
             marked = sequence_of(message.properties)
         except MessageIllegal:
             return
-        if marked is not None and self.seen(*marked) is None:
-            self.stored(message)
+        if marked is None:
+            return
+        sink, place = marked
+        mark = self._marks.get(sink)
+        if mark is not None and mark.sequence >= place:
+            return
+        follows = mark is not None and mark.sequence == Sequence(place.batch, place.row - 1)
+        before = mark.digest if mark is not None and follows else 0 if place.row == 0 else DIGEST_UNKNOWN
+        digest = before if before == DIGEST_UNKNOWN else row_on(before, message, message.body_crc)
+        self.moved(sink, SinkMark(place, message.topic, message.queue_id, message.queue_offset, message.physical_offset,
+                                  digest))
 
 
 def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
@@ -276,6 +260,26 @@ def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:
     return sink, sequence
 
 
+def run_of(properties: dict[str, str]) -> Run | None:
+    """The run that a message or a batch with these properties is; None as of `sequence_of`.
+
+    Raises MessageIllegal when one is misspelt, or when it is not said what came before the run.
+    """
+    marked = sequence_of(properties)
+    if marked is None:
+        return None
+    sink, first = marked
+    digest = properties.get(names.SINK_DIGEST, "0" if first.row == 0 else "")
+    if not _is_number(digest) or (first.row == 0 and int(digest) != 0):
+        raise MessageIllegal(f"the property SINK_DIGEST is {digest[:80]!r}: write the digest of the rows that {sink} "
+                             f"sent in batch {first.batch} before row {first.row}")
+    return Run(sink, first, int(digest))
+
+
+def _shown(digest: int) -> str:
+    return "unknown" if digest == DIGEST_UNKNOWN else f"{digest:016x}"
+
+
 def _place(message: MessageExt) -> Sequence:
     sequence = _sequence(message.properties[names.SEQUENCE])
     assert sequence is not None, "the message was checked before it was stored"
@@ -283,9 +287,12 @@ def _place(message: MessageExt) -> Sequence:
 
 
 def mark_value(mark: SinkMark) -> dict[str, object]:
-    """A mark as it travels and as it is saved."""
+    """A mark as it travels and as it is saved.
+
+    Earlier versions saved a digest of bodies alone, as `digest`. It is not taken over: such a mark knows its last row.
+    """
     return {"seq": str(mark.sequence), "topic": mark.topic, "queueId": mark.queue_id,
-            "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "digest": mark.digest}
+            "queueOffset": mark.queue_offset, "physicalOffset": mark.physical_offset, "rowDigest": mark.digest}
 
 
 def _write_mark(mark: SinkMark) -> str:
@@ -297,7 +304,7 @@ def _mark(value: dict[str, object]) -> SinkMark:
     if sequence is None:
         raise ValueError(f"seq {value['seq']!r}")
     return SinkMark(sequence, str(value["topic"]), int(str(value["queueId"])), int(str(value["queueOffset"])),
-                    int(str(value["physicalOffset"])), int(str(value.get("digest", DIGEST_UNKNOWN))))
+                    int(str(value["physicalOffset"])), int(str(value.get("rowDigest", DIGEST_UNKNOWN))))
 
 
 def _sequence(text: str) -> Sequence | None:

@@ -72,7 +72,7 @@ class BrokerState:
         self.clients = Clients()
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
-        self.storing = Storing(SendFacts(config, store, self.topics.facts, self.sink_marks))
+        self.storing = Storing(SendFacts(config, store, self.topics.facts))
         self.delay_schedule = DelaySchedule(store, config.delay_ladder_ms, self.storing)
         self.queue_locks = QueueLocks()
         self.archived_offset = ArchivedOffset()
@@ -96,7 +96,7 @@ class BrokerState:
     def set_config(self, config: BrokerConfig) -> None:
         """Take over settings, now or while running; works out what the send path wants ready."""
         self.config = config
-        self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts, self.sink_marks)
+        self.send_facts = self.storing.facts = SendFacts(config, self.store, self.topics.facts)
         self.subscription_groups.auto_create = config.auto_create_subscription_group
         self.transactions.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,

@@ -56,8 +56,7 @@ class BulkSend:
     """One request. `body` is a batch request's when `count` is given, else a single message's; a view is not copied.
 
     `properties` are the request's own: of a batch they belong to each of its messages. Sends of one `lane` keep their
-    order; one that is `alone` is not under way together with those before and behind it. `on_stored` is called with the
-    queue and the answer; what it raises fails the send.
+    order. `on_stored` is called with the queue and the answer; what it raises fails the send.
     """
 
     queue: MessageQueue
@@ -67,7 +66,6 @@ class BulkSend:
     flag: int = 0
     sys_flag: int = 0
     lane: object = None
-    alone: bool = False
     on_stored: "Callable[[MessageQueue, RemotingCommand], None] | None" = None
 
     @property
@@ -95,8 +93,7 @@ class BulkConfig:
 class _Turn:
     """A send in the order of its lane. `begun` is set when its first attempt may go out."""
 
-    def __init__(self, alone: bool) -> None:
-        self.alone = alone
+    def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -154,7 +151,7 @@ class BulkSender:
         self._raise_failure()
         self._in_flight += send.size
         self._in_flight_size += len(send.body)
-        turn = _Turn(send.alone)
+        turn = _Turn()
         task = asyncio.ensure_future(self._deliver(send, turn, self._last.get(send.lane)))
         turn.task = task
         self._last[send.lane] = turn
@@ -201,8 +198,6 @@ class BulkSender:
     async def _deliver(self, send: BulkSend, turn: "_Turn", before: "_Turn | None") -> None:
         if before is not None:
             await before.begun.wait()
-            if turn.alone or before.alone:
-                await before.done()
             self._raise_failure()
         turn.begun.set()
         began = time.monotonic()

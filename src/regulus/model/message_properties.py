@@ -53,6 +53,8 @@ SINK = "SINK"
 """Ours: the writer of a sink that sent the message, `<sinkId>/<partition>`."""
 SEQUENCE = "SEQ"
 """Ours: the message's place in what that writer writes, `<batch>/<row>`."""
+SINK_DIGEST = "SINK_DIGEST"
+"""Ours, of a request alone: the digest of what that writer sent in this batch before, `wire.row_digest`."""
 
 # Under private names these two may be typed constants in the compiled form.
 _NAME_END = NAME_VALUE_SEPARATOR

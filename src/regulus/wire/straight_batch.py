@@ -9,26 +9,29 @@ is handed out.
 """
 
 from collections.abc import Iterator
+from zlib import crc32
 
 from regulus.model.message import STRAIGHT_TEXT_SIZE_MAX, StraightMessage
 from regulus.wire import big_endian
 from regulus.wire.octets import put_number
 from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.row_digest import digest_on
 from regulus.wire.straight_properties import StraightProperties
 
 # Under private names these may be typed constants in the compiled form.
 _RECORD_SIZE_MIN = 22
 _TEXT_SIZE_MAX = STRAIGHT_TEXT_SIZE_MAX
 _NUMBER_SIZE_MAX = 20
-_DIGEST_MASK = 0x7FFFFFFFFFFFFFFF
+_NAME_SIZE = len("UNIQ_KEY") + 1
+_SUM_MASK = 0x7FFFFFFF
 
 
 class StraightBatchReader:
     """`unusual`: names of properties that need a closer look.
 
     `message` is filled anew for each message of the batch; what these have in common, the caller sets there. `count` is
-    how many there are. `digest` goes on from `digest_before` over the body sums that a store left in `message` when it
-    went through all of them.
+    how many there are. Of numbered rows `digest` goes on from `digest_before`, with the body sums that a store left in
+    `message`, when it went through all of them.
     """
 
     def __init__(self, unusual: frozenset[bytes]) -> None:
@@ -41,6 +44,7 @@ class StraightBatchReader:
         self._after = b""
         self._first_row = -1
         self._row = -1
+        self._own_size = 0
         self._start = 0
         self._end = 0
         self._position = 0
@@ -81,17 +85,25 @@ class StraightBatchReader:
 
     def __next__(self) -> StraightMessage:
         message = self.message
-        if self._position > self._start:
-            self.digest = digest_on(self.digest, message.body_crc)
+        if self._position > self._start and self._first_row >= 0:
+            self.digest = digest_on(digest_on(self.digest, message.body_crc), self._properties_sum())
         if self._position >= self._end:
             raise StopIteration
         self._position = self._take(self._position)
+        self._own_size = message.text_size
         self._properties.append(self._before)
         if self._row >= 0:
             message.text_size = put_number(message.text, message.text_size, self._row)
             self._row += 1
         self._properties.append(self._after)
         return message
+
+    def _properties_sum(self) -> int:
+        """As `row_digest` has it: of the flag and what the message brought along beside its unique key."""
+        message = self.message
+        text = message.text
+        front = crc32(text[:message.unique_key_start - _NAME_SIZE], message.flag & 0xFFFFFFFF)
+        return crc32(text[message.unique_key_end + 1:self._own_size], front) & _SUM_MASK
 
     def _take(self, start: int) -> int:
         """Take the message whose record begins at `start`; where the next one begins, -1 when it cannot go straight."""
@@ -114,14 +126,6 @@ class StraightBatchReader:
         if text_end > start + size or text_size + 1 + added > _TEXT_SIZE_MAX:
             return -1
         return start + size if self._properties.take(data, text_start, text_end) else -1
-
-
-def digest_on(digest: int, body_crc: int) -> int:
-    """Go on over one more body, in 63 bits; 0 to begin with, and what is unknown, below 0, stays so.
-
-    Of up to a million bodies no two of different sums can change places without a change of the digest.
-    """
-    return digest if digest < 0 else (digest * 31 + body_crc) & _DIGEST_MASK
 
 
 def _is_ascii(text: bytearray, size: int) -> bool:

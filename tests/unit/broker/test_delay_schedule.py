@@ -9,7 +9,6 @@ from regulus.broker import delay_schedule
 from regulus.broker.config import BrokerConfig
 from regulus.broker.delay_schedule import DELIVERIES_PER_TICK_MAX, POLL_MS, DelaySchedule
 from regulus.broker.send_facts import SendFacts
-from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.storing import Storing
 from regulus.broker.topics import Topics
 from regulus.model.message import MessageExt
@@ -26,7 +25,7 @@ class Clockwork:
         config = BrokerConfig(message_delay_level=ladder)
         self.store = MemoryStore(config)
         self.topics = Topics(config)
-        self.storing = Storing(SendFacts(config, self.store, self.topics.facts, SinkMarks(self.store, 1)))
+        self.storing = Storing(SendFacts(config, self.store, self.topics.facts))
         self.schedule = DelaySchedule(self.store, config.delay_ladder_ms, self.storing)
 
     def park(self, level: int, now_ms: int, count: int = 1, topic: str = "T") -> None:

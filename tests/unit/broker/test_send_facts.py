@@ -4,7 +4,6 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import SendFacts, TopicFacts
-from regulus.broker.sink_marks import SinkMarks
 from regulus.model.topics import TopicConfig
 from regulus.testing.memory_store import MemoryStore
 
@@ -30,7 +29,7 @@ def test_queues_and_flags_of_a_topic():
 
 def test_the_broker_s_marks():
     facts = SendFacts(BrokerConfig(region_id="R", trace_on=False, broker_ip1="10.0.0.1", listen_port=80),
-                      MemoryStore(), {}, SinkMarks(MemoryStore(), 1))
+                      MemoryStore(), {})
     assert facts.stamp == {"MSG_REGION": "R", "TRACE_ON": "false", "CLUSTER": "DefaultCluster"}
     assert facts.store_host == bytes((10, 0, 0, 1, 0, 0, 0, 80))
     assert not facts.is_restricted
@@ -38,10 +37,10 @@ def test_the_broker_s_marks():
 
 @pytest.mark.parametrize("settings", [{"broker_permission": 4}, {"start_accept_send_request_time_stamp": 5}])
 def test_a_restricted_broker_looks_closer(settings):
-    assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}, SinkMarks(MemoryStore(), 1)).is_restricted
+    assert SendFacts(BrokerConfig(**settings), MemoryStore(), {}).is_restricted
 
 
 def test_answers_are_made_once_for_each_address():
-    facts = SendFacts(BrokerConfig(), MemoryStore(), {}, SinkMarks(MemoryStore(), 1))
+    facts = SendFacts(BrokerConfig(), MemoryStore(), {})
     assert facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f") is facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")
     assert facts.answers(b"\x0a\0\0\x02\0\0\x2a\x9f") is not facts.answers(b"\x0a\0\0\x01\0\0\x2a\x9f")

@@ -5,22 +5,37 @@ import json
 import pytest
 
 from regulus.broker import sink_marks
-from regulus.broker.sink_marks import DOCUMENT_LAG_MAX, Sequence, SinkMarks, sequence_of
+from regulus.broker.sink_marks import DIGEST_UNKNOWN, DOCUMENT_LAG_MAX, Run, Sequence, SinkMarks, run_of, sequence_of
 from regulus.errors import HeaderError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire import encoded_table
+from regulus.wire.row_digest import digest_of
 
 
-def message(sequence: str = "1/0", sink: str = "S/0", topic: str = "T", **properties: str) -> MessageExt:
-    return MessageExt(topic, b"x", {"SINK": sink, "SEQ": sequence, **properties})
+def message(sequence: str = "1/0", sink: str = "S/0", topic: str = "T", body: bytes = b"x",
+            **properties: str) -> MessageExt:
+    return MessageExt(topic, body, {"SINK": sink, "SEQ": sequence, **properties})
 
 
-def put(marks: SinkMarks, store: MemoryStore, *sequences: str, sink: str = "S/0") -> None:
-    for sequence in sequences:
-        each = message(sequence, sink)
+def rows(*bodies: bytes, batch: int = 1, first: int = 0, sink: str = "S/0") -> list[MessageExt]:
+    return [message(f"{batch}/{row}", sink, body=body) for row, body in enumerate(bodies, first)]
+
+
+def run(batch: int, row: int, *before: bytes, sink: str = "S/0") -> Run:
+    """One that begins there, behind rows with these bodies."""
+    return Run(sink, Sequence(batch, row), digest_of(rows(*before)))
+
+
+def put(marks: SinkMarks, store: MemoryStore, *bodies: bytes, batch: int = 1, sink: str = "S/0") -> None:
+    """Store these rows of a batch, behind those that are there."""
+    mark = marks.mark_of(sink)
+    goes_on = mark is not None and mark.sequence.batch == batch
+    first, digest = (mark.sequence.row + 1, mark.digest) if mark is not None and goes_on else (0, 0)
+    stored = rows(*bodies, batch=batch, first=first, sink=sink)
+    for each in stored:
         store.append(each, 1)
-        marks.stored(each)
+    marks.run_stored(Run(sink, Sequence(batch, first), digest), stored)
 
 
 @pytest.fixture
@@ -33,68 +48,100 @@ def marks(store: MemoryStore) -> SinkMarks:
     return SinkMarks(store, 3)
 
 
-def test_what_is_not_above_the_mark_was_seen(marks: SinkMarks, store: MemoryStore) -> None:
-    assert marks.seen("S/0", Sequence(0, 0)) is None
-    put(marks, store, "1/0", "1/7")
-    mark = marks.seen("S/0", Sequence(1, 7))
-    assert mark is not None
-    assert mark[:5] == ((1, 7), "T", 0, 1, store.commit_log_max_offset() // 2)
-    assert marks.seen("S/0", Sequence(1, 3)) is not None
-    assert marks.seen("S/0", Sequence(0, 999)) is not None
-    assert marks.seen("S/0", Sequence(1, 8)) is None
-    assert marks.seen("S/0", Sequence(2, 0)) is None
-    assert marks.seen("S/1", Sequence(1, 0)) is None
+def test_a_mark_says_what_was_stored_last_and_where(marks: SinkMarks, store: MemoryStore) -> None:
+    assert marks.mark_of("S/0") is None
+    put(marks, store, b"a")
+    put(marks, store, b"b", b"c")
+    assert marks.mark_of("S/0") == ((1, 2), "T", 0, 2, store.commit_log_max_offset() // 3 * 2,
+                                    digest_of(rows(b"a", b"b", b"c")))
 
 
-def test_behind_a_refused_row_nothing_is_taken_until_it_came(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "1/4")
-    marks.refused({"SINK": "S/0", "SEQ": "1/5"})
-    marks.refused({"SINK": "S/0", "SEQ": "1/6"})
-    assert "1/5 of S/0" in marks.missing([("S/0", Sequence(1, 6))])
-    assert "1/5 of S/0" in marks.missing([("S/0", Sequence(2, 0))])
-    assert marks.missing([("S/0", Sequence(1, 5))]) == ""
-    assert marks.missing([("S/0", Sequence(1, 5)), ("S/0", Sequence(1, 6))]) == ""
-    assert marks.missing([("S/1", Sequence(1, 6))]) == ""
-    put(marks, store, "1/5")
-    assert marks.missing([("S/0", Sequence(1, 6))]) == ""
+@pytest.mark.parametrize(("first", "count", "known"), [
+    (run(1, 0), 2, 2), (run(1, 1), 5, 2), (run(1, 2), 1, 1), (run(1, 3), 4, 0), (run(2, 0), 4, 0), (run(1, 0), 9, 3),
+    (run(1, 0, sink="S/1"), 1, 0)])
+def test_of_a_run_those_rows_are_known_that_the_mark_stands_for(
+        marks: SinkMarks, store: MemoryStore, first: Run, count: int, known: int) -> None:
+    put(marks, store, b"a", b"b", b"c")
+    assert marks.rows_known(first, count) == known
 
 
-def test_a_row_before_a_refused_one_does_not_stand_for_it(marks: SinkMarks, store: MemoryStore) -> None:
-    marks.refused({"SINK": "S/0", "SEQ": "1/5"})
-    put(marks, store, "1/4")
-    assert "1/5 of S/0" in marks.missing([("S/0", Sequence(1, 6))])
+def test_a_run_follows_the_mark_without_a_gap(marks: SinkMarks, store: MemoryStore) -> None:
+    assert "rows from 1/0 on have not come" in marks.gap_before(run(1, 1))
+    put(marks, store, b"a", b"b")
+    assert [marks.gap_before(run(1, row)) for row in range(3)] == [""] * 3
+    assert "begins with row 1/3, and rows from 1/2 on have not come" in marks.gap_before(run(1, 3))
+    assert marks.gap_before(run(2, 0)) == ""
+    assert "rows from 2/0 on" in marks.gap_before(run(2, 1))
 
 
-def test_a_refusal_of_what_was_stored_holds_nothing_up(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "1/4")
-    marks.refused({"SINK": "S/0", "SEQ": "1/4"})
-    marks.refused({"KEYS": "k"})
-    marks.refused({"SINK": "S/0", "SEQ": "nonsense"})
-    assert marks.missing([("S/0", Sequence(1, 5))]) == ""
+def test_an_earlier_batch_is_not_taken_for_stored(marks: SinkMarks, store: MemoryStore) -> None:
+    put(marks, store, b"a", batch=1)
+    put(marks, store, b"a", b"b", batch=4)
+    for earlier in (run(3, 0), run(1, 0), run(1, 1, b"a")):
+        told = marks.later_batch(earlier)
+        assert "S/0 has come to batch 4, of which 2 rows are stored" in told
+        assert f"this is row {earlier.first.row} of batch {earlier.first.batch}" in told
+    assert [marks.later_batch(each) for each in (run(4, 0), run(5, 0), run(0, 0, sink="S/1"))] == [""] * 3
+
+
+def test_rows_that_come_again_are_held_against_the_mark_when_they_reach_it(
+        marks: SinkMarks, store: MemoryStore) -> None:
+    put(marks, store, b"a", b"b", b"c", b"d")
+    assert marks.difference(run(1, 0), rows(b"other", b"rows")) == "", "as long as they may still be the same"
+    assert marks.difference(run(1, 0), rows(b"a", b"b", b"c", b"d")) == ""
+    assert marks.difference(run(1, 2, b"a", b"b"), rows(b"c", b"d")) == ""
+    told = marks.difference(run(1, 0), rows(b"a", b"c", b"b", b"d"))
+    assert f"S/0 has 4 rows of batch 1 stored, with the digest {digest_of(rows(b'a', b'b', b'c', b'd')):016x}" in told
+    assert f"in another order: {digest_of(rows(b'a', b'c', b'b', b'd')):016x}" in told
+    for before, known in ((b"ba", b"cd"), (b"ab", b"dc"), (b"ax", b"cd"), (b"abc", b"x")):
+        split = [bytes((byte,)) for byte in before]
+        again = rows(*(bytes((byte,)) for byte in known))
+        assert marks.difference(run(1, len(before), *split), again) != ""
+
+
+def test_what_is_new_goes_on_only_from_the_rows_of_the_mark(marks: SinkMarks, store: MemoryStore) -> None:
+    assert marks.goes_on(run(0, 0))
+    put(marks, store, b"a", b"b")
+    assert marks.goes_on(run(1, 2, b"a", b"b"))
+    assert marks.difference(run(1, 2, b"a", b"b"), []) == ""
+    assert not marks.goes_on(run(1, 2, b"b", b"a"))
+    assert "other rows" in marks.difference(run(1, 2, b"b", b"a"), [])
+    assert marks.goes_on(run(2, 0))
+    assert not any(map(marks.goes_on, (run(1, 0), run(1, 1, b"a"), run(1, 3, b"a", b"b"), run(0, 0), run(2, 1))))
+
+
+def test_rows_that_differ_beside_their_bodies_are_others(marks: SinkMarks, store: MemoryStore) -> None:
+    stored = message(KEYS="k1", TAGS="t", UNIQ_KEY="1")
+    store.append(stored, 1)
+    marks.run_stored(run(1, 0), [stored])
+    assert marks.difference(run(1, 0), [message(TAGS="t", KEYS="k1")]) != "", "in another order of their properties"
+    for same in (message(KEYS="k1", TAGS="t", UNIQ_KEY="2"), message(KEYS="k1", TAGS="t", MSG_REGION="R", DELAY="1")):
+        assert marks.difference(run(1, 0), [same]) == ""
+    flagged = message(KEYS="k1", TAGS="t")
+    flagged.flag = 1
+    for other in (message(KEYS="k2", TAGS="t"), message(KEYS="k1"), message(KEYS="k1", TAGS="t", own="x"), flagged):
+        assert "other rows" in marks.difference(run(1, 0), [other])
 
 
 def test_the_writer_that_has_been_silent_longest_is_forgotten_first(marks: SinkMarks, store: MemoryStore) -> None:
     for sink in ("S/0", "S/1", "S/2"):
-        put(marks, store, "1/0", sink=sink)
-    marks.seen("S/0", Sequence(1, 0))
-    put(marks, store, "1/0", sink="S/3")
+        put(marks, store, b"a", sink=sink)
+    assert marks.rows_known(run(1, 0), 1) == 1
+    put(marks, store, b"a", sink="S/3")
     assert len(marks) == 3
-    assert [marks.seen(f"S/{number}", Sequence(1, 0)) is not None for number in range(4)] == [True, False, True, True]
-    for number in range(9):
-        marks.refused({"SINK": f"R/{number}", "SEQ": "1/0"})
-    assert marks.missing([("R/0", Sequence(1, 1))]) == ""
-    assert marks.missing([("R/8", Sequence(1, 1))]) != ""
+    assert [marks.mark_of(f"S/{number}") is not None for number in range(4)] == [True, False, True, True]
 
 
-def test_marks_are_told_by_sink(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "1/0", sink="S/0")
-    put(marks, store, "1/5", sink="S/1")
-    put(marks, store, "9/9", sink="S2/0")
-    assert {sink: str(mark.sequence) for sink, mark in marks.of_sink("S").items()} == {"S/0": "1/0", "S/1": "1/5"}
+def test_marks_are_told_by_sink_and_batch(marks: SinkMarks, store: MemoryStore) -> None:
+    put(marks, store, b"a", sink="S/0")
+    put(marks, store, b"a", b"b", batch=2, sink="S/1")
+    put(marks, store, b"a", batch=9, sink="S2/0")
+    assert {sink: str(mark.sequence) for sink, mark in marks.of_sink("S").items()} == {"S/0": "1/0", "S/1": "2/1"}
+    assert [list(marks.of_sink("S", batch)) for batch in (1, 2, 3)] == [["S/0", "S/1"], ["S/1"], []]
 
 
 def test_a_sink_may_tell_its_writers_apart_by_more_than_a_number(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "9/9", sink="S/Orders.3/1")
+    put(marks, store, b"a", sink="S/Orders.3/1")
     assert list(marks.of_sink("S")) == list(marks.of_sink("S/Orders.3")) == ["S/Orders.3/1"]
 
 
@@ -113,23 +160,35 @@ def test_other_messages_and_copies_have_no_mark(properties: dict[str, str]) -> N
     assert sequence_of(properties) is None
 
 
+@pytest.mark.parametrize("digest", ["", "-1", "x", "9223372036854775808"])
+def test_a_run_says_what_came_before_it(digest: str) -> None:
+    place = {"SINK": "S/0", "SEQ": "1/5"}
+    assert run_of({**place, "SINK_DIGEST": "7"}) == ("S/0", (1, 5), 7)
+    assert run_of({"SINK": "S/0", "SEQ": "1/0"}) == run_of({"SINK": "S/0", "SEQ": "1/0", "SINK_DIGEST": "0"})
+    for properties in (place, {**place, "SINK_DIGEST": digest}, {"SINK": "S/0", "SEQ": "1/0", "SINK_DIGEST": "7"}):
+        with pytest.raises(MessageIllegal, match="SINK_DIGEST"):
+            run_of(properties)
+    assert run_of({"SINK": "kitchen"}) is None
+
+
 def test_what_was_saved_is_taken_over_and_the_log_behind_it_is_walked(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "1/0", "1/1")
+    put(marks, store, b"a", b"b")
     text = encoded_table.text(marks.document())
-    put(marks, store, "1/2")
-    put(marks, store, "4/0", sink="S/1")
+    put(marks, store, b"c", b"d")
+    put(marks, store, b"a", batch=4, sink="S/1")
     store.append(MessageExt("T", b"SINK without a mark", {}), 1)
     store.append(message("8/0", topic="%RETRY%G"), 1)
     store.append(message("8/0", ORIGIN_MESSAGE_ID="X"), 1)
     store.append(message("misspelt"), 1)
+    store.append(message("1/1"), 1)
     again = SinkMarks(store, 3)
     again.load(text)
-    assert {sink: str(mark.sequence) for sink, mark in again.of_sink("S").items()} == {"S/0": "1/2", "S/1": "4/0"}
+    assert {sink: str(mark.sequence) for sink, mark in again.of_sink("S").items()} == {"S/0": "1/3", "S/1": "4/0"}
     assert again.of_sink("S") == marks.of_sink("S")
 
 
 def test_a_mark_whose_message_is_gone_is_no_mark(marks: SinkMarks, store: MemoryStore) -> None:
-    put(marks, store, "1/0")
+    put(marks, store, b"a")
     again = SinkMarks(MemoryStore(), 3)
     again.load(encoded_table.text(marks.document()))
     assert len(again) == 0
@@ -153,62 +212,37 @@ def test_the_document_is_saved_again_when_the_log_has_gone_on(marks: SinkMarks, 
     assert marks.changes > before
 
 
-def put_bodies(marks: SinkMarks, store: MemoryStore, first: int, *bodies: bytes) -> list[int]:
-    """Store these rows of batch 1 one by one; the sums of their bodies."""
-    rows = [MessageExt("T", body, {"SINK": "S/0", "SEQ": f"1/{row}"}) for row, body in enumerate(bodies, first)]
-    for each in rows:
-        store.append(each, 1)
-        marks.stored(each)
-    return [each.body_crc for each in rows]
+def test_of_rows_with_a_gap_before_them_in_the_log_nothing_is_known(marks: SinkMarks, store: MemoryStore) -> None:
+    """The mark of the rows before was pushed out of a document, say."""
+    store.append(message("1/5", body=b"f"), 1)
+    marks.load('{"logOffset":0,"marks":{}}')
+    mark = marks.mark_of("S/0")
+    assert mark is not None
+    assert (mark.sequence, mark.digest) == ((1, 5), DIGEST_UNKNOWN)
 
 
-def test_rows_that_come_again_are_told_from_others_when_the_one_at_the_mark_comes(
-        marks: SinkMarks, store: MemoryStore) -> None:
-    a, b, c, d = put_bodies(marks, store, 0, b"a", b"b", b"c", b"d")
-    for cuts, same in [([[a, b, c, d]], True), ([[a], [b, c], [d]], True), ([[b, a, c, d]], False),
-                       ([[a, c], [b, d]], False), ([[a, b], [c, c]], False)]:
-        row = 0
-        told = []
-        for sums in cuts:
-            told.append(marks.repeats("S/0", Sequence(1, row), sums))
-            row += len(sums)
-        assert told == [True] * (len(cuts) - 1) + [same]
-
-
-def test_a_repetition_with_a_gap_or_a_step_back_cannot_be_told(marks: SinkMarks, store: MemoryStore) -> None:
-    a, b, c = put_bodies(marks, store, 0, b"a", b"b", b"c")
-    assert marks.repeats("S/0", Sequence(1, 0), [b, a])
-    assert marks.repeats("S/0", Sequence(1, 1), [a])
-    assert marks.repeats("S/0", Sequence(1, 2), [c])
-    assert marks.repeats("S/0", Sequence(0, 0), [c]), "of an earlier batch nothing is known"
-    put_bodies(marks, store, 5, b"f")
-    assert marks.repeats("S/0", Sequence(1, 0), [a] * 6), "what was stored with gaps has no digest"
-
-
-def test_a_digest_outlives_the_broker(marks: SinkMarks, store: MemoryStore) -> None:
-    sums = put_bodies(marks, store, 0, b"a", b"b")
-    saved = encoded_table.text(marks.document())
-    sums += put_bodies(marks, store, 2, b"c", b"d")
-    found = SinkMarks(store, 3)
-    found.load(saved)
-    assert found.mark_of("S/0") == marks.mark_of("S/0")
-    assert found.repeats("S/0", Sequence(1, 0), sums)
-    assert not found.repeats("S/0", Sequence(1, 0), [sums[1], sums[0], *sums[2:]])
-
-
-def test_a_document_without_digests_is_taken_up(marks: SinkMarks, store: MemoryStore) -> None:
-    sums = put_bodies(marks, store, 0, b"a", b"b")
+def old_mark(marks: SinkMarks, store: MemoryStore) -> SinkMarks:
+    """Marks as earlier versions saved them, with a digest of the bodies alone."""
+    put(marks, store, b"a", b"b")
     document = json.loads(encoded_table.text(marks.document()))
-    del document["marks"]["S/0"]["digest"]
+    document["marks"]["S/0"]["digest"] = document["marks"]["S/0"].pop("rowDigest") + 1
     found = SinkMarks(store, 3)
     found.load(json.dumps(document))
-    assert found.repeats("S/0", Sequence(1, 0), sums[::-1])
+    return found
 
 
-def test_only_so_many_repetitions_are_remembered(marks: SinkMarks, store: MemoryStore) -> None:
-    for number in range(3):
-        put(marks, store, "1/0", "1/1", "1/2", sink=f"S/{number}")
-    marks.marks_max = 2
-    for number in range(3):
-        assert marks.repeats(f"S/{number}", Sequence(1, 0), [1])
-    assert [marks.repeats(f"S/{number}", Sequence(1, 1), [1, 1]) for number in range(3)] == [True, False, False]
+def test_a_mark_of_an_earlier_version_knows_how_many_rows_there_are_and_the_last(
+        marks: SinkMarks, store: MemoryStore) -> None:
+    found = old_mark(marks, store)
+    assert found.rows_known(run(1, 0), 9) == 2
+    assert found.difference(run(1, 0), rows(b"a", b"b")) == ""
+    assert "with the digest unknown" in found.difference(run(1, 0), rows(b"a", b"other"))
+    assert found.goes_on(run(1, 2, b"a", b"b"))
+    put(found, store, b"c")
+
+
+def test_a_mark_without_digest_whose_row_is_gone_stands_for_nothing(marks: SinkMarks, store: MemoryStore,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    found = old_mark(marks, store)
+    monkeypatch.setattr(store, "look_message", lambda offset: None)
+    assert "with the digest unknown" in found.difference(run(1, 0), rows(b"a", b"b"))

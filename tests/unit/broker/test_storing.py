@@ -4,7 +4,6 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.broker.send_facts import SendFacts
-from regulus.broker.sink_marks import SinkMarks
 from regulus.broker.storing import Storing, refusal_of
 from regulus.broker.topics import Topics
 from regulus.model.message import MessageExt
@@ -20,7 +19,7 @@ class Warehouse:
         self.store = MemoryStore(config)
         self.topics = Topics(config)
         self.topics.create_if_absent("T", 4, NOW)
-        self.storing = Storing(SendFacts(config, self.store, self.topics.facts, SinkMarks(self.store, 1)))
+        self.storing = Storing(SendFacts(config, self.store, self.topics.facts))
 
     def put_nums(self, topic: str = "T") -> int:
         return self.topics.facts[topic].put_nums

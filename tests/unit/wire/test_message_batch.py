@@ -8,6 +8,7 @@ from regulus.errors import HeaderError, MessageIllegal
 from regulus.model import message_properties
 from regulus.model.message import Message
 from regulus.wire import message_batch
+from regulus.wire.row_digest import digest_of
 
 EXAMPLE = bytes.fromhex("00000026000000000000000000000000000000026869000e6b01760257414954017472756502")
 
@@ -69,3 +70,8 @@ def test_a_batch_of_columns_is_that_of_the_messages():
         messages = [Message("T", body, flag=flag, properties=message_properties.parse(text.decode()))
                     for body, flag, text in zip(bodies, flags, texts, strict=True)][start:end]
         assert bytes(columns.encode(start, end)) == message_batch.encode(messages)
+        assert columns.digest(start, end, 5) == digest_of(messages, 5)
+    texts = [b"UNIQ_KEY\x0112\x02" + text for text in texts]
+    columns = message_batch.ColumnBatch(*column(bodies), *column(texts), memoryview(array("i", flags)), 12)
+    assert columns.digest(1, 3, 0) == digest_of(
+        [Message("T", bodies[1], flag=-2), Message("T", b"", flag=0x7FFFFFFF, properties={"a": "b" * 300})])

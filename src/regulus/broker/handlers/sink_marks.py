@@ -11,6 +11,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 
 def handle_get_sink_marks(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    marks = broker.sink_marks.of_sink(GetSinkMarksRequest.decode(request).sink_id)
+    asked = GetSinkMarksRequest.decode(request)
+    marks = broker.sink_marks.of_sink(asked.sink_id, asked.from_batch)
     body = fastjson.dumps({sink: mark_value(mark) for sink, mark in marks.items()})
     return succeed(request, body.encode("utf-8", "replace"))

@@ -6,7 +6,7 @@ What is unusual leaves this way before anything was done, and a run that is not 
 
 from regulus.broker.outcome import NO_REPLY, Outcome, Reply
 from regulus.broker.send_facts import SendFacts, TopicFacts
-from regulus.broker.sink_marks import Sequence, SinkMark, sequence_of
+from regulus.broker.sink_marks import Run, Sequence, SinkMark, run_of
 from regulus.broker.state import BrokerState
 from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
@@ -17,7 +17,7 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers.send_message import SendMessageRequest, send_message_response
 from regulus.wire.remoting_command import RemotingCommand
 
-_OF_RUN = [names.SINK, names.SEQUENCE]
+_OF_RUN = [names.SINK, names.SEQUENCE, names.SINK_DIGEST]
 
 
 def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, queue_id: int, topic: TopicFacts,
@@ -29,11 +29,11 @@ def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, qu
     if run is None:
         if header.properties or not batch.read(request, header.topic, b"", -1, facts.stamp_text):
             return None
-    elif not batch.read(request, header.topic, _front_of(header.properties, run[1]), run[1].row,
+    elif not batch.read(request, header.topic, _front_of(run), run.first.row,
                         names.PROPERTY_SEPARATOR.encode() + facts.stamp_text):
         return None
-    if run is not None:
-        batch.digest_before = broker.sink_marks.digest_before(*run)
+    else:
+        batch.digest_before = run.digest
     _fill(batch.message, header, queue_id, topic, facts.store_host or peer.local, peer)
     appended = facts.store.append_batch(batch, now_ms)
     if appended.status is not PutStatus.PUT_OK:
@@ -41,9 +41,9 @@ def send_straight_batch(request: RemotingCommand, header: SendMessageRequest, qu
     topic.count(batch.count, appended)
     if run is None:
         return answer_batch(request, appended, queue_id, batch.message.store_host, True, facts)
-    sink, first = run
     last = batch.count - 1
-    broker.sink_marks.moved(sink, SinkMark(Sequence(first.batch, first.row + last), header.topic, queue_id,
+    end = Sequence(run.first.batch, run.first.row + last)
+    broker.sink_marks.moved(run.sink, SinkMark(end, header.topic, queue_id,
                                            appended.queue_offset + last, appended.starts[last], batch.digest))
     return _answer_run(request, next(iter(batch)), appended, facts)
 
@@ -68,31 +68,26 @@ def _answer_run(request: RemotingCommand, first: StraightMessage, appended: Appe
     return Reply(response, facts.durable_at(appended.end, first.waits))
 
 
-def _next_run(properties: dict[str, str], broker: BrokerState) -> tuple[str, Sequence] | None:
-    """The writer and the first row of a run that goes on where its mark stands, or begins a batch; else None.
+def _next_run(properties: dict[str, str], broker: BrokerState) -> Run | None:
+    """The run that goes on where its writer's mark stands, or begins a batch; else None.
 
     The names stand in each message in the order of the request, for which there is one way to write them here.
     """
     if list(properties) != _OF_RUN:
         return None
     try:
-        run = sequence_of(properties)
+        run = run_of(properties)
     except MessageIllegal:
         return None
-    if run is None:
-        return None
     marks = broker.sink_marks
-    sink, first = run
-    if marks.gap_before(sink, first) or marks.rows_known(sink, first, 1) or marks.no_room(sink, first.batch):
-        return None
-    return run
+    return None if run is None or not marks.goes_on(run) or marks.no_room(run) else run
 
 
-def _front_of(properties: dict[str, str], first: Sequence) -> bytes:
+def _front_of(run: Run) -> bytes:
     """What stands behind the properties of a run's row and before its number."""
     separator = names.NAME_VALUE_SEPARATOR
-    sink = f"{names.SINK}{separator}{properties[names.SINK]}{names.PROPERTY_SEPARATOR}"
-    sequence = f"{names.SEQUENCE}{separator}{first.batch}/"
+    sink = f"{names.SINK}{separator}{run.sink}{names.PROPERTY_SEPARATOR}"
+    sequence = f"{names.SEQUENCE}{separator}{run.first.batch}/"
     return (sink + sequence).encode("utf-8", "replace")
 
 

@@ -4,7 +4,8 @@ The rows of a batch wait at the brokers as half messages. What decides over all 
 
     tag     body (JSON)
     halves  {"sink","batch","halves":[[topic, broker, queue offset, physical offset, unique key, offset id], ...]}
-    commit  {"sink","batch","attempts":{"<partition>":"<attempt>"},"halves":[queue offsets of the records before]}
+    commit  {"sink","batch","attempts":{"<partition>":"<attempt>"},"halves":[queue offsets of the records before],
+             "rows":{"<topic>":[how many, their sum]}}
     done    {"sink","batch"}
 
 `commit` is the decision; the first one of a batch holds. `halves` before it say what is to be ended, for the driver
@@ -17,6 +18,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from regulus.client.admin import Admin
@@ -24,6 +26,7 @@ from regulus.client.client_instance import now_ms
 from regulus.client.producer import Producer
 from regulus.client.transaction_producer import HalfMessage, TransactionState
 from regulus.errors import NoRoute, SinkRefused
+from regulus.model import message_properties as names
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
@@ -32,6 +35,7 @@ HALVES_PER_RECORD = 5_000
 READ_BACK_MAX = 100_000
 """Records looked through, from the newest back, for those of a batch."""
 READ_SIZE = 32
+_SUM_MASK = (1 << 64) - 1
 STUCK_MS = 300_000
 """A commit that is not done after this long has no driver any more, so brokers are told what it decided."""
 
@@ -57,15 +61,37 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class RowSum:
+    """What tells some rows from others, in whatever order and among whatever tasks they come: how many they are, and 64
+    bits over bodies, flags and properties, without the unique keys."""
+
+    count: int = 0
+    sum: int = 0
+
+    def __add__(self, other: "RowSum") -> "RowSum":
+        return RowSum(self.count + other.count, (self.sum + other.sum) & _SUM_MASK)
+
+    def __str__(self) -> str:
+        return f"{self.count} rows with the sum {self.sum:016x}"
+
+    @classmethod
+    def of(cls, body: bytes, flag: int, properties: Mapping[str, str]) -> "RowSum":
+        own = json.dumps([flag, {name: value for name, value in properties.items() if name != names.UNIQUE_KEY}])
+        return cls(1, int.from_bytes(blake2b(body, digest_size=8, key=blake2b(own.encode()).digest()).digest()))
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What the commit topic says of a batch. `latest` is the newest batch of the sink that was committed, -1 for none;
-    `attempts` is None when this batch was not."""
+    `attempts` is None when this batch was not. `rows` are the batch's, by topic; None in records of earlier versions,
+    which do not say it."""
 
     latest: int
     attempts: Mapping[str, str] | None = None
     halves_at: tuple[int, ...] = ()
     committed_ms: int = 0
     is_done: bool = False
+    rows: Mapping[str, RowSum] | None = None
 
 
 def verdict(attempt: Attempt, decision: Decision, time_ms: int) -> TransactionState:
@@ -106,28 +132,29 @@ class CommitTopic:
             queue = await self._only_queue()
         except NoRoute:
             return Decision(-1)
-        latest, attempts, halves_at, committed_ms, is_done = -1, None, (), 0, False
+        latest, attempts, halves_at, committed_ms, is_done, rows = -1, None, (), 0, False, None
         async for message, record in self._newest_first(queue):
             number = int(record["batch"])
             if message.tags == "commit":
                 latest = max(latest, number)
                 if number == batch:     # an earlier one, which holds, may still come
                     attempts, halves_at = dict(record["attempts"]), tuple(record["halves"])
-                    committed_ms = message.store_timestamp
+                    committed_ms, rows = message.store_timestamp, _row_sums(record)
                 elif number < batch:
                     break
             elif message.tags == "done" and number == batch:
                 is_done = True
-        return Decision(latest, attempts, halves_at, committed_ms, is_done)
+        return Decision(latest, attempts, halves_at, committed_ms, is_done, rows)
 
     async def append_commit(self, producer: Producer, batch: int, attempts: Mapping[str, str],
-                            halves: Sequence[HalfMessage]) -> None:
+                            halves: Sequence[HalfMessage], rows: Mapping[str, RowSum]) -> None:
         """Decide that these attempts count. Once this returns, the batch is committed, whatever happens."""
         places = []
         for first in range(0, len(halves), HALVES_PER_RECORD):
             body = {"halves": _packed(halves[first:first + HALVES_PER_RECORD])}
             places.append(await self._append(producer, "halves", batch, body))
-        await self._append(producer, "commit", batch, {"attempts": dict(attempts), "halves": places})
+        await self._append(producer, "commit", batch, {"attempts": dict(attempts), "halves": places, "rows": {
+            topic: [some.count, some.sum] for topic, some in rows.items()}})
 
     async def append_done(self, producer: Producer, batch: int) -> None:
         await self._append(producer, "done", batch, {})
@@ -188,6 +215,11 @@ def _record(message: MessageExt) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) and isinstance(record.get("batch"), int) else None
+
+
+def _row_sums(record: Mapping[str, Any]) -> dict[str, RowSum] | None:
+    rows = record.get("rows")
+    return None if rows is None else {topic: RowSum(*values) for topic, values in rows.items()}
 
 
 def _packed(halves: Sequence[HalfMessage]) -> str:

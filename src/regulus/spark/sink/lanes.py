@@ -25,10 +25,15 @@ QueuesOf = Callable[[str], Sequence[MessageQueue]]
 
 @dataclass(slots=True)
 class Lane:
-    """`next_row` numbers the next row that is sent."""
+    """`next_row` numbers the next row that is sent, and `digest` is that of the rows before it.
+
+    `rows_stored` is how many of its rows the broker has, of all attempts, as its answers tell.
+    """
 
     queue: MessageQueue
     next_row: int = 0
+    digest: int = 0
+    rows_stored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,10 @@ class Lanes:
             order = np.argsort(numbers, kind="stable")
             rows, numbers = rows.take(order), numbers[order]
         return rows, self._cut(numbers, rows.delay_levels)
+
+    def used(self) -> list[Lane]:
+        """Those that have rows."""
+        return [lane for lane in self._lanes if lane.next_row > 0]
 
     def _cut(self, numbers: Any, delay_levels: Any | None) -> Iterator[Run]:
         keys = numbers if delay_levels is None else numbers * (1 << 32) + delay_levels

@@ -4,8 +4,9 @@ Spark hands options over as texts and forgets their case; of a DataFrame it tell
 """
 
 import re
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -55,13 +56,17 @@ SINK_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a write was asked for. `sink_id` None is the id of the streaming query, `topic` None the column."""
+    """What a write was asked for. `sink_id` None is the id of the streaming query, `topic` None the column.
+
+    `is_for_once`: the sink's id was made for this one run of a job that has none, and never comes again.
+    """
 
     name_server: str
     topic: str | None = None
     producer_group: str = DEFAULT_PRODUCER_GROUP
     delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     sink_id: str | None = None
+    is_for_once: bool = False
     job_id: int = 0
     dedup_key: tuple[str, ...] = ()
     send_timeout_ms: int = SEND_TIMEOUT_MS
@@ -78,6 +83,13 @@ class SinkOptions:
     @property
     def is_transactional(self) -> bool:
         return self.delivery_guarantee is DeliveryGuarantee.TRANSACTIONAL
+
+
+def for_this_run(options: SinkOptions) -> SinkOptions:
+    """A batch write that names no sink is one by itself, in each run another, told apart by chance."""
+    if options.sink_id is not None or options.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
+        return options
+    return replace(options, sink_id=f"run-{uuid.uuid4().hex}", is_for_once=True)
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -203,12 +215,10 @@ def _number(values: dict[str, str], name: str, default: int, lowest: int, highes
 
 
 def _check_together(options: SinkOptions, values: dict[str, str], is_stream: bool) -> None:
-    guarantee = options.delivery_guarantee
-    if guarantee is not DeliveryGuarantee.AT_LEAST_ONCE and not is_stream and options.sink_id is None:
-        raise OptionError(f"a batch write has no id that outlives it, which deliveryGuarantee={guarantee} needs: give "
-                          "option 'sinkId', and the same again to complete a job that failed, or use atLeastOnce")
     if is_stream and "jobId" in values:
         raise OptionError("option 'jobId' is for batch writes: a stream numbers its batches itself")
+    if "jobId" in values and options.sink_id is None:
+        raise OptionError("option 'jobId' numbers the jobs of a sink, and none is named: give option 'sinkId' too")
     if options.is_transactional and "producerGroup" not in values:
         raise OptionError("deliveryGuarantee=transactional needs option 'producerGroup', a group of this sink alone: "
                           "brokers ask it what became of a transaction")

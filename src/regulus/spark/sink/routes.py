@@ -32,6 +32,10 @@ class KeyValues(Protocol):
 
     def put_kv(self, namespace: str, key: str, value: str) -> None: ...
 
+    def delete_kv(self, namespace: str, key: str) -> None: ...
+
+    def kv_namespace(self, namespace: str) -> dict[str, str]: ...
+
 
 class SinkRoutes:
     def __init__(self, key_values: KeyValues, sink_id: str) -> None:
@@ -49,6 +53,23 @@ class SinkRoutes:
             # Another task may have been as quick; all go by what is there now.
             entries = self._entries(topic)
         return _queues_at(entries, topic, batch)
+
+    def kept(self, topic: str, batch: int) -> tuple[MessageQueue, ...]:
+        """The queues that this batch was sent to, if any was; none for a sink that is new to the topic."""
+        entries = self._entries(topic)
+        return _queues_at(entries, topic, batch) if entries else ()
+
+    def forget(self) -> None:
+        """The sink never comes again."""
+        try:
+            keys = list(self._key_values.kv_namespace(NAMESPACE))
+        except BrokerRefused as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return
+        for key in keys:
+            if key.startswith(self._key("")):
+                self._key_values.delete_kv(NAMESPACE, key)
 
     def renew(self, topic: str, next_batch: int, current: Sequence[MessageQueue]) -> None:
         """From `next_batch` on send to the queues of the `current` route. All before it must be stored."""

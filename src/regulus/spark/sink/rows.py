@@ -20,6 +20,7 @@ _HEX4 = pa.array([f"{number:04X}".encode() for number in range(1 << 16)], pa.bin
 _NAME_END = names.NAME_VALUE_SEPARATOR.encode()
 _PROPERTY_END = names.PROPERTY_SEPARATOR.encode()
 _EMPTY = pa.scalar(b"", pa.binary())
+_UNIQUE_KEY_SIZE = len(names.UNIQUE_KEY) + len(_NAME_END) + 32 + len(_PROPERTY_END)
 DEDUP_COLUMN = "dedup key"
 """A column of this name, which no DataFrame can send, becomes the property DEDUP_KEY."""
 DEDUP_KEY = "DEDUP_KEY"
@@ -35,7 +36,7 @@ NOT_FROM_MAP = frozenset((
     names.MSG_REGION, names.TRACE_ON, names.CLUSTER, names.TRANSACTION_ID, names.TRANSACTION_CHECK_TIMES,
     names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.CHECK_IMMUNITY_TIME, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS,
     names.TIMER_DELIVER_MS, names.TIMER_OUT_MS, names.POP_CK, names.CRC32, names.INNER_NUM, names.INNER_BASE,
-    names.EXTEND_UNIQUE_INFO, names.SINK, names.SEQUENCE, DEDUP_KEY, TRANSACTION_OF_SINK))
+    names.EXTEND_UNIQUE_INFO, names.SINK, names.SEQUENCE, names.SINK_DIGEST, DEDUP_KEY, TRANSACTION_OF_SINK))
 """Entries of the column `properties` that are left out: client and brokers write these themselves, so a copied message
 must not bring those of its first life. A delay is asked for by the column `delay_level`."""
 
@@ -88,13 +89,13 @@ def rows_of(batch: Any, first_row: int, unique_key_prefix: str, where: str) -> R
 
 
 class Records:
-    """The messages of some rows as batch requests have them."""
+    """The messages of some rows as batch requests have them. Their properties begin with the unique key."""
 
     def __init__(self, rows: Rows) -> None:
         bodies, properties = rows.bodies, rows.properties
         body_ends, property_ends = _ends(bodies), _ends(properties)
         self._batch = ColumnBatch(_data(bodies), memoryview(body_ends), _data(properties), memoryview(property_ends),
-                                  memoryview(rows.flags))
+                                  memoryview(rows.flags), _UNIQUE_KEY_SIZE)
         self._ends = body_ends.astype(np.int64) + property_ends + RECORD_SIZE_MIN * np.arange(len(body_ends))
 
     def fitting(self, start: int, end: int, size_max: int) -> int:
@@ -105,6 +106,10 @@ class Records:
     def request(self, start: int, end: int) -> memoryview:
         """The body of the request with these rows."""
         return memoryview(self._batch.encode(start, end))
+
+    def digest(self, start: int, end: int, digest: int) -> int:
+        """Go on over these rows, as the broker does when it stores them."""
+        return self._batch.digest(start, end, digest)
 
 
 # --- properties ------------------------------------------------------------------------------------------------------

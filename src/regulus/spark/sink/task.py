@@ -2,30 +2,31 @@
 
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from regulus.client import shared_loop, sync
 from regulus.client.bulk_sender import BulkConfig, BulkSend, BulkSender
 from regulus.client.config import ClientConfig
 from regulus.client.transaction_producer import HalfMessage
-from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model import message_properties as names
 from regulus.model import sys_flag
 from regulus.model.message_id import parse_offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.credentials import resolve
-from regulus.spark.sink.commits import Attempt
+from regulus.spark.sink.commits import Attempt, RowSum
 from regulus.spark.sink.lanes import Lane, Lanes, Run
+from regulus.spark.sink.marks import check_batch, check_begin, check_ends, lane_name, note_stored
 from regulus.spark.sink.options import SinkOptions
 from regulus.spark.sink.order import in_key_order, with_key
 from regulus.spark.sink.routes import SinkRoutes, grew
 from regulus.spark.sink.rows import TRANSACTION_OF_SINK, Records, Rows, rows_of
 from regulus.spark.sink.transactions import answer_brokers, commit_batch, roll_back
-from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import GetSinkMarksRequest, SendMessageResponse
+from regulus.wire.headers import SendMessageResponse
 from regulus.wire.remoting_command import RemotingCommand
 
 SLICE_ROWS = 4096
@@ -37,8 +38,6 @@ GROUP_ROWS = 1024
 GROUP_SIZE = 1 << 20
 """Requests are handed to the event loop's thread in groups of this many rows or bytes: a hand-over costs more than a
 message."""
-MARK = "mark"
-"""Field of the answer to a run that was stored before: how far its writer has come."""
 RATE_STEPS = 10
 """With a rate limit, a second is divided into at least this many requests."""
 
@@ -60,15 +59,19 @@ class TaskPlace:
 class TaskReport:
     """`stored` counts messages, `duplicates` those of them that the broker had from an earlier attempt.
 
-    `grown_topics` have got queues that the sink does not use yet.
+    `grown_topics` have got queues that the sink does not use yet. `queues` are those that the task had rows for,
+    `brokers` all that its topics lie on, each with one of them.
     """
 
     stored: int
     duplicates: int
     grown_topics: tuple[str, ...] = ()
     partition: int = 0
+    queues: tuple[MessageQueue, ...] = ()
+    brokers: tuple[tuple[str, str], ...] = ()
     attempt: str = ""                           # of a transactional sink, with what waits for the commit
     halves: tuple[HalfMessage, ...] = ()
+    rows: tuple[tuple[str, RowSum], ...] = ()
 
 
 def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
@@ -92,8 +95,10 @@ def run_task(batches: Iterable[Any], options: SinkOptions, place: TaskPlace,
         for batch in _ordered(batches, options, place):
             task.send(batch)
         sender.flush()
+        task.check_ends()
         report = TaskReport(stored=sender.stored, duplicates=sender.duplicates, partition=place.partition,
-                            grown_topics=tuple(task.grown_topics))
+                            grown_topics=tuple(task.grown_topics), queues=task.queues_used(),
+                            brokers=tuple(task.brokers.items()))
         return report if halves is None else halves.handed_over(report)
 
 
@@ -105,13 +110,19 @@ def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, ba
     """
     client = client_config(options, environment)
     if options.is_transactional:
+        rows: defaultdict[str, RowSum] = defaultdict(RowSum)
+        for topic, some in (row for report in reports for row in report.rows):
+            rows[topic] += some
         commit_batch(options, sink_id, batch, {str(report.partition): report.attempt for report in reports},
-                     [half for report in reports for half in report.halves], client)
-    topics = sorted({topic for report in reports for topic in report.grown_topics})
-    if topics:
+                     [half for report in reports for half in report.halves], rows, client)
+    elif options.is_exactly_once:
         with sync.Admin(options.name_server, client) as admin, _Blocking(options, BulkConfig(client=client)) as sender:
-            for topic in topics:
-                SinkRoutes(admin, sink_id).renew(topic, batch + 1, sender.publish_queues(topic))
+            routes = SinkRoutes(admin, sink_id)
+            _check_batch(reports, options, sink_id, batch, routes, sender)
+            for topic in sorted({topic for report in reports for topic in report.grown_topics}):
+                routes.renew(topic, batch + 1, sender.publish_queues(topic))
+            if options.is_for_once:
+                routes.forget()
 
 
 def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: str,
@@ -124,6 +135,20 @@ def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: s
     if options.is_transactional and len(done) < len(reports):
         halves = [half for report in done for half in report.halves]
         roll_back(options, sink_id, halves, client_config(options, environment))
+    if options.is_exactly_once and options.is_for_once:
+        with sync.Admin(options.name_server, client_config(options, environment)) as admin:
+            SinkRoutes(admin, sink_id).forget()
+
+
+def _check_batch(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, batch: int, routes: SinkRoutes,
+                 sender: "_Blocking") -> None:
+    """Raises SinkRefused when the batch was begun otherwise than its tasks came now."""
+    brokers = {broker: topic for report in reports for broker, topic in report.brokers}
+    if not brokers and options.topic is not None:
+        brokers = {queue.broker_name: queue.topic for queue in routes.kept(options.topic, batch)}
+    used = {(queue.broker_name, lane_name(sink_id, queue, report.partition))
+            for report in reports for queue in report.queues}
+    check_batch(sender.ask, sink_id, batch, sorted(brokers.items()), used, len(reports))
 
 
 def client_config(options: SinkOptions, environment: Mapping[str, str]) -> ClientConfig:
@@ -149,6 +174,7 @@ class _Halves:
         self._client = client
         self._attempt = Attempt(place.sink_id, place.batch, place.partition, uuid.uuid4().hex[:16])
         self._halves: list[HalfMessage] = []
+        self._rows: defaultdict[str, RowSum] = defaultdict(RowSum)
 
     def __enter__(self) -> "_Halves":
         return self
@@ -158,13 +184,15 @@ class _Halves:
 
     def handed_over(self, report: TaskReport) -> TaskReport:
         halves, self._halves = self._halves, []
-        return replace(report, attempt=self._attempt.attempt, halves=tuple(halves))
+        return replace(report, attempt=self._attempt.attempt, halves=tuple(halves),
+                       rows=tuple(self._rows.items()))
 
     def answer_brokers(self, topic: str) -> None:
         answer_brokers(self._options, self._client, (topic,))
 
     def send(self, queue: MessageQueue, body: bytes, flag: int, properties: dict[str, str]) -> BulkSend:
         key = properties[names.UNIQUE_KEY]
+        self._rows[queue.topic] += RowSum.of(body, flag, properties)
 
         def stored(at: MessageQueue, command: RemotingCommand) -> None:
             answer = SendMessageResponse.decode(command)
@@ -225,6 +253,7 @@ class _Task:
     def __init__(self, sender: _Blocking, options: SinkOptions, place: TaskPlace, routes: SinkRoutes | None,
                  halves: _Halves | None) -> None:
         self.grown_topics: list[str] = []
+        self.brokers: dict[str, str] = {}
         self._halves = halves
         self._routes = routes
         self._sender = sender
@@ -271,29 +300,37 @@ class _Task:
         records = Records(rows)
         for run in runs:
             if run.delay_level:
-                yield from self._singles(rows, run)
+                yield from self._singles(rows, records, run)
                 continue
             start = run.start
             while start < run.end:
                 end = records.fitting(start, min(run.end, start + self._request_rows_max), REQUEST_SIZE_MAX)
                 yield self._batch(run.lane, records.request(start, end), end - start)
+                self._go_on(run.lane, records, start, end)
                 start = end
 
     def _batch(self, lane: Lane, body: memoryview, count: int) -> BulkSend:
         send = BulkSend(queue=lane.queue, body=body, count=count, lane=lane.queue, properties=self._marks(lane),
-                        on_stored=self._check_mark)
+                        on_stored=partial(note_stored, lane, lane.next_row + count))
         lane.next_row += count
         return send
 
-    def _singles(self, rows: Rows, run: Run) -> Iterator[BulkSend]:
-        """A delayed message cannot be in a batch, and out of a batch the broker cannot see a gap before it."""
+    def _singles(self, rows: Rows, records: Records, run: Run) -> Iterator[BulkSend]:
+        """A delayed message cannot be in a batch."""
         for row in range(run.start, run.end):
             properties = names.parse(rows.properties[row].as_py().decode())
             properties[names.DELAY_TIME_LEVEL] = str(run.delay_level)
             properties.update(self._marks(run.lane))
             run.lane.next_row += 1
             yield BulkSend(queue=run.lane.queue, body=rows.bodies[row].as_py(), flag=int(rows.flags[row]),
-                           lane=run.lane.queue, alone=self._routes is not None, properties=properties)
+                           lane=run.lane.queue, properties=properties,
+                           on_stored=partial(note_stored, run.lane, run.lane.next_row))
+            self._go_on(run.lane, records, row, row + 1)
+
+    def _go_on(self, lane: Lane, records: Records, start: int, end: int) -> None:
+        """These rows are no longer before the lane's next one, but of those behind which it comes."""
+        if self._routes is not None:
+            lane.digest = records.digest(start, end, lane.digest)
 
     def _half_messages(self, rows: Rows, run: Run, halves: _Halves) -> Iterator[BulkSend]:
         for row in range(run.start, run.end):
@@ -305,15 +342,14 @@ class _Task:
         if self._routes is None:
             return {}
         place, queue = self._place, lane.queue
-        return {names.SINK: f"{place.sink_id}/{queue.topic}.{queue.queue_id}/{place.partition}",
-                names.SEQUENCE: f"{place.batch}/{lane.next_row}"}
+        return {names.SINK: lane_name(place.sink_id, queue, place.partition),
+                names.SEQUENCE: f"{place.batch}/{lane.next_row}", names.SINK_DIGEST: str(lane.digest)}
 
-    def _check_mark(self, queue: MessageQueue, answer: RemotingCommand) -> None:
-        """Raises SinkRefused when the broker took the rows for those of another run of the sink."""
-        mark = int(answer.ext.get(MARK, "0/0").partition("/")[0])
-        if mark > self._place.batch:
-            raise SinkRefused(f"sink {self._place.sink_id} has come to batch {mark} at {queue.broker_name}, and this "
-                              f"is batch {self._place.batch}: the checkpoint is not the sink's; give a new sinkId")
+    def check_ends(self) -> None:
+        check_ends(self._lanes.used(), self._place.sink_id, str(self._place))
+
+    def queues_used(self) -> tuple[MessageQueue, ...]:
+        return tuple(lane.queue for lane in self._lanes.used())
 
     def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         queues = self._queues.get(topic)
@@ -326,19 +362,10 @@ class _Task:
                 if grew(queues, current):
                     self.grown_topics.append(topic)
                 for broker_name in sorted({queue.broker_name for queue in queues}):
-                    self._check_broker(broker_name, topic)
+                    check_begin(self._sender.ask, broker_name, topic, self._place.sink_id, self._place.batch)
+                    self.brokers[broker_name] = topic
             self._queues[topic] = queues
         return queues
-
-    def _check_broker(self, broker_name: str, topic: str) -> None:
-        """Raises SinkRefused when the broker does not remember what it stored."""
-        request = RemotingCommand.request(RequestCode.GET_SINK_MARKS, GetSinkMarksRequest(self._place.sink_id).ext())
-        answer = self._sender.ask(broker_name, topic, request)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise SinkRefused(f"{broker_name} is not a Regulus broker and does not remember what a sink sent, so "
-                              "deliveryGuarantee=exactlyOnce cannot be kept: use transactional, or atLeastOnce")
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerRefused(answer.code, answer.remark, broker_name)
 
 
 class _Pace:

@@ -4,8 +4,10 @@
     commit    1. what was sent, and which attempt of each task counts, goes to the commit topic: the decision
               2. each half is committed         3. a last record says that this is done
     again     a batch whose decision is there already is not decided anew: the halves of this time are rolled back,
-              and those of the first time that are not visible yet are committed. Under a sinkId of the user's, which
-              may also name other data by mistake, the batch must then have as many rows for each topic as it had
+              and those of the first time that are not visible yet are committed. Then the batch must have for each
+              topic the rows that it had: as many, and under a sinkId of the user's, which may also name other data by
+              mistake, the same. A query's own id is that of its checkpoint, from which the same input comes, though
+              what is made of it may differ each time (by the clock, by chance)
     ask       brokers that ask for a half are answered from the commit topic, by the workers that send for the sink
 
 RocketMQ delivers a message twice that is committed twice. So a half is committed by one side only: while a driver is at
@@ -38,7 +40,7 @@ from regulus.errors import (
     SinkRefused,
 )
 from regulus.model.message import MessageExt
-from regulus.spark.sink.commits import Attempt, CommitTopic, Decision, Verdicts
+from regulus.spark.sink.commits import Attempt, CommitTopic, Decision, RowSum, Verdicts
 from regulus.spark.sink.options import SinkOptions
 from regulus.spark.sink.rows import TRANSACTION_OF_SINK
 
@@ -71,7 +73,8 @@ class Transactions:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def commit(self, batch: int, attempts: Mapping[str, str], halves: Sequence[HalfMessage]) -> None:
+    async def commit(self, batch: int, attempts: Mapping[str, str], halves: Sequence[HalfMessage],
+                     rows: Mapping[str, RowSum]) -> None:
         """Make a batch visible, however often this is called for it. Raises ClientError, SinkRefused; call it again."""
         decision = await self._topic.decision(batch)
         if decision.latest > batch:
@@ -81,7 +84,7 @@ class Transactions:
             if not halves:
                 return
             await self._topic.create()
-            await self._topic.append_commit(self._producer, batch, attempts, halves)
+            await self._topic.append_commit(self._producer, batch, attempts, halves, rows)
             await self._end_all(halves, TransactionState.COMMIT)
             await self._topic.append_done(self._producer, batch)
             return
@@ -91,23 +94,23 @@ class Transactions:
             decided = await self._topic.halves(decision, self._options.producer_group)
             await self._end_all(decided, TransactionState.COMMIT, looks_first=True)
             await self._topic.append_done(self._producer, batch)
-        # The id of a query is that of its checkpoint, so what comes again under it is the same batch.
-        if decision.attempts != attempts and self._options.sink_id is not None:
-            await self._check_rows(batch, decision, halves)
+        if decision.attempts != attempts:
+            await self._check_rows(batch, decision, rows)
 
-    async def _check_rows(self, batch: int, decision: Decision, halves: Sequence[HalfMessage]) -> None:
-        """Raises SinkRefused when the rows of a decided batch, which were given up, are surely other than the first."""
-        try:
-            decided = await self._topic.halves(decision, self._options.producer_group)
-        except SinkRefused:
-            # The batch is done, and what it consisted of is no longer kept.
-            return
-        before, now = (Counter(half.topic for half in some) for some in (decided, halves))
-        for topic in sorted(before | now):
-            if before[topic] != now[topic]:
-                raise SinkRefused(f"sink {self._sink_id} has committed batch {batch} with {before[topic]} of its rows "
-                                  f"for topic {topic}, and now has {now[topic]} for it: these are other data and were "
-                                  "not sent; give a new sinkId, or a batch write a higher jobId")
+    async def _check_rows(self, batch: int, decision: Decision, rows: Mapping[str, RowSum]) -> None:
+        """Raises SinkRefused when the rows of a decided batch, which were given up, are other than the first."""
+        before = decision.rows
+        only_counts = before is None or self._options.sink_id is None
+        if before is None:
+            counts = Counter(half.topic for half in await self._topic.halves(decision, self._options.producer_group))
+            before = {topic: RowSum(count) for topic, count in counts.items()}
+        for topic in sorted({*before, *rows}):
+            one, other = before.get(topic, RowSum()), rows.get(topic, RowSum())
+            if one.count != other.count or not (only_counts or one == other):
+                raise SinkRefused(
+                    f"sink {self._sink_id} has committed batch {batch} with {one} for topic {topic}, and now has "
+                    f"{other} for it: these are other data and were not sent; give a new sinkId, or a batch write a "
+                    "higher jobId")
 
     async def roll_back(self, halves: Sequence[HalfMessage]) -> None:
         """What cannot be rolled back now the brokers ask for later."""
@@ -162,10 +165,10 @@ class Transactions:
 
 
 def commit_batch(options: SinkOptions, sink_id: str, batch: int, attempts: Mapping[str, str],
-                 halves: Sequence[HalfMessage], client: ClientConfig) -> None:
+                 halves: Sequence[HalfMessage], rows: Mapping[str, RowSum], client: ClientConfig) -> None:
     async def run() -> None:
         async with Transactions(options, sink_id, client) as transactions:
-            await transactions.commit(batch, attempts, halves)
+            await transactions.commit(batch, attempts, halves, rows)
     shared_loop.run(run())
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from regulus.errors import OptionError
-from regulus.spark.sink.options import SinkOptions, check_columns
+from regulus.spark.sink.options import SinkOptions, check_columns, for_this_run
 from regulus.spark.sink.task import TaskPlace, TaskReport, abort, commit, run_task
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         check(options, schema, overwrite)
-        self._options = options
+        # The driver makes the writer once, and its tasks, however often they are tried, get copies of it.
+        self._options = for_this_run(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
         return _write(iterator, self._options)

@@ -1,6 +1,7 @@
 """What a sink left in a topic."""
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from regulus.client.sync import Admin
@@ -16,12 +17,16 @@ class Server(Protocol):
     def name_server_address(self) -> str: ...
 
 
-def messages_of(server: Server, topic: str, wait_for: int = 0) -> list[MessageExt]:
-    """All messages of a topic, queue after queue; with `wait_for` once so many are there in all."""
+def messages_of(server: Server, topic: str, wait_for: int = 0,
+                queues: Sequence[MessageQueue] = ()) -> list[MessageExt]:
+    """All messages of a topic, queue after queue; with `wait_for` once so many are there in all.
+
+    Of topics that have no route, `queues` are named.
+    """
     found: dict[MessageQueue, list[MessageExt]] = {}
     until = time.monotonic() + WAIT_MAX_S
     with Admin(server.name_server_address) as admin:
-        queues = admin.queues(topic)
+        queues = queues or admin.queues(topic)
         while True:
             for queue in queues:
                 take_all(admin, queue, found.setdefault(queue, []))

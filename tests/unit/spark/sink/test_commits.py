@@ -7,9 +7,10 @@ from regulus.errors import SinkRefused
 from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink import commits
-from regulus.spark.sink.commits import STUCK_MS, Attempt, CommitTopic, Decision, verdict
+from regulus.spark.sink.commits import STUCK_MS, Attempt, CommitTopic, Decision, RowSum, verdict
 
 MINE = Attempt("S", 7, 0, "a")
+ROWS = {"T": RowSum(5, (1 << 64) - 1)}
 
 
 @pytest.mark.parametrize(("decision", "state"), [
@@ -32,6 +33,17 @@ def test_an_attempt_is_known_by_its_text():
         assert Attempt.parse(text) is None
 
 
+def test_rows_are_told_from_others_in_whatever_order_they_come():
+    one, two, three = (RowSum.of(b"%d" % number, 0, {"KEYS": "k"}) for number in range(3))
+    assert one + two + three == three + (one + two) != one + two
+    assert (one + two + three).count == 3
+    others = [RowSum.of(b"0", 0, {}), RowSum.of(b"0", 1, {"KEYS": "k"}), RowSum.of(b"0", 0, {"KEYS": "l"})]
+    assert len({one, two, three, *others}) == 6
+    assert RowSum.of(b"0", 0, {"UNIQ_KEY": "X", "KEYS": "k"}) == one
+    # What is changed between two rows shows.
+    assert one + RowSum.of(b"1", 0, {"KEYS": "l"}) != RowSum.of(b"0", 0, {"KEYS": "l"}) + two
+
+
 def half(number: int) -> HalfMessage:
     return HalfMessage("G", "T", "broker-a", number, 100 * number, f"{number:032X}", f"7F00000100002A9F{number:016X}")
 
@@ -45,16 +57,17 @@ async def test_the_first_decision_of_a_batch_holds(regulus_server, monkeypatch):
         await topic.create()
         await topic.create()
         assert await topic.decision(7) == Decision(-1)
-        await topic.append_commit(producer, 7, {"0": "a"}, [half(number) for number in range(5)])
-        await topic.append_commit(producer, 7, {"0": "b"}, [half(9)])
+        await topic.append_commit(producer, 7, {"0": "a"}, [half(number) for number in range(5)], ROWS)
+        await topic.append_commit(producer, 7, {"0": "b"}, [half(9)], {})
         await producer.send(Message("commits", b"nonsense"))
         other = CommitTopic(admin, "commits", "other")
-        await other.append_commit(producer, 9, {"0": "x"}, [])
+        await other.append_commit(producer, 9, {"0": "x"}, [], {})
         decision = await topic.decision(7)
         assert (decision.latest, decision.attempts, decision.is_done) == (7, {"0": "a"}, False)
+        assert decision.rows == ROWS
         assert await topic.halves(decision, "G") == [half(number) for number in range(5)]
         await topic.append_done(producer, 7)
-        await topic.append_commit(producer, 8, {"0": "c"}, [])
+        await topic.append_commit(producer, 8, {"0": "c"}, [], {})
         assert (await topic.decision(7)).is_done
         decisions = [await topic.decision(batch) for batch in (6, 7, 8, 9)]
         assert [each.attempts for each in decisions] == [None, {"0": "a"}, {"0": "c"}, None]
@@ -67,7 +80,7 @@ async def test_a_decision_is_found_behind_many_others(regulus_server):
         topic = CommitTopic(admin, "commits", "S")
         await topic.create()
         for batch in range(100):
-            await topic.append_commit(producer, batch, {"0": str(batch)}, [])
+            await topic.append_commit(producer, batch, {"0": str(batch)}, [], {})
         assert (await topic.decision(3)).attempts == {"0": "3"}
 
 

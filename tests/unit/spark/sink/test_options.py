@@ -6,6 +6,7 @@ from regulus.spark.sink.options import (
     DeliveryGuarantee,
     SinkOptions,
     check_columns,
+    for_this_run,
     parse_sink_options,
 )
 
@@ -67,13 +68,24 @@ def test_a_secret_in_the_place_of_its_whereabouts_is_not_shown():
 
 
 @pytest.mark.parametrize("guarantee", ["exactlyOnce", "transactional"])
-def test_a_batch_write_needs_an_id_that_outlives_it(guarantee):
+def test_a_batch_write_without_an_id_is_another_sink_in_each_run(guarantee):
     options = {**TRANSACTIONAL, "deliveryGuarantee": guarantee}
-    with pytest.raises(OptionError, match="give option 'sinkId'"):
-        parse_sink_options(options, is_stream=False)
-    parsed = parse_sink_options({**options, "sinkId": "nightly", "jobId": "7"}, is_stream=False)
-    assert (parsed.sink_id, parsed.job_id) == ("nightly", 7)
-    parse_sink_options({**STREAM, "deliveryGuarantee": "atLeastOnce"}, is_stream=False)
+    unnamed = parse_sink_options(options, is_stream=False)
+    runs = [for_this_run(unnamed) for _ in range(2)]
+    assert all(run.is_for_once and run.sink_id.startswith("run-") for run in runs)
+    assert runs[0].sink_id != runs[1].sink_id
+    for run in runs:
+        assert parse_sink_options({**options, "sinkId": run.sink_id}, is_stream=False).sink_id == run.sink_id
+    named = parse_sink_options({**options, "sinkId": "nightly", "jobId": "7"}, is_stream=False)
+    assert (named.sink_id, named.job_id) == ("nightly", 7)
+    assert for_this_run(named) == named
+    loose = parse_sink_options({**STREAM, "deliveryGuarantee": "atLeastOnce"}, is_stream=False)
+    assert for_this_run(loose) == loose
+
+
+def test_a_job_is_numbered_under_a_sink():
+    with pytest.raises(OptionError, match="give option 'sinkId' too"):
+        parse_sink_options({**STREAM, "jobId": "7"}, is_stream=False)
 
 
 def test_all_columns_are_taken():

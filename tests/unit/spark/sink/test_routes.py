@@ -20,6 +20,14 @@ class Table:
     def put_kv(self, namespace: str, key: str, value: str) -> None:
         self.values[namespace, key] = value
 
+    def delete_kv(self, namespace: str, key: str) -> None:
+        del self.values[namespace, key]
+
+    def kv_namespace(self, namespace: str) -> dict[str, str]:
+        if not self.values:
+            raise BrokerRefused(ResponseCode.QUERY_NOT_FOUND, "none", "name server")
+        return {key: value for (of, key), value in self.values.items() if of == namespace}
+
 
 def queues(*brokers: str, count: int = 2) -> tuple[MessageQueue, ...]:
     return tuple(MessageQueue("T", broker, number) for broker in brokers for number in range(count))
@@ -69,3 +77,22 @@ def test_a_topic_grows_by_queues_that_come_in():
     assert grew(queues("a"), queues("a", "b"))
     assert not grew(queues("a"), queues("a"))
     assert not grew(queues("a", "b"), queues("a", "c"))
+
+
+def test_what_is_kept_can_be_asked_for_without_keeping_more():
+    table = Table()
+    routes = SinkRoutes(table, "S")
+    assert routes.kept("T", 0) == ()
+    assert table.values == {}
+    routes.queues("T", 0, queues("a"))
+    assert routes.kept("T", 3) == queues("a")
+
+
+def test_a_sink_that_never_comes_again_is_forgotten_and_no_other():
+    table = Table()
+    SinkRoutes(table, "S").forget()
+    for sink_id in ("S", "S2", "T@S"):
+        for topic in ("T", "U"):
+            SinkRoutes(table, sink_id).queues(topic, 0, queues("a"))
+    SinkRoutes(table, "S").forget()
+    assert sorted(key for _, key in table.values) == ["S2@T", "S2@U", "T@S@T", "T@S@U"]

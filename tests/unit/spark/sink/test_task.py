@@ -11,10 +11,11 @@ from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, ConnectFailed, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink.lanes import ROWS_PER_TURN
-from regulus.spark.sink.options import SinkOptions, parse_sink_options
-from regulus.spark.sink.task import TaskPlace, commit, run_task
+from regulus.spark.sink.options import SinkOptions, for_this_run, parse_sink_options
+from regulus.spark.sink.task import REQUEST_SIZE_MAX, TaskPlace, TaskReport, abort, commit, run_task
+from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.scripted_servers import closed_address, scripted_cluster
+from tests.unit.client.scripted_servers import closed_address, scripted_cluster, stored
 
 from .support import messages_of
 
@@ -66,9 +67,23 @@ def test_delayed_rows_wait_among_others(regulus_server):
     assert messages[2].store_timestamp - messages[0].store_timestamp >= 1000
 
 
-def test_large_rows_travel_alone(regulus_server):
-    batch = pa.RecordBatch.from_pydict({"body": [b"x" * (1 << 20)] * 3})
-    assert run_task([batch], options(regulus_server, topic="orders", inFlightMax="2"), PLACE, {}).stored == 3
+async def test_large_rows_travel_alone():
+    """A row that is larger than a request may be leaves no room beside it; those before and behind it go together."""
+    large = b"x" * REQUEST_SIZE_MAX
+    requests = []
+
+    def sends(command):
+        requests.append([message.body[:1] for message in message_batch.decode(command.body)])
+        return stored(command)
+
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("a", sends)
+        choices = parse_sink_options({"nameServer": cluster.name_server.address, "topic": "orders",
+                                      "deliveryGuarantee": "atLeastOnce", "inFlightMax": "2"}, is_stream=False)
+        batch = pa.RecordBatch.from_pydict({"body": [b"1", b"2", large, large, b"3", b"4", large]})
+        report = await asyncio.to_thread(run_task, [batch], choices, PLACE, {})
+    assert report.stored == 7
+    assert requests == [[b"1", b"2"], [b"x"], [b"x"], [b"3", b"4"], [b"x"]]
 
 
 def test_a_rate_limit_holds_the_task_back(regulus_server):
@@ -159,14 +174,90 @@ def test_other_tasks_and_batches_are_told_apart(regulus_server):
         place = TaskPlace(sink_id="sink", batch=batch, partition=partition)
         assert run_task([bodies(10)], choices, place, {}).duplicates == 0
     assert len(numbers(regulus_server)) == 40
-    assert run_task([bodies(10)], once(regulus_server), PLACE, {}).duplicates == 10
+    last = TaskPlace(sink_id="sink", batch=1, partition=1)
+    assert run_task([bodies(10)], once(regulus_server), last, {}).duplicates == 10
 
 
 def test_a_new_checkpoint_under_an_old_sink_is_refused(regulus_server):
     """Its rows have the numbers of other rows, and would be taken for them."""
-    run_task([bodies(10)], once(regulus_server), TaskPlace(sink_id="sink", batch=4, partition=0), {})
-    with pytest.raises(SinkRefused, match="sink sink has come to batch 4 at broker-a, and this is batch 0"):
-        run_task([bodies(10, 100)], once(regulus_server), PLACE, {})
+    run_task([bodies(10)], once(regulus_server), TaskPlace(sink_id="sink", batch=4, partition=7), {})
+    for first in (100, 0):
+        with pytest.raises(SinkRefused, match=r"sink sink has come to batch 4 at broker-a, with 10 rows in "
+                                              r"sink/orders\.\d/7, and this is batch 0"):
+            run_task([bodies(10, first)], once(regulus_server), PLACE, {})
+    assert numbers(regulus_server) == list(range(10))
+
+
+@pytest.mark.parametrize("others", [bodies(3000, 5000), bodies(1500, 5000), bodies(1500), bodies(1), bodies(6000, 1)])
+def test_other_data_under_the_id_of_stored_data_are_refused_and_not_taken_for_them(regulus_server, others):
+    run_task([bodies(3000)], once(regulus_server), PLACE, {})
+    with pytest.raises((SinkRefused, BrokerRefused), match=r"broker-a.* rows of batch 0"):
+        run_task([others], once(regulus_server), PLACE, {})
+    assert numbers(regulus_server) == list(range(3000))
+
+
+def test_fewer_rows_than_an_attempt_before_are_refused_with_both_numbers(regulus_server):
+    run_task([bodies(300)], once(regulus_server), PLACE, {})
+    with pytest.raises(SinkRefused, match=r"broker-a has 300 rows of batch 0, task 0 of sink sink in queue \d of "
+                                          "orders, and this time there are 200"):
+        run_task([bodies(200)], once(regulus_server), PLACE, {})
+
+
+def rows_with_keys(count: int, prefix: str, delay_level: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"body": [b"tick"] * count, "delay_level": [delay_level] * count,
+                                       "keys": [f"{prefix}{number}" for number in range(count)]})
+
+
+@pytest.mark.parametrize("delay_level", [0, 1])
+def test_rows_that_differ_in_their_keys_alone_are_other_rows(regulus_server, delay_level):
+    run_task([rows_with_keys(20, "a", delay_level)], once(regulus_server), PLACE, {})
+    for count, prefix in ((20, "b"), (7, "a")):
+        with pytest.raises((SinkRefused, BrokerRefused), match=r"has 20 rows of batch 0"):
+            run_task([rows_with_keys(count, prefix, delay_level)], once(regulus_server), PLACE, {})
+    messages = messages_of(regulus_server, "orders", wait_for=20)
+    assert [message.keys for message in messages] == [f"a{number}" for number in range(20)]
+
+
+def write(server, *tasks: pa.RecordBatch | None) -> list[TaskReport]:
+    return [run_task([] if rows is None else [rows], once(server),
+                     TaskPlace(sink_id="sink", batch=0, partition=number), {}) for number, rows in enumerate(tasks)]
+
+
+def test_a_batch_that_comes_again_in_another_division_is_refused(regulus_server):
+    """The rows of the tasks that are no more came in those before, behind what these had."""
+    commit(write(regulus_server, bodies(100), bodies(100, 100)), once(regulus_server), "sink", 0, {})
+    commit(write(regulus_server, bodies(100), bodies(100, 100)), once(regulus_server), "sink", 0, {})
+    for tasks in ([bodies(100)], [bodies(100), None]):
+        with pytest.raises(SinkRefused, match=r"broker-a has 100 rows of batch 0 of sink sink in sink/orders\.\d/1, "
+                                              rf"and this time batch 0 came with {len(tasks)} tasks and none of it"):
+            commit(write(regulus_server, *tasks), once(regulus_server), "sink", 0, {})
+
+
+def test_a_batch_that_comes_again_without_rows_is_refused(regulus_server):
+    commit(write(regulus_server, None), once(regulus_server), "sink", 0, {})
+    write(regulus_server, bodies(100))
+    with pytest.raises(SinkRefused, match=r"broker-a has 100 rows of batch 0 .* came with 2 tasks and none of it"):
+        commit(write(regulus_server, None, None), once(regulus_server), "sink", 0, {})
+
+
+def test_a_batch_during_which_another_writer_goes_on_is_refused(regulus_server):
+    reports = write(regulus_server, bodies(100))
+    run_task([bodies(1)], once(regulus_server), TaskPlace(sink_id="sink", batch=1, partition=0), {})
+    with pytest.raises(SinkRefused, match="rows of batch 1 of sink sink"):
+        commit(reports, once(regulus_server), "sink", 0, {})
+
+
+@pytest.mark.parametrize("end", [commit, abort])
+def test_a_sink_for_once_leaves_nothing_at_the_name_servers(regulus_server, end):
+    run = for_this_run(options(regulus_server, deliveryGuarantee="exactlyOnce", topic="orders"))
+    report = run_task([bodies(10)], run, TaskPlace(sink_id=run.sink_id, batch=0, partition=0), {})
+    with Admin(regulus_server.name_server_address) as admin:
+        assert [key.partition("@")[0] for key in admin.kv_namespace("REGULUS_SINK_ROUTE")] == [run.sink_id]
+        if end is commit:
+            commit([report], run, run.sink_id, 0, {})
+        else:
+            abort([report, None], run, run.sink_id, {})
+        assert admin.kv_namespace("REGULUS_SINK_ROUTE") == {}
 
 
 def test_delayed_rows_and_rows_with_keys_come_once_too(regulus_server):
@@ -238,10 +329,14 @@ async def test_a_broker_that_remembers_nothing_is_refused(code):
     assert ("use transactional, or atLeastOnce" in str(caught.value)) == (code == 3)
 
 
+def no_marks(command):
+    return command.response(0, body=b"{}")
+
+
 async def test_rows_wait_for_their_broker_and_go_nowhere_else():
     """The name server has forgotten broker b, which the sink wrote to before."""
     async with scripted_cluster(queue_count=1) as cluster:
-        broker = await cluster.add_broker("a")
+        broker = await cluster.add_broker("a", others=no_marks)
         kept = '[{"from":0,"queues":{"a":[0],"b":[0]}}]'
         route = cluster.name_server.script
         cluster.name_server.script = lambda command: (
@@ -255,7 +350,7 @@ async def test_rows_wait_for_their_broker_and_go_nowhere_else():
         with pytest.raises(ConnectFailed):
             await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], choices, PLACE, {})
         assert broker.sends() == []
-        other = await cluster.add_broker("b")
+        other = await cluster.add_broker("b", others=no_marks)
         patient = replace(choices, retry_budget_ms=30_000)
         report = await asyncio.to_thread(run_task, [bodies(2 * ROWS_PER_TURN)], patient, PLACE, {})
         assert report.stored == 2 * ROWS_PER_TURN

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from regulus.client.sync import Admin
+
 from .support import messages_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.once]
@@ -53,7 +55,7 @@ def test_a_stream_is_written_to_topics_of_a_column(spark, regulus_server, tmp_pa
     (["'x' AS body"], {"topc": "orders"}, "unknown option 'topc' of the sink: did you mean 'topic'"),
     (["'x' AS body"], {}, "give option 'topic', or a column"),
     (["id AS body"], {"topic": "orders"}, "column 'body' is bigint; the sink takes binary or string"),
-    (["'x' AS body"], {"topic": "orders", "deliveryGuarantee": "exactlyOnce"}, "give option 'sinkId'"),
+    (["'x' AS body"], {"topic": "orders", "jobId": "1"}, "give option 'sinkId' too"),
 ])
 def test_what_cannot_be_written_is_refused_when_planned(spark, columns, options, text):
     frame = spark.range(1).selectExpr(*columns)
@@ -82,6 +84,34 @@ def test_a_job_that_is_run_again_completes_what_is_missing(spark, regulus_server
     assert len(messages_of(regulus_server, "orders")) == 3000
     written(frame, regulus_server, **choices, jobId="1").save()
     assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == sorted([*range(3000)] * 2)
+
+
+def test_other_data_under_the_id_of_a_job_that_is_done_are_refused(spark, regulus_server):
+    choices = {"topic": "orders", "deliveryGuarantee": "exactlyOnce", "sinkId": "constant"}
+    frame = spark.range(5000, numPartitions=2).selectExpr("cast(id AS string) AS body")
+    written(frame, regulus_server, **choices).save()
+    others = {"fewer": frame.limit(4000).coalesce(1), "other": frame.selectExpr("concat('other-', body) AS body"),
+              "divided otherwise": frame.coalesce(1), "none": frame.where("body < 0")}
+    for kind, other in others.items():
+        with pytest.raises(Exception, match=r"broker-a.* rows of batch 0"):
+            written(other, regulus_server, **choices).save()
+        assert kind
+    stored = [int(message.body) for message in messages_of(regulus_server, "orders")]
+    assert set(stored) == set(range(5000))
+
+
+@pytest.mark.parametrize("guarantee", ["exactlyOnce", "transactional"])
+def test_a_job_that_names_no_sink_is_another_one_in_each_run(spark, regulus_server, guarantee):
+    for _ in range(2):
+        written(spark.range(3000, numPartitions=2).selectExpr("cast(id AS string) AS body"), regulus_server,
+                topic="orders", producerGroup="orders-sink", deliveryGuarantee=guarantee).save()
+    messages = messages_of(regulus_server, "orders")
+    assert sorted(int(message.body) for message in messages) == sorted([*range(3000)] * 2)
+    name = "SINK" if guarantee == "exactlyOnce" else "SINK_TRANSACTION"
+    assert len({message.properties[name].partition("/")[0] for message in messages}) == 2
+    with Admin(regulus_server.name_server_address) as admin:
+        kept = admin.kv_namespace("REGULUS_SINK_ROUTE") if guarantee == "exactlyOnce" else {}
+    assert kept == {}
 
 
 def test_after_a_shuffle_rows_are_put_in_order_by_their_key(spark, regulus_server):
