@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from regulus.errors import ClientError
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.testing.running_server import ServerProcess
+from regulus.wire.row_digest import digest_of
 
 WRITERS = 2
 ROWS = 400
@@ -28,13 +30,19 @@ class Writer:
         self.queue = MessageQueue("Sunk", "broker-a", number)
         self.acknowledged = 0
 
-    def message(self, row: int) -> Message:
-        return Message("Sunk", f"{self.sink} {row}".encode(), properties={"SINK": self.sink, "SEQ": f"1/{row}"})
+    def messages(self) -> Iterator[Message]:
+        digest = 0
+        for row in range(ROWS):
+            # As the producer sends it.
+            message = Message("Sunk", f"{self.sink} {row}".encode(), properties={"WAIT": "true"})
+            message.properties |= {"SINK": self.sink, "SEQ": f"1/{row}", "SINK_DIGEST": str(digest)}
+            digest = digest_of([message], digest)
+            yield message
 
     async def write(self, producer: Producer, on_acknowledged: Callable[[], None]) -> None:
-        for first in range(0, ROWS, IN_FLIGHT):
-            rows = range(first, min(first + IN_FLIGHT, ROWS))
-            for sending in [asyncio.ensure_future(producer.send(self.message(row), queue=self.queue)) for row in rows]:
+        messages = self.messages()
+        while some := [*islice(messages, IN_FLIGHT)]:
+            for sending in [asyncio.ensure_future(producer.send(message, queue=self.queue)) for message in some]:
                 await sending
                 self.acknowledged += 1
                 on_acknowledged()

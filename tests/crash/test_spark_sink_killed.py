@@ -1,37 +1,44 @@
-"""Streams, whose driver, workers and broker are killed at random: every row is in the topic once.
+"""Streams and a job, whose driver, executors, workers and broker are killed at random: the log holds every row once.
 
-One driver runs a stream of each guarantee, so that a kill meets both, one of them in the middle of a batch.
+One driver runs all of them: a stream of files and one of a topic, both exactly once, a transactional stream, and a job
+with a shuffle under AQE. A kill meets them all, one of them in the middle of a batch. What came of it is read from the
+files of the log, not asked of the broker.
 """
 
+import mmap
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.crash.sink_stream import BATCH_ROWS, GIVEN, SINKS
+from tests.crash.spark_processes import Driver
 
-from regulus.client.sync import Admin
+from regulus.client.sync import Admin, Producer
 from regulus.errors import ClientError
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import TRANS_HALF_TOPIC, TopicConfig
+from regulus.record import message_record
 from regulus.testing.running_server import ServerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.once]
 
-# More seeds take longer: REGULUS_SINK_SEEDS="1 2 3".
+# `make sink-kills` runs many.
 SEEDS = [int(seed) for seed in os.environ.get("REGULUS_SINK_SEEDS", "1").split()]
 FILES = 12
 LINES = 150
-BATCH_ROWS = 2 * LINES
+ROWS = FILES * LINES
+ACCOUNTS = 7
+GIVEN_QUEUES = 2
 SCRIPT = Path(__file__).with_name("sink_stream.py")
 POLL_S = 0.02
-RUN_MAX_S = 300
-TOPICS = {"exactlyOnce": "sunk", "transactional": "sunk-halves"}
-# Where messages of a batch that is not over can be counted.
-BEGUN = {"exactlyOnce": "sunk", "transactional": "RMQ_SYS_TRANS_HALF_TOPIC"}
+RUN_MAX_S = 400
 SABOTAGE = """
 from regulus.spark.sink import task
 
@@ -54,96 +61,45 @@ task._Blocking = Hasty
 """
 
 
-class Streams:
-    """The streams' driver with its JVM and workers, in a process group of their own."""
-
-    def __init__(self, server: ServerProcess, directory: Path) -> None:
-        self._arguments = [server.name_server_address, str(directory), *(
-            f"{guarantee}={topic}" for guarantee, topic in TOPICS.items())]
-        self._log = directory / "stream.log"
-        self._environment = {**os.environ,
-                             "PYTHONPATH": os.pathsep.join([str(directory / "sabotage"), *sys.path])}
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, str(SCRIPT), *self._arguments], stdout=subprocess.DEVNULL,
-                                            stderr=log, env=self._environment, start_new_session=True)
-
-    def kill(self) -> None:
-        """All at once: driver, JVM and workers."""
-        if self.process is not None:
-            for pid in (*descendants(self.process.pid), self.process.pid):
-                kill(pid)
-            self.process.wait()
-
-    def kill_workers(self) -> bool:
-        """The forked processes that run tasks; whether there was one."""
-        assert self.process is not None
-        module = " pyspark.worker"     # of a worker and of the daemon that forked it, whichever daemon that is
-        workers = [pid for pid in descendants(self.process.pid)
-                   if module in command_line(pid) and module in command_line(parent(pid))]
-        return sum(map(kill, workers)) > 0
-
-    def ended(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
-
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:]
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def descendants(root: int) -> list[int]:
-    """The deepest first."""
-    parents = {int(path.name): parent(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
-    found = [root]
-    for pid in found:
-        found += [child for child, of in parents.items() if of == pid]
-    return found[:0:-1]
-
-
-def kill(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "sabotage").mkdir()
     for number in range(FILES):
         path = tmp_path / "in" / f"{number:02}.txt"
-        path.write_text("".join(f"row-{number * LINES + line}\n" for line in range(LINES)))
+        path.write_text("".join(f"row-{number * LINES + line:04}\n" for line in range(LINES)))
         os.utime(path, (number, number))
     return tmp_path
 
 
 @pytest.fixture
 def server(make_broker_process: Callable[..., ServerProcess]) -> ServerProcess:
-    return make_broker_process()
+    """With a topic that holds the rows as well, those of an account in one queue and in order."""
+    server = make_broker_process()
+    with Admin(server.name_server_address) as admin:
+        admin.create_topic(TopicConfig(topic_name=GIVEN, read_queue_nums=GIVEN_QUEUES, write_queue_nums=GIVEN_QUEUES))
+    with Producer(server.name_server_address, "giver") as producer:
+        for queue_id in range(GIVEN_QUEUES):
+            producer.send_batch([
+                Message(GIVEN, f"row-{number:04}".encode(), keys=f"row-{number:04}",
+                        properties={"account": str(number % ACCOUNTS)})
+                for number in range(ROWS) if number % ACCOUNTS % GIVEN_QUEUES == queue_id],
+                queue=MessageQueue(GIVEN, "broker-a", queue_id))
+    return server
 
 
 @pytest.fixture
-def streams(server: ServerProcess, directory: Path) -> Iterator[Streams]:
-    streams = Streams(server, directory)
-    yield streams
-    streams.kill()
+def make_driver(server: ServerProcess, directory: Path) -> Iterator[Callable[..., Driver]]:
+    made: list[Driver] = []
+
+    def make(*sinks: str) -> Driver:
+        made.append(Driver(SCRIPT, [server.name_server_address, str(directory), *sinks], directory / "driver.log",
+                           directory / "sabotage"))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.kill()
 
 
 def stored(server: ServerProcess, topic: str) -> int:
@@ -155,86 +111,119 @@ def stored(server: ServerProcess, topic: str) -> int:
         return 0
 
 
-def run_until(streams: Streams, reached: Callable[[], bool]) -> bool:
-    """Let the streams run; False when they ended before. Starts them again when they gave up."""
+def run_until(driver: Driver, reached: Callable[[], bool]) -> bool:
+    """Let the driver run; False when it ended before. Starts it again when it gave up."""
     until = time.monotonic() + RUN_MAX_S
     while not reached():
-        assert time.monotonic() < until, streams.log()
-        if streams.ended():
-            assert streams.process is not None
-            if streams.process.returncode == 0:
+        assert time.monotonic() < until, driver.log()
+        if driver.exit_code is not None:
+            if driver.exit_code == 0:
                 return False
-            streams.start()
+            driver.start()
         time.sleep(POLL_S)
     return True
 
 
-def rows_in(server: ServerProcess, topic: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    with Admin(server.name_server_address) as admin:
-        for queue in admin.queues(topic):
-            offset = 0
-            while messages := admin.pull(queue, offset, 1024).messages:
-                found.update(message.body.decode() for message in messages)
-                offset = messages[-1].queue_offset + 1
-    return found
+def in_batch(server: ServerProcess, sink: str, batch: int, part: float) -> Callable[[], bool]:
+    """Whether the sink has come to this part of a batch. What a half message is stored in counts as well."""
+    topic = TRANS_HALF_TOPIC if sink == "halves" else sink
+    wanted = part * ROWS if sink == "job" else (batch + part) * BATCH_ROWS
+    return lambda: stored(server, topic) >= wanted
 
 
-def check_each_row_once(server: ServerProcess, topic: str) -> None:
-    found = rows_in(server, topic)
-    wanted = {f"row-{number}" for number in range(FILES * LINES)}
-    assert sorted(wanted - set(found)) == [], "lost"
-    assert sorted(row for row, count in found.items() if count > 1) == [], "twice"
-    assert set(found) == wanted
-
-
-def mid_batch(server: ServerProcess, topic: str, batch: int) -> Callable[[], bool]:
-    """Whether a part of that batch, or of a later one, is stored. What a half message is stored in counts as well."""
-    def reached() -> bool:
-        count = stored(server, topic)
-        return count > batch * BATCH_ROWS and BATCH_ROWS // 6 < count % BATCH_ROWS < 5 * BATCH_ROWS // 6
-    return reached
-
-
-def torment(server: ServerProcess, streams: Streams, blows: Sequence[tuple[str, str]], chance: random.Random) -> int:
-    """Kill one (victim, guarantee) after another, each in the middle of some batch of the guarantee's stream; how many
-    were."""
+def torment(server: ServerProcess, driver: Driver, blows: Sequence[tuple[str, str]], chance: random.Random) -> int:
+    """Kill one (victim, sink) after another, each in the middle of a batch of the sink; how many were."""
     killed = 0
-    streams.start()
-    for number, (victim, guarantee) in enumerate(blows):
-        if not run_until(streams, mid_batch(server, BEGUN[guarantee], number)):
+    driver.start()
+    for number, (victim, sink) in enumerate(blows):
+        if not run_until(driver, in_batch(server, sink, number, chance.uniform(0.1, 0.8))):
             break
-        time.sleep(chance.uniform(0, 0.1))
         killed += 1
         if victim == "broker":
             server.kill()
             server.start()
-        elif victim == "workers":
-            # After a new start the first may not be there yet.
-            assert run_until(streams, streams.kill_workers)
+        elif victim == "driver":
+            driver.kill()
+            driver.start()
         else:
-            streams.kill()
-            streams.start()
-    run_until(streams, lambda: False)
+            # After a new start the first may not be there yet.
+            kill = driver.kill_workers if victim == "workers" else partial(driver.kill_executor, chance.randrange(8))
+            assert run_until(driver, kill)
+    run_until(driver, lambda: False)
     return killed
 
 
+# --- what is in the log ----------------------------------------------------------------------------------------------
+
+
+def messages_in_log(server: ServerProcess) -> dict[str, list[MessageExt]]:
+    """All records of the log in their order, by topic. The broker is stopped for it."""
+    server.stop()
+    found: defaultdict[str, list[MessageExt]] = defaultdict(list)
+    for path in sorted((server.store_path / "commitlog").iterdir()):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            position = 0
+            while size := int.from_bytes(data[position:position + 4]):
+                message = message_record.decode(data[position:position + size])
+                found[message.topic].append(message)
+                position += size
+    return found
+
+
+def check_each_row_once(messages: list[MessageExt]) -> None:
+    found = Counter(message.body.decode() for message in messages)
+    wanted = {f"row-{number:04}" for number in range(ROWS)}
+    assert sorted(wanted - set(found)) == [], "lost"
+    assert sorted(row for row, count in found.items() if count > 1) == [], "twice"
+    assert set(found) == wanted
+    assert [message.body.decode() for message in messages if message.keys != message.body.decode()] == [], "key"
+
+
+def check_order(sink: str, messages: list[MessageExt]) -> None:
+    """Places without a gap in each queue; and the rows of a task in their order, those of an account in all batches."""
+    next_offset: Counter[int] = Counter()
+    rows: defaultdict[object, list[bytes]] = defaultdict(list)
+    for message in messages:
+        assert message.queue_offset == next_offset[message.queue_id]
+        next_offset[message.queue_id] += 1
+        lane, (batch, _, row) = message.properties["SINK"], message.properties["SEQ"].partition("/")
+        rows[lane, batch].append(b"%06d" % int(row))
+        body = message.body
+        if sink == "log":
+            rows[message.properties["__SHARDINGKEY"], message.queue_id].append(body)
+        elif sink == "job":
+            rows[lane].append(body)
+        else:
+            rows[lane, batch, int(body[-4:]) // LINES].append(body)
+    assert [(group, one, other) for group, each in rows.items() for one, other in pairwise(each) if one >= other] == []
+    if sink == "log":
+        assert len({group for group in rows if group[0] in map(str, range(ACCOUNTS))}) == ACCOUNTS
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_row_is_stored_once_whoever_is_killed(server: ServerProcess, streams: Streams, seed: int) -> None:
+def test_the_log_holds_every_row_once_whoever_is_killed(
+        server: ServerProcess, make_driver: Callable[..., Driver], seed: int) -> None:
     chance = random.Random(seed)
-    victims = ["driver", "workers", "broker", chance.choice(("workers", "broker"))]    # a driver takes long to start
+    victims = ["driver", "executor", "broker", chance.choice(("workers", "executor", "broker"))]
     chance.shuffle(victims)
-    guarantees = [*BEGUN, *BEGUN]
-    chance.shuffle(guarantees)
-    assert torment(server, streams, list(zip(victims, guarantees, strict=True)), chance) == len(victims)
-    for topic in TOPICS.values():
-        check_each_row_once(server, topic)
+    sinks = [*SINKS]
+    chance.shuffle(sinks)
+    # All of the job is one batch.
+    sinks.sort(key=lambda sink: sink != "job")
+    assert torment(server, make_driver(*SINKS), list(zip(victims, sinks, strict=True)), chance) == len(victims)
+    log = messages_in_log(server)
+    for sink in SINKS:
+        check_each_row_once(log[sink])
+        if sink != "halves":
+            check_order(sink, log[sink])
 
 
-def test_the_check_finds_sinks_that_keep_no_promise(server: ServerProcess, streams: Streams, directory: Path) -> None:
+def test_the_check_finds_sinks_that_keep_no_promise(
+        server: ServerProcess, make_driver: Callable[..., Driver], directory: Path) -> None:
     (directory / "sabotage" / "sitecustomize.py").write_text(SABOTAGE)
-    assert torment(server, streams, [("workers", "exactlyOnce")], random.Random(1)) == 1
+    assert torment(server, make_driver("files", "halves"), [("workers", "files")], random.Random(1)) == 1
+    log = messages_in_log(server)
     with pytest.raises(AssertionError, match="twice"):
-        check_each_row_once(server, TOPICS["exactlyOnce"])
+        check_each_row_once(log["files"])
     with pytest.raises(AssertionError, match="lost"):
-        check_each_row_once(server, TOPICS["transactional"])
+        check_each_row_once(log["halves"])

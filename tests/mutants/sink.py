@@ -1,0 +1,65 @@
+"""Faults of the Spark sink: rows taken for stored that are not, and half messages that nobody ends."""
+
+from tests.mutants import Mutant
+
+_MARKS = "regulus/spark/sink/marks.py"
+_TASK = "regulus/spark/sink/task.py"
+_TRANSACTIONS = "regulus/spark/sink/transactions.py"
+_COMMITS = "regulus/spark/sink/commits.py"
+_DIGEST = "regulus/wire/row_digest.py"
+_ROWS = "regulus/spark/sink/rows.py"
+
+_MARK_TESTS = ("tests/unit/spark/sink/test_marks.py", "tests/unit/spark/sink/test_task.py")
+_TRANSACTION_TESTS = ("tests/unit/spark/sink/test_transactions.py",)
+_DIGEST_TESTS = ("tests/unit/wire/test_row_digest.py", "tests/unit/broker/test_sink_marks.py")
+
+MUTANTS = [
+    # --- rows that are not stored ------------------------------------------------------------------------------------
+    Mutant(name="a task with fewer rows than before is well", path=_MARKS,
+           old="if lane.rows_stored > lane.next_row:", new="if False:", tests=_MARK_TESTS),
+    Mutant(name="a task does not hear how far the broker is", path=_MARKS,
+           old="int(row) + 1 if row.isdigit() else 0)", new="0)", tests=_MARK_TESTS),
+    Mutant(name="a batch in another division is well", path=_MARKS,
+           old="if mark.batch > batch or (broker_name, lane) not in used:", new="if mark.batch > batch:",
+           tests=_MARK_TESTS),
+    Mutant(name="a batch during which another writer went on is well", path=_MARKS,
+           old="if mark.batch > batch or (broker_name, lane) not in used:",
+           new="if (broker_name, lane) not in used and mark.batch == batch:", tests=_MARK_TESTS),
+    Mutant(name="nobody looks at a batch before it is committed", path=_TASK,
+           old="            _check_batch(reports, options, sink_id, batch, routes, sender)\n", new="            pass\n",
+           tests=("tests/unit/spark/sink/test_task.py",)),
+    Mutant(name="a batch without rows is not looked at", path=_TASK,
+           old="if not brokers and options.topic is not None:", new="if False:",
+           tests=("tests/unit/spark/sink/test_task.py",)),
+    Mutant(name="a new checkpoint begins under an old sink", path=_MARKS,
+           old="_marks_from(ask, broker_name, topic, sink_id, batch + 1).items():\n        raise",
+           new="{}.items():\n        raise", tests=_MARK_TESTS),
+    Mutant(name="keys and tags do not tell rows apart", path=_DIGEST,
+           old="    return crc32(counted, flag & 0xFFFFFFFF) & _SUM_MASK", new="    return 0", tests=_DIGEST_TESTS),
+    Mutant(name="the order of rows does not tell them apart", path=_DIGEST,
+           old="return (digest * 31 + number) & _DIGEST_MASK", new="return (digest + number) & _DIGEST_MASK",
+           tests=_DIGEST_TESTS),
+    Mutant(name="requests have no largest size", path=_ROWS,
+           old='self._ends[start] + size_max, side="right"', new='self._ends[start] + (1 << 40), side="right"',
+           tests=("tests/unit/spark/sink/test_task.py::test_large_rows_travel_alone",)),
+    # --- halves ------------------------------------------------------------------------------------------------------
+    Mutant(name="halves of a batch that failed are not rolled back", path=_TASK,
+           old="        roll_back(options, sink_id, halves, client_config(options, environment))", new="        pass",
+           tests=_TRANSACTION_TESTS),
+    Mutant(name="halves of a batch whose commit failed are rolled back", path=_TASK,
+           old="if options.is_transactional and len(done) < len(reports):", new="if options.is_transactional:",
+           tests=_TRANSACTION_TESTS),
+    Mutant(name="halves that come again are not rolled back at the commit", path=_TRANSACTIONS,
+           old="            await self.roll_back(halves)\n", new="            pass\n", tests=_TRANSACTION_TESTS),
+    Mutant(name="halves of a task that failed are not rolled back", path=_TASK,
+           old="        roll_back(self._options, self._attempt.sink_id, self._halves, self._client)",
+           new="        pass", tests=_TRANSACTION_TESTS),
+    Mutant(name="other rows of a decided batch are passed over", path=_TRANSACTIONS,
+           old="if one.count != other.count or not (only_counts or one == other):", new="if one.count != other.count:",
+           tests=_TRANSACTION_TESTS),
+    Mutant(name="fewer rows of a decided batch are passed over", path=_TRANSACTIONS,
+           old="if one.count != other.count or not (only_counts or one == other):",
+           new="if not (only_counts or one == other):", tests=_TRANSACTION_TESTS),
+    Mutant(name="rows of a transaction are told apart by their bodies alone", path=_COMMITS,
+           old="key=blake2b(own.encode()).digest()", new="key=blake2b(b'').digest()", tests=_TRANSACTION_TESTS),
+]
