@@ -13,14 +13,16 @@ TEST_JAVA := $(CURDIR)/build/java
 OUTSIDE := tests/interop tests/submission
 # A minute a kind; the seed is printed with each finding. `make attack ATTACK="--kind kill --seconds 600"`.
 ATTACK ?= --seconds 60
+# Four minutes each where others work as well. `make test` plays the first.
+SINK_KILLS ?= $(shell seq 20)
 WHEEL_PYTHONS ?= 3.11 3.12 3.13 3.14
 SUITE := tests $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack wheels \
-        clean
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack \
+        sink-kills wheels clean
 
 help:
 	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
@@ -28,6 +30,7 @@ help:
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
+	@echo "make sink-kills  kills around the Spark sink: driver, executors, broker (SINK_KILLS=\"1 2 3\", seeds)"
 	@echo "make interop  official RocketMQ clients, brokers and tools, and Spark clusters (needs mvn, go, node)"
 	@echo "make wheels   a compiled wheel for each CPython from 3.11 to 3.14 that is installed, in dist/"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
@@ -80,6 +83,10 @@ mutants: $(STAMP)
 
 attack: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m regulus.testing.attack --frames tests/golden/frames $(ATTACK)
+
+sink-kills: compiled $(TEST_JAVA)/release
+	JAVA_HOME=$(TEST_JAVA) PYTHONPATH=$(COMPILED) REGULUS_SINK_SEEDS="$(SINK_KILLS)" \
+	  $(PY) -m pytest tests/crash/test_spark_sink_killed.py
 
 bench: compiled
 	PYTHONPATH=$(COMPILED) $(PY) bench/run.py $(BENCH)
