@@ -181,6 +181,8 @@ MUTANTS = [
     Mutant(name="marks behind the saved ones are not looked for", path=_MARKS,
            old="            self._find(message)\n", new="            pass\n",
            tests=(*_MARK_TESTS, "tests/crash/test_sink_marks_killed.py")),
+    Mutant(name="rows of a topic that was deleted are taken for stored", path=_MARKS,
+           old="if mark.topic == topic]:", new="if False]:", tests=_MARK_TESTS),
     Mutant(name="the number of marks has no limit", path=_MARKS,
            old="while len(self._marks) > self.marks_max:", new="while False:", tests=_MARK_TESTS),
     # --- held pulls --------------------------------------------------------------------------------------------------

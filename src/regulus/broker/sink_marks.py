@@ -196,9 +196,17 @@ class SinkMarks:
         self.encoded.changed[sink] = None
         self._moves += 1
         while len(self._marks) > self.marks_max:
-            oldest = next(iter(self._marks))
-            del self._marks[oldest]
-            self.encoded.changed[oldest] = None
+            self._forget(next(iter(self._marks)))
+
+    def forget_topic(self, topic: str) -> None:
+        """Its queues are gone, so that what was stored there is stored no more."""
+        for sink in [sink for sink, mark in self._marks.items() if mark.topic == topic]:
+            self._forget(sink)
+
+    def _forget(self, sink: str) -> None:
+        del self._marks[sink]
+        self.encoded.changed[sink] = None
+        self._moves += 1
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> Generator[Non
     if broker.topics.delete(topic, now_ms) and facts is not None:
         broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
     queues = broker.store.queue_ids(topic)
+    broker.sink_marks.forget_topic(topic)       # at most sinkMarksMax
     broker.store.delete_topic(topic)
     for queue_id in queues:
         # Who waits there for the next offset would pass over the first messages of a topic that is made anew.

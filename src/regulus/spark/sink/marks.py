@@ -79,4 +79,4 @@ def _marks_from(ask: Ask, broker_name: str, topic: str, sink_id: str, batch: int
                           "deliveryGuarantee=exactlyOnce cannot be kept: use transactional, or atLeastOnce")
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerRefused(answer.code, answer.remark, broker_name)
-    return sink_marks_of(answer.body)
+    return {lane: mark for lane, mark in sink_marks_of(answer.body).items() if mark.batch >= batch}

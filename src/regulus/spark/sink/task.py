@@ -116,7 +116,9 @@ def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, ba
         commit_batch(options, sink_id, batch, {str(report.partition): report.attempt for report in reports},
                      [half for report in reports for half in report.halves], rows, client)
     elif options.is_exactly_once:
-        with sync.Admin(options.name_server, client) as admin, _Blocking(options, BulkConfig(client=client)) as sender:
+        config = BulkConfig(send_timeout_ms=options.send_timeout_ms, retry_budget_ms=options.retry_budget_ms,
+                            client=client)
+        with sync.Admin(options.name_server, client) as admin, _Blocking(options, config) as sender:
             routes = SinkRoutes(admin, sink_id)
             _check_batch(reports, options, sink_id, batch, routes, sender)
             for topic in sorted({topic for report in reports for topic in report.grown_topics}):

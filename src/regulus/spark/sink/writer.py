@@ -43,9 +43,10 @@ def _commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions
 def _abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
     """A batch failed. What was sent without a transaction stays; the batch comes again."""
     sent = _sent(messages)
-    if sent:
+    sink_id = sent[0].sink_id if sent else options.sink_id
+    if sink_id is not None:
         reports = [message.report if isinstance(message, Sent) else None for message in messages]
-        abort(reports, options, sent[0].sink_id, os.environ)
+        abort(reports, options, sink_id, os.environ)
 
 
 def _sent(messages: Sequence[WriterCommitMessage | None]) -> list[Sent]:

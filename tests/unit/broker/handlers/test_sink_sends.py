@@ -5,10 +5,12 @@ from collections.abc import Iterable
 import pytest
 
 from regulus.broker.outcome import NO_REPLY
+from regulus.broker.sink_marks import SinkMarks
 from regulus.model.message import Message
-from regulus.wire import message_batch
+from regulus.model.topics import TopicConfig
+from regulus.wire import encoded_table, message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import SendMessageRequest, SendMessageResponse
+from regulus.wire.headers import DeleteTopicInBrokerRequest, SendMessageRequest, SendMessageResponse
 from regulus.wire.row_digest import digest_of
 
 BODY = b"hello"
@@ -224,6 +226,17 @@ def test_marks_of_earlier_batches_and_of_other_sinks_make_room(make_rig, sink, s
     assert run(rig, sequence, "c", sink=sink).code == ResponseCode.SUCCESS
     marks = rig.broker.sink_marks
     assert (len(marks), marks.mark_of("S/t.0/0"), marks.mark_of(sink) is None) == (2, None, False)
+
+
+def test_what_was_stored_in_a_topic_that_is_deleted_is_stored_no_more(rig):
+    run(rig, "7/0", "a", "b")
+    rig.send("TopicB", properties=row("7/0", "S/1"))
+    rig.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest("TopicA").ext())
+    again = SinkMarks(rig.store, 9)
+    again.load(encoded_table.text(rig.broker.sink_marks.document()))
+    assert list(again.of_sink("S")) == list(rig.broker.sink_marks.of_sink("S")) == ["S/1"]
+    rig.broker.topics.put(TopicConfig(topic_name="TopicA"), rig.now_ms)
+    assert "duplicate" not in run(rig, "7/0", "a", "b").ext
 
 
 def test_a_run_takes_no_copy_of_a_message(rig):

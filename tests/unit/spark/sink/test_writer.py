@@ -114,6 +114,14 @@ def test_a_job_that_names_no_sink_is_another_one_in_each_run(spark, regulus_serv
     assert kept == {}
 
 
+def test_a_job_that_fails_before_a_row_is_stored_leaves_no_sink_behind(spark, regulus_server):
+    with pytest.raises(Exception, match="names queue 9; topic orders has 0 to 3"):
+        written(spark.range(1).selectExpr("'x' AS body", "9 AS queue_id"), regulus_server, topic="orders",
+                deliveryGuarantee="exactlyOnce").save()
+    with Admin(regulus_server.name_server_address) as admin:
+        assert admin.kv_namespace("REGULUS_SINK_ROUTE") == {}
+
+
 def test_after_a_shuffle_rows_are_put_in_order_by_their_key(spark, regulus_server):
     counts = spark.range(2000, numPartitions=2).selectExpr("id % 500 AS customer").groupBy("customer").count()
     frame = counts.selectExpr("cast(customer AS string) AS body", "customer")
