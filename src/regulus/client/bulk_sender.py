@@ -285,8 +285,10 @@ class BulkSender:
         last = self._last.get(send.lane)
         if last is not None and last.task is task:
             del self._last[send.lane]
-        if not task.cancelled() and self._failure is None:
-            self._failure = task.exception()
+        # Asked of each, or asyncio would report at some later time that nobody has heard of those behind the first.
+        failure = None if task.cancelled() else task.exception()
+        if self._failure is None:
+            self._failure = failure
         self._room.set()
 
     def _raise_failure(self) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from itertools import chain, repeat
 
 import pytest
@@ -144,6 +145,21 @@ async def test_what_waits_behind_a_send_that_failed_is_not_sent():
             with pytest.raises(BrokerRefused):
                 await sender.flush()
     assert bodies_of(broker) == [[b"1"]]
+
+
+async def test_sends_that_fail_together_are_one_failure_and_no_noise():
+    reports = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context["message"]))
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", lambda command: refused(command, ResponseCode.MESSAGE_ILLEGAL))
+        async with sender_of(cluster) as sender:
+            for number in range(3):
+                await sender.submit(batch(b"%d" % number, lane=number))
+            await asyncio.wait(sender._tasks)
+            with pytest.raises(BrokerRefused):
+                await sender.flush()
+    gc.collect()
+    assert reports == []
 
 
 async def test_when_the_budget_is_spent_the_sender_fails_and_says_with_what():
