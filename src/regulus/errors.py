@@ -116,6 +116,12 @@ class RequestTimeout(ClientError):
     code = 10002
 
 
+class RequestTooLarge(ClientError):
+    """The request does not fit into a frame; nothing was sent."""
+
+    code = 13
+
+
 class NoNameServer(ClientError):
     """No name server address is known or none answers."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from regulus.client.config import ClientConfig
@@ -31,7 +32,7 @@ class Connections:
         self._opening: SharedTasks[Connection] = SharedTasks()
         self._places: dict[str, Room] = {}
         self._places_max = config.back_pressure_for_async_send_num
-        self._is_closed = False
+        self._closed: str | None = None     # why, once they are
 
     def places(self, address: str) -> Room:
         """Of the sends that are under way to `address`, in requests."""
@@ -50,35 +51,37 @@ class Connections:
         connection = self._open.get(address)
         if connection is not None and connection.is_open:
             return connection
-        if self._is_closed:
-            raise ClientClosed("the client has been shut down")
+        if self._closed is not None:
+            raise ClientClosed(self._closed)
         return await self._opening.result(address, lambda: self._connect(address), f"connect {address}")
 
     async def request(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The answer of the server at `address`. Raises ConnectFailed, ConnectionLost, RequestTimeout, ClientClosed.
+        """The answer of the server at `address`, all within `timeout_ms`.
 
-        A server that is going away is asked once more over a new connection.
+        A server that is going away is asked once more over a new connection. Raises ConnectFailed, ConnectionLost,
+        RequestTimeout, ClientClosed, RequestTooLarge.
         """
         if self._sign is not None:
             self._sign(command)
         connection = self._open.get(address)
         if connection is None or not connection.is_open:
-            connection = await self._get_within(address, timeout_ms)
+            connection, timeout_ms = await self._get_within(address, timeout_ms)
+        begun = time.monotonic()
         answer = await connection.request(command, timeout_ms)
         if answer.code == ResponseCode.GO_AWAY:
             self._drop(address, connection)
-            connection = await self._get_within(address, timeout_ms)
+            connection, timeout_ms = await self._get_within(address, _left_ms(timeout_ms, begun))
             answer = await connection.request(command, timeout_ms)
         return answer
 
     async def send_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Write a request that is not answered. Raises ConnectFailed, ClientClosed."""
+        """Write a request that is not answered. Raises ConnectFailed, ClientClosed, RequestTooLarge."""
         if self._sign is not None:
             self._sign(command)
         connection = self._open.get(address)
         if connection is None or not connection.is_open:
-            connection = await self._get_within(address, timeout_ms)
-        connection.send_soon(command)
+            connection, _ = await self._get_within(address, timeout_ms)
+        connection.ask_soon(command)
         await connection.drained()
 
     def current(self, address: str) -> object | None:
@@ -91,7 +94,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close all connections after what was written has left."""
-        self._is_closed = True
+        self._closed = "the client has been shut down"
         self._opening.cancel()
         connections = list(self._open.values())
         self._open.clear()
@@ -101,12 +104,20 @@ class Connections:
             await asyncio.wait([asyncio.ensure_future(connection.wait_closed()) for connection in connections],
                                timeout=CLOSE_WAIT_MAX_S)
 
-    async def _get_within(self, address: str, timeout_ms: int) -> Connection:
+    def leave_behind(self) -> None:
+        """In a forked child: the sockets are the parent's."""
+        self._closed = "the client was made before this process was forked: make one in each process"
+        self._open.clear()
+        self._opening = SharedTasks()
+
+    async def _get_within(self, address: str, timeout_ms: int) -> tuple[Connection, int]:
+        """A connection, and how many ms are left when there is one."""
         # Thousands of callers may begin in one moment. The time of the first counts from when the last has begun.
         await asyncio.sleep(0)
+        begun = time.monotonic()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self.get(address)
+                return await self.get(address), _left_ms(timeout_ms, begun)
         except TimeoutError:
             raise ConnectFailed(f"no connection to {address} within {timeout_ms} ms") from None
 
@@ -116,9 +127,9 @@ class Connections:
         except ValueError as error:
             raise ConnectFailed(str(error)) from error
         connection = await connect(host, port, self._on_requests, timeout_ms=self._connect_timeout_ms)
-        if self._is_closed:
+        if self._closed is not None:
             connection.close()
-            raise ClientClosed("the client has been shut down")
+            raise ClientClosed(self._closed)
         _log.info("connected to %s", address)
         self._open[address] = connection
         return connection
@@ -127,3 +138,8 @@ class Connections:
         if self._open.get(address) is connection:
             del self._open[address]
         connection.close()
+
+
+def _left_ms(timeout_ms: int, begun: float) -> int:
+    """At least 1: whether time is up is decided where it is waited for."""
+    return max(1, timeout_ms - int((time.monotonic() - begun) * 1000))

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, cast
 
-from regulus.errors import ConnectionLost, FrameError, RequestTimeout
+from regulus.errors import ConnectionLost, FrameError, RequestTimeout, RequestTooLarge
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
 from regulus.transport.read_buffer import ReadBuffer
 from regulus.transport.unfinished_frames import UnfinishedFrames
-from regulus.wire.frame_reader import FrameReader
+from regulus.wire.frame_reader import FRAME_SIZE_MAX, HEADER_SIZE_MAX, FrameReader
 from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ _DEADLINE_STEP = 0.01       # seconds: requests whose deadlines fall into one st
 _LATE_MAX = 0.05            # seconds: a timer that is later than that tells of a loop that was held up
 _GRACE = 0.1                # seconds for reading the answers that came meanwhile
 _OPAQUE_MAX = 0x7FFFFFFF
+_LENGTHS_SIZE = 8           # bytes before the header; the first four do not count as the frame's own
 _RESPONSE = RESPONSE_FLAG
 
 OnRequests = Callable[["Connection", list[RemotingCommand]], None]
@@ -165,9 +166,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_soon(self, command: RemotingCommand) -> None:
         """Write one frame at the end of this turn of the loop, in one system call with all others sent so."""
-        if not self._outbox:
-            self._loop.call_soon(self._flush_outbox)
-        self._outbox.extend(command.encode_parts())
+        self._put_out(command.encode_parts())
+
+    def ask_soon(self, command: RemotingCommand) -> None:
+        """As `send_soon`, for a request. Raises RequestTooLarge when the peer would not read its frame.
+
+        The peer would close the connection, which all who share it would pay for.
+        """
+        parts = command.encode_parts()
+        size = -4
+        for part in parts:
+            size += len(part)
+        header_size = len(parts[0]) - _LENGTHS_SIZE
+        if size > FRAME_SIZE_MAX or header_size > HEADER_SIZE_MAX:
+            raise RequestTooLarge(f"a request of {size} bytes with a header of {header_size}; {FRAME_SIZE_MAX} and "
+                                  f"{HEADER_SIZE_MAX} are the most")
+        self._put_out(parts)
 
     def send_many(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write whole frames given in parts. uvloop gathers them in one system call without copying."""
@@ -184,7 +198,9 @@ class Connection(asyncio.BufferedProtocol):
             self._check_write_buffer()
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The peer's answer to `command`, whose opaque is chosen here. Raises RequestTimeout, ConnectionLost.
+        """The peer's answer to `command`, whose opaque is chosen here.
+
+        Raises RequestTimeout, ConnectionLost; RequestTooLarge, and then nothing was sent.
 
         Its time begins when it is written, at the end of this turn of the loop.
         """
@@ -193,10 +209,10 @@ class Connection(asyncio.BufferedProtocol):
         opaque = self._next_opaque()
         command.opaque = opaque
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self.ask_soon(command)
         self._waiting[opaque] = future
         self._unclocked.append((opaque, timeout_ms))
         try:
-            self.send_soon(command)
             return await future
         finally:
             self._waiting.pop(opaque, None)
@@ -242,10 +258,20 @@ class Connection(asyncio.BufferedProtocol):
 
     # -----------------------------------------------------------------------------------------------------------------
 
+    def _put_out(self, parts: Sequence[bytes | memoryview]) -> None:
+        if not self._outbox:
+            self._loop.call_soon(self._flush_outbox)
+        self._outbox.extend(parts)
+
     def _flush_outbox(self) -> None:
         if self._outbox:
             parts, self._outbox = self._outbox, []
-            self.send_many(parts)
+            try:
+                self.send_many(parts)
+            except BaseException:
+                # Nobody knows how much of it has left. Those who wait for answers hear that the connection is lost.
+                self.abort()
+                raise
         if self._unclocked and self.is_open:
             self._set_deadlines()
 

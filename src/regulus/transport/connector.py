@@ -1,6 +1,7 @@
 """Opens connections to servers."""
 
 import asyncio
+import re
 
 from regulus.errors import ConnectFailed, ConnectRefused
 from regulus.transport.config import TransportConfig
@@ -10,14 +11,23 @@ from regulus.wire.remoting_command import RemotingCommand
 
 CONNECT_TIMEOUT_MS = 3_000
 _DEFAULT_CONFIG = TransportConfig()
+_PORT = re.compile("[0-9]{1,5}")
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[v6]:port`. Raises ValueError that names the address."""
     host, separator, port = address.strip().rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not separator or not _PORT.fullmatch(port) or not 0 < int(port) < 65536 or not _can_be_host(host):
         raise ValueError(f"{address!r} is no address; write host:port, an IPv6 host in brackets")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _can_be_host(host: str) -> bool:
+    """Whether a resolver may be asked for it: what it cannot even write down is no failed connection to it."""
+    try:
+        return bool(host.encode("idna")) and "\0" not in host
+    except UnicodeError:
+        return False
 
 
 def ignore_requests(connection: Connection, requests: list[RemotingCommand]) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from unittest import mock
 
 import pytest
 
@@ -8,7 +9,10 @@ from regulus.errors import ClientClosed, ConnectFailed, ConnectionLost, RequestT
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import ScriptedServer, closed_address
-from tests.virtual_time import in_virtual_time, pass_time
+from tests.virtual_time import in_virtual_time, now_ms, pass_time
+
+DEADLINE_STEP_MS = 20
+"""Requests whose time is up within 10 ms share a timer; so much later than asked for, at most."""
 
 
 def answer(command):
@@ -55,7 +59,7 @@ async def test_a_lost_connection_fails_its_requests_and_is_opened_anew(server, c
     assert len(server.connections) == 2
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0"])
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0", "a" * 70 + ".example:1", "a\0b:1"])
 async def test_what_is_no_address_cannot_be_connected_to(connections, address):
     with pytest.raises(ConnectFailed, match="is no address"):
         await connections.request(address, request(), 5000)
@@ -101,3 +105,41 @@ async def test_what_was_written_before_closing_arrives(server, connections):
     async with asyncio.timeout(10):
         while len(server.requests) < 100:
             await asyncio.sleep(0)
+
+
+@in_virtual_time
+async def test_a_request_that_is_asked_again_has_what_is_left_of_its_time():
+    async def go_away(command):
+        await asyncio.sleep(0.9)
+        return command.response(ResponseCode.GO_AWAY, "bye") if len(server.requests) == 1 else None
+
+    server, connections = ScriptedServer(go_away), Connections(ClientConfig(), lambda connection, commands: None, None)
+    await server.start()
+    begun = now_ms()
+    with pytest.raises(RequestTimeout):
+        await connections.request(server.address, request(), 1000)
+    assert len(server.requests) == 2
+    assert now_ms() - begun <= 1000 + 2 * DEADLINE_STEP_MS
+    await connections.close()
+    await server.stop()
+
+
+@in_virtual_time
+async def test_a_request_that_waited_for_its_connection_has_what_is_left_of_its_time():
+    asked = []
+
+    class Slow:
+        is_open = True
+
+        async def request(self, command, timeout_ms):
+            asked.append(timeout_ms)
+            return command.response(ResponseCode.SUCCESS)
+
+    async def connect_slowly(address):
+        await asyncio.sleep(0.7)
+        return Slow()
+
+    connections = Connections(ClientConfig(), lambda connection, commands: None, None)
+    with mock.patch.object(connections, "_connect", connect_slowly):
+        await connections.request("a:1", request(), 1000)
+    assert asked == [pytest.approx(300, abs=1)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from regulus.errors import ConnectionLost, RequestTimeout
+from regulus.errors import ConnectionLost, RequestTimeout, RequestTooLarge
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
@@ -165,6 +165,49 @@ async def test_a_closed_connection_fails_what_waits_and_what_comes_later(listene
         await connection.request(RemotingCommand.request(CLOSE), 1000)
     with pytest.raises(ConnectionLost):
         await connection.request(RemotingCommand.request(ECHO), 1000)
+
+
+HEADER_ROOM = 1 << 20
+FRAME_ROOM = 16 << 20
+
+
+@pytest.mark.parametrize("request_", [
+    RemotingCommand.request(ECHO, ext={"n": "x" * HEADER_ROOM}),
+    RemotingCommand.request(ECHO, body=bytes(FRAME_ROOM)),
+    RemotingCommand.request(ECHO, body=[memoryview(bytes(FRAME_ROOM // 2))] * 2),
+], ids=["header", "body", "parts"])
+async def test_a_request_that_no_peer_would_read_fails_alone(listener: Listener, request_: RemotingCommand) -> None:
+    connection = await connect(HOST, listener.port)
+    answers = await asyncio.gather(
+        connection.request(RemotingCommand.request(ECHO), 1000), connection.request(request_, 1000),
+        connection.request(RemotingCommand.request(ECHO), 1000), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RemotingCommand, RequestTooLarge, RemotingCommand]
+    with pytest.raises(RequestTooLarge, match="are the most"):
+        connection.ask_soon(request_)
+    assert connection.is_open
+    connection.close()
+
+
+async def test_the_largest_request_that_fits_is_sent(listener: Listener, server: Server) -> None:
+    connection = await connect(HOST, listener.port)
+    front = len(RemotingCommand.request(SILENT).encode())
+    connection.ask_soon(RemotingCommand.request(SILENT, body=bytes(FRAME_ROOM + 4 - front)))
+    await asyncio.wait_for(server.asked.wait(), 10)
+    assert connection.is_open
+    connection.close()
+
+
+async def test_what_cannot_be_written_fails_all_of_its_moment_and_leaves_none_waiting(listener: Listener) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+    connection = await connect(HOST, listener.port)
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(
+            connection.request(RemotingCommand.request(ECHO), 60_000),
+            connection.request(RemotingCommand.request(ECHO, body=["no bytes"]), 60_000),  # type: ignore[list-item]
+            return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ConnectionLost, ConnectionLost]
+    assert [type(fault) for fault in faults] == [TypeError]
 
 
 @pytest.mark.parametrize(("data", "cause"), [
