@@ -6,9 +6,10 @@ instance of its own, so that the group's members are told apart.
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -87,6 +88,7 @@ class ClientInstance:
         self.name_servers = NameServers(parse_addresses(name_server), self.connections)
         self.members: list[GroupMember] = []
         self.users = 0
+        self.is_left_behind = False
         self._routes: dict[str, Route] = {}
         self._topics: set[str] = set()
         self._doubted: dict[str, tuple[float, int]] = {}
@@ -102,9 +104,20 @@ class ClientInstance:
         self._tasks.supervise(self._heartbeats, "heartbeats")
 
     async def close(self) -> None:
+        """Whoever cancels this cuts off its waiting; everything is told to end."""
         self._fetching.cancel()
-        await self._tasks.cancel()
-        await self.connections.close()
+        try:
+            await self._tasks.cancel()
+        finally:
+            await self.connections.close()
+
+    def leave_behind(self) -> None:
+        """In a forked child: what belongs to the parent's loop and its threads cannot be used, and not be closed."""
+        self.is_left_behind = True
+        self._routes.clear()
+        self._fetching = SharedTasks()
+        self._tasks = TaskGroup()
+        self.connections.leave_behind()
 
     @property
     def restarts(self) -> int:
@@ -163,7 +176,10 @@ class ClientInstance:
         return self._routes.get(topic)
 
     async def route(self, topic: str) -> Route:
-        """The topic's route, asked for when not known; kept fresh from then on. Raises NoRoute, NoNameServer."""
+        """The topic's route, asked for when not known; kept fresh from then on.
+
+        Raises NoRoute, NoNameServer, HeaderError.
+        """
         return self._routes.get(topic) or await self.fetch_route(topic)
 
     async def publish_route(self, topic: str, default_topic: str, default_topic_queue_nums: int) -> Route:
@@ -183,7 +199,7 @@ class ClientInstance:
         return route
 
     async def fetch_route(self, topic: str, doubts: int = 0) -> Route:
-        """The topic's route as a name server knows it now. Raises NoRoute, NoNameServer."""
+        """The topic's route as a name server knows it now. Raises NoRoute, NoNameServer, HeaderError."""
         return await self._fetching.result(topic, lambda: self._fetch(topic, doubts), f"route of {topic}")
 
     def doubt_route(self, topic: str) -> None:
@@ -196,19 +212,27 @@ class ClientInstance:
             self._tasks.spawn(self._refresh_route(topic, doubts + 1), f"doubted route of {topic}")
 
     async def _fetch(self, topic: str, doubts: int = 0) -> Route:
-        route = route_of(topic, await self._route_data(topic, doubts))
+        data = await self._route_data(topic, doubts)
+        with self._told_by_a_name_server(topic):
+            route = route_of(topic, data)
         self._keep(topic, route)
         return route
 
     async def _default_route(self, topic: str, default_topic: str, queue_nums: int) -> Route:
         try:
-            return default_topic_route(topic, await self._route_data(default_topic), queue_nums)
+            data = await self._route_data(default_topic)
         except NoRoute:
-            if not await self._knows_brokers():
-                raise NoBroker(f"no broker serves topic {topic!r}: the name servers know no broker; start one, or give "
-                               f"it these name servers: {';'.join(self.name_servers.addresses)}") from None
+            return await self._route_of_a_broker_that_came_late(topic)
+        with self._told_by_a_name_server(default_topic):
+            return default_topic_route(topic, data, queue_nums)
+
+    async def _route_of_a_broker_that_came_late(self, topic: str) -> Route:
+        """One that registered between the questions. Raises NoBroker, NoRoute."""
+        if not await self._knows_brokers():
+            raise NoBroker(f"no broker serves topic {topic!r}: the name servers know no broker; start one, or give it "
+                           f"these name servers: {';'.join(self.name_servers.addresses)}") from None
         try:
-            return await self._fetch(topic)     # of a broker that registered between the questions
+            return await self._fetch(topic)
         except NoRoute:
             raise NoRoute(f"no broker serves topic {topic!r}, and none creates topics on first use; create it with "
                           f"`regulus topic create {topic}`") from None
@@ -226,7 +250,17 @@ class ClientInstance:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 raise NoRoute(f"no broker serves topic {topic!r}") from error
             raise
-        return TopicRouteData.decode(answer.body)
+        with self._told_by_a_name_server(topic):
+            return TopicRouteData.decode(answer.body)
+
+    @contextmanager
+    def _told_by_a_name_server(self, topic: str) -> Iterator[None]:
+        """A HeaderError from within names the topic and who told such a route."""
+        try:
+            yield
+        except HeaderError as error:
+            raise HeaderError(f"name server {self.name_servers.current} told a route of topic {topic!r} that cannot be "
+                              f"used: {error}") from error
 
     def _keep(self, topic: str, route: Route) -> None:
         known = self._routes.get(topic)
@@ -324,6 +358,16 @@ class ClientInstance:
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, list[ClientInstance]] = WeakKeyDictionary()
 
 
+def _leave_all_behind() -> None:
+    for instances in _instances.values():
+        for instance in instances:
+            instance.leave_behind()
+    _instances.clear()
+
+
+os.register_at_fork(after_in_child=_leave_all_behind)
+
+
 def acquire(name_server: str, config: ClientConfig, member: GroupMember | None = None,
             stable_instance_name: bool = False) -> ClientInstance:
     """The running loop's instance for these name servers and settings, made when there is none; `member` is registered.
@@ -353,10 +397,17 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
 
 
 async def release(instance: ClientInstance, member: GroupMember | None = None) -> None:
-    """Give an instance back and unregister the member; the last one to do so closes the instance."""
-    if member is not None:
-        await instance.unregister(member)
-    instance.users -= 1
-    if instance.users == 0:
-        _instances[asyncio.get_running_loop()].remove(instance)
-        await instance.close()
+    """Give an instance back and unregister the member; the last one to do so closes the instance.
+
+    A member gives it back once, however often it says so; a call that is cancelled gives it back nevertheless.
+    """
+    if instance.is_left_behind or (member is not None and member not in instance.members):
+        return
+    try:
+        if member is not None:
+            await instance.unregister(member)
+    finally:
+        instance.users -= 1
+        if instance.users == 0:
+            _instances[asyncio.get_running_loop()].remove(instance)
+            await instance.close()

@@ -85,9 +85,9 @@ class ProducerConfig(ClientConfig):
     isolation_strategy: IsolationStrategy = IsolationStrategy.NONE
     auto_batch: bool = False                # gather concurrent sends into batches
     batch_max_delay_ms: int = 10            # how long a send may wait for others; 0: only for those of this moment
-    batch_max_bytes: int = 32 << 10
+    batch_max_bytes: int = 32 << 10         # of bodies and properties
     total_batch_max_bytes: int = 32 << 20   # of all sends that wait; above it they go directly
-    back_pressure_for_async_send_size: int = 32 << 20   # of bodies under way; more wait in turn. 0: no limit
+    back_pressure_for_async_send_size: int = 32 << 20   # of bodies and properties under way. 0: no limit
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
 from regulus.client.config import ProducerConfig
-from regulus.client.core.batching import may_gather, waits
+from regulus.client.core.batching import MESSAGE_OVERHEAD, content_size, may_gather, waits
 from regulus.client.send_result import SendResult
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import Message
@@ -19,7 +19,7 @@ from regulus.model.message_properties import TAGS
 from regulus.model.message_queue import MessageQueue
 
 SendTogether = Callable[[Sequence[Message], MessageQueue | None],
-                        Coroutine[object, object, Sequence[SendResult | Exception]]]
+                        Coroutine[object, object, Sequence[SendResult | BaseException]]]
 """Sends messages of one lane, in order; each one's result, or why it has none."""
 
 _LaneKey = tuple[str, MessageQueue | None, bool, str]
@@ -39,30 +39,31 @@ class _Lane:
 
 
 class GatheredSends:
-    """`held_size` counts the bytes of bodies that gather, in all lanes."""
+    """`held_size` counts the bytes of bodies and properties that gather, in all lanes."""
 
     def __init__(self, config: ProducerConfig, send: SendTogether, tasks: TaskGroup) -> None:
         self.held_size = 0
         self._held_size_max = config.total_batch_max_bytes
         self._batch_size_max = config.batch_max_bytes
+        self._body_size_max = config.max_message_size
         self._delay_s = config.batch_max_delay_ms / 1000
         # What is large enough to be compressed is a batch of its own, because batches are not compressed.
-        self._alone_size = min(config.batch_max_bytes, config.compress_msg_body_over_howmuch)
+        self._compressed_from = config.compress_msg_body_over_howmuch
         self._send = send
         self._tasks = tasks
         self._lanes: dict[_LaneKey, _Lane] = {}
 
     def add(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult] | None":
         """The result to come; None when the message must be sent directly."""
-        size = len(message.body)
+        size = content_size(message)
         if not may_gather(message) or self.held_size + size > self._held_size_max:
             return None
         key = (message.topic, queue, waits(message), message.properties.get(TAGS, ""))
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
-        is_alone = size >= self._alone_size
-        if lane.waiting and (is_alone or lane.size + size > self._batch_size_max):
+        is_alone = size >= self._batch_size_max or len(message.body) >= self._compressed_from
+        if lane.waiting and (is_alone or not self._fits(lane, size)):
             self._leave(lane)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[SendResult] = loop.create_future()
@@ -75,6 +76,11 @@ class GatheredSends:
             lane.timer = (loop.call_later(self._delay_s, self._leave, lane) if lane.under_way and self._delay_s
                           else loop.call_soon(self._leave, lane))
         return future
+
+    def _fits(self, lane: _Lane, size: int) -> bool:
+        """Small messages weigh little in `batch_max_bytes`, and yet each needs room in what a broker takes at once."""
+        return (lane.size + size <= self._batch_size_max and
+                lane.size + size + MESSAGE_OVERHEAD * (len(lane.waiting) + 1) <= self._body_size_max)
 
     def send_all(self) -> None:
         """Let everything that gathers leave now."""
@@ -98,7 +104,7 @@ class GatheredSends:
         elif not lane.under_way:
             self._lanes.pop(lane.key, None)
 
-    def _done(self, lane: _Lane, task: "asyncio.Task[Sequence[SendResult | Exception]]",
+    def _done(self, lane: _Lane, task: "asyncio.Task[Sequence[SendResult | BaseException]]",
               waiting: "Sequence[tuple[Message, asyncio.Future[SendResult]]]") -> None:
         """Give each caller its own result, or all of them the same failure."""
         lane.under_way -= 1

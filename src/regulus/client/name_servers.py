@@ -50,6 +50,11 @@ class NameServers:
         self._current = 0
         self._connections = connections
 
+    @property
+    def current(self) -> str:
+        """The address of the one that answered last."""
+        return self._order[self._current]
+
     async def request(self, command: RemotingCommand, timeout_ms: int, *, doubts: int = 0) -> RemotingCommand:
         """The answer of the first name server that gives one. Raises NoNameServer when none does.
 

@@ -4,9 +4,9 @@ A send chooses a queue, waits until it is its turn there, waits for the broker's
 tries again elsewhere while its time budget lasts. A returned result means that the message is stored; an error means
 that it may or may not be (a lost answer cannot be told from a lost request), and that the application owns it again.
 
-Its turn is a place among the requests to the broker, and room for its body among all that are under way. Both are given
-back before a place at another broker is waited for: whoever waits for a place holds nothing that others wait for. While
-a broker is away its sends keep their places, so that those which wait there have all their time when it is back.
+Its turn is a place among the requests to the broker, and room for its bytes among all that are under way. Both are
+given back before a place at another broker is waited for: whoever waits for a place holds nothing that others wait for.
+While a broker is away its sends keep their places, so that those which wait there have all their time when it is back.
 """
 
 import asyncio
@@ -45,8 +45,12 @@ from regulus.errors import (
     ConnectFailed,
     ConnectionLost,
     ConnectRefused,
+    HeaderError,
+    MessageIllegal,
     NoBroker,
+    NoRoute,
     RequestTimeout,
+    RequestTooLarge,
     Throttled,
     TooManyRequests,
 )
@@ -121,11 +125,14 @@ class Producer:
         for room in (self._route_seekers, self._under_way, instance.connections):
             room.turn_away(self, closed)
         self._gathered.send_all()
-        pending = self._tasks.all()
-        if pending:
-            await asyncio.wait(pending)
-        self._instance = None
-        await client_instance.release(instance, self)
+        try:
+            if pending := self._tasks.all():
+                await asyncio.wait(pending)
+        finally:
+            # Another call may have come first, and who cancels this one must not keep the instance from being closed.
+            if self._instance is instance:
+                self._instance = None
+                await client_instance.release(instance, self)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -150,7 +157,8 @@ class Producer:
         deadline: unlike `send_msg_timeout` it covers the wait for the send's turn.
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
-        retried; SendFailed when all attempts failed; Throttled and TooManyRequests when the budget leaves no room.
+        retried; SendFailed when all attempts failed, or an answer cannot be read; Throttled and TooManyRequests when
+        the budget leaves no room.
         """
         check_message(message, self.config.max_message_size)
         if selector is not None:
@@ -196,8 +204,11 @@ class Producer:
         elif queue is None:
             queue = self._turn(message.topic).select(route.publish_queues)
         outgoing = await self._outgoing(message)
-        await instance.connections.send_oneway(_master(route, queue), outgoing.command(queue, oneway=True),
-                                               self.config.send_msg_timeout)
+        try:
+            await instance.connections.send_oneway(_master(route, queue), outgoing.command(queue, oneway=True),
+                                                   self.config.send_msg_timeout)
+        except RequestTooLarge as error:
+            raise MessageIllegal(f"the message does not fit: {error}") from error
 
     async def fetch_publish_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that take sends. Raises NoRoute, NoNameServer."""
@@ -224,14 +235,14 @@ class Producer:
                     timeout_ms: int | None) -> SendResult:
         """Try until stored. One function steers here; what it decides by is in `core`."""
         if isinstance(message, Message):
-            topic, size, weight = message.topic, len(message.body), 1
+            topic, size, weight = message.topic, batching.content_size(message), 1
         else:
-            topic, size = message[0].topic, sum([len(each.body) for each in message])
+            topic, size = message[0].topic, sum([batching.content_size(each) for each in message])
             weight = min(1 + len(message) // _MESSAGES_A_PLACE, _BATCH_PLACES_MAX)
         config = self.config
         course = SendCourse(topic, self._budget(message) if wanted is None else _ONE_ATTEMPT,
-                            timeout_ms or config.send_msg_timeout, timeout_ms is not None or config.java_budget,
-                            steady_ms())
+                            config.send_msg_timeout if timeout_ms is None else timeout_ms,
+                            timeout_ms is not None or config.java_budget, steady_ms())
         under_way = self._under_way
         outgoing: Outgoing | None = None
         held: Room | None = None
@@ -293,6 +304,8 @@ class Producer:
         now = steady_ms()
         if isinstance(error, BrokerRefused):
             return error.code in self._retry_codes
+        if isinstance(error, _BadAnswer):
+            raise course.failed_for_good(now) from error
         if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectRefused) and self.config.retry_refused_connection:
@@ -384,7 +397,10 @@ class Producer:
 
     async def _attempt(self, outgoing: Outgoing, address: str | None, queue: MessageQueue, timeout_ms: int,
                        begun_ms: int) -> SendResult:
-        """One request. Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster."""
+        """One request.
+
+        Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster, _BadAnswer; MessageIllegal.
+        """
         broker_name = queue.broker_name
         if address is None:
             self._report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
@@ -395,7 +411,12 @@ class Producer:
             self._report(broker_name, Outcome.TRANSPORT_FAULT, begun_ms)
             self._running().doubt_route(outgoing.topic)
             raise
-        result = outgoing.result(answer, queue)
+        except RequestTooLarge as error:
+            raise MessageIllegal(f"the message does not fit: {error}") from error
+        try:
+            result = outgoing.result(answer, queue)
+        except HeaderError as error:
+            raise _BadAnswer(f"{address} stored the message and its answer cannot be read: {error}") from error
         if result is None:
             self._report(broker_name, Outcome.BROKER_FAULT, begun_ms)
             if answer.code == ResponseCode.SYSTEM_BUSY and self.config.throttle_back_off:
@@ -413,22 +434,23 @@ class Producer:
     # --- batches of concurrent sends ---------------------------------------------------------------------------------
 
     async def _send_together(self, messages: Sequence[Message],
-                             queue: MessageQueue | None) -> Sequence[SendResult | Exception]:
+                             queue: MessageQueue | None) -> Sequence[SendResult | BaseException]:
         if len(messages) == 1:
             return [await self._send(messages[0], queue, None)]
         try:
             return split_result(await self._send(messages, queue, None), messages)
+        except MessageIllegal:
+            pass
         except BrokerRefused as error:
             if error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise
         # One of them breaks a rule, and none was stored. The others must not suffer for it.
         return [await self._alone(message, queue) for message in messages]
 
-    async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | Exception:
-        try:
-            return await self._send(message, queue, None)
-        except ClientError as error:
-            return error
+    async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | BaseException:
+        """Whatever it fails with is its own: those before it are stored, and their callers are to hear that."""
+        [result] = await asyncio.gather(self._send(message, queue, None), return_exceptions=True)
+        return result
 
     # -----------------------------------------------------------------------------------------------------------------
 
@@ -446,7 +468,11 @@ class Producer:
         route = instance.known_route(topic)
         if route is not None and route.publish_queues:
             return route
-        return await instance.publish_route(topic, self.config.create_topic_key, self.config.default_topic_queue_nums)
+        try:
+            return await instance.publish_route(topic, self.config.create_topic_key,
+                                                self.config.default_topic_queue_nums)
+        except HeaderError as error:
+            raise NoRoute(str(error)) from error
 
     async def _find_route(self, course: SendCourse) -> Route:
         """As `_route`, in its turn, and asking again while there is no broker at all: most that go are back soon.
@@ -494,6 +520,10 @@ class Producer:
         if self._instance is None:
             raise ClientClosed(f"producer {self.group} is not running; use `async with` or call start() first")
         return self._instance
+
+
+class _BadAnswer(ClientError):
+    """The broker's answer to a send tells success, and not where: sent again, the message would be stored twice."""
 
 
 class _NoMaster(ClientError):

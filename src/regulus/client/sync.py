@@ -86,7 +86,8 @@ class Producer(shared_loop.Blocking):
         deadline: unlike `send_msg_timeout` it covers the wait for the send's turn.
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
-        retried; SendFailed when all attempts failed; Throttled and TooManyRequests when the budget leaves no room.
+        retried; SendFailed when all attempts failed, or an answer cannot be read; Throttled and TooManyRequests when
+        the budget leaves no room.
         """
         return shared_loop.run(self._client.send(
             message, queue=queue, selector=selector, argument=argument, timeout_ms=timeout_ms))

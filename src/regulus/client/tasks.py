@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from regulus.errors import ClientClosed
+
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -23,13 +25,19 @@ class SharedTasks(Generic[T]):
     async def result(self, key: str, begin: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
         """The result of the task that runs for `key`; `begin` makes one when none does. Raises what the task raises.
 
-        The task goes on when a caller is cancelled: others may wait for it.
+        The task goes on when a caller is cancelled: others may wait for it. Raises ClientClosed when the task is
+        cancelled, which none of its callers was.
         """
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.get_running_loop().create_task(begin(), name=name)
             task.add_done_callback(lambda done: self._done(key, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled(error) or not task.cancelled():
+                raise
+            raise ClientClosed(f"the client was shut down before this was done: {name}") from None
 
     def cancel(self) -> None:
         for task in list(self._tasks.values()):

@@ -17,7 +17,9 @@ class Message:
 
     def __init__(self, topic: str, body: bytes, tags: str = "", keys: str | Iterable[str] = "",
                  properties: dict[str, str] | None = None, flag: int = 0) -> None:
-        """Raises MessageIllegal for keys that are no text."""
+        """Raises MessageIllegal for a body that is not bytes and keys that are no text."""
+        if body is not None and not isinstance(body, bytes):
+            raise MessageIllegal(body_type_fault(body))
         self.topic = topic
         self.body = body
         self.flag = flag
@@ -44,6 +46,10 @@ class Message:
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"{kind}(topic={self.topic!r}, body={len(self.body)} bytes, properties={self.properties!r})"
+
+
+def body_type_fault(body: object) -> str:
+    return f"the message body is of type {type(body).__name__}; give bytes, a text as text.encode()"
 
 
 def _joined(keys: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from regulus.client import client_instance, tasks
 from regulus.client.config import ClientConfig
-from regulus.errors import BrokerRefused, ClientError, HeaderError
+from regulus.errors import BrokerRefused, ClientClosed, ClientError, HeaderError
 from regulus.wire.acl_signature import signature
 from regulus.wire.bodies import ConsumerData
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -65,6 +65,72 @@ async def test_consumers_of_one_group_get_instances_of_their_own_and_producers_n
         assert instances[0].client_id != instances[1].client_id
         for instance, member in zip(instances, members, strict=True):
             await client_instance.release(instance, member)
+
+
+async def test_a_member_gives_its_instance_back_once_however_often_it_says_so():
+    async with scripted_cluster() as cluster:
+        address = cluster.name_server.address
+        leaving, staying = Member("A"), Member("B")
+        instance = client_instance.acquire(address, ClientConfig(), leaving)
+        assert client_instance.acquire(address, ClientConfig(), staying) is instance
+        await asyncio.gather(*(client_instance.release(instance, leaving) for _ in range(3)))
+        assert (instance.users, instance.members) == (1, [staying])
+        await instance.fetch_route("T")
+        await client_instance.release(instance, staying)
+
+
+async def test_a_release_that_is_cancelled_closes_the_instance_nevertheless():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", others=lambda command: None)
+        member = Member("A")
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        await instance.fetch_route("T")
+        await instance.connections.get(broker.address)
+        release = asyncio.ensure_future(client_instance.release(instance, member))
+        async with asyncio.timeout(10):
+            while not broker.requests_of(RequestCode.UNREGISTER_CLIENT):
+                await asyncio.sleep(0)
+            release.cancel()
+            await asyncio.wait([release])
+        assert release.cancelled()
+        assert instance.users == 0
+        assert instance.connections.open_addresses() == []
+        assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({"heartbeats", "refresh routes"})
+        await client_instance.release(instance, member)
+        assert instance.users == 0
+
+
+async def test_what_a_forked_child_finds_of_its_parent_says_so_and_closes_nothing():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        member = Member("A")
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        await instance.fetch_route("T")
+        connection = await instance.connections.get(broker.address)
+        tasks = instance._tasks
+        client_instance._leave_all_behind()     # what a fork calls in the child
+        with pytest.raises(ClientClosed, match="before this process was forked"):
+            await instance.route("T")
+        await client_instance.release(instance, member)
+        assert connection.is_open
+        assert [task.cancelled() for task in tasks.all()] == [False, False]
+        own = client_instance.acquire(cluster.name_server.address, ClientConfig(), member)
+        assert own is not instance
+        await client_instance.release(own, member)
+        await tasks.cancel()
+        connection.abort()
+
+
+async def test_a_route_that_cannot_be_used_names_the_name_server():
+    async with scripted_cluster(queue_count=1_000_000_000) as cluster:
+        await cluster.add_broker("a")
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} told a route of topic 'T'"):
+            await instance.fetch_route("T")
+        cluster.name_server.script = lambda command: command.response(ResponseCode.SUCCESS, body=b'{"queueDatas":7}')
+        with pytest.raises(HeaderError, match=rf"name server {cluster.name_server.address} told a route of topic 'T'"):
+            await instance.fetch_route("T")
+        await client_instance.release(instance)
 
 
 async def test_a_named_instance_has_a_client_id_that_stays():

@@ -7,6 +7,7 @@ import pytest
 
 from regulus.client.config import ProducerConfig
 from regulus.client.gathered_sends import GatheredSends
+from regulus.client.outgoing import Outgoing
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.client.tasks import TaskGroup
@@ -121,6 +122,28 @@ async def test_a_full_batch_leaves_at_once_and_none_is_larger_than_it_may_be():
     assert [sum(map(len, batch)) for batch in broker.batches] == [60, 100]
     await broker.answer(1)
     assert broker.batches[2:] == [[b"d"]]
+
+
+async def test_properties_count_as_bodies_do():
+    broker = Broker()
+    sends = gathered(broker, batch_max_bytes=100, total_batch_max_bytes=250)
+    for value in ("a" * 50, "b" * 45, "c" * 97, "\N{EURO SIGN}" * 20):
+        sends.add(Message("T", b"1", properties={"n": value}), None)
+    assert sends.held_size == 1 + 3 + 60
+    await settle()
+    assert [len(batch) for batch in broker.batches] == [1, 1, 1]
+    assert sends.add(Message("T", b"1", properties={"n": "a" * 250}), None) is None
+    await broker.answer(0)
+
+
+async def test_many_small_messages_stay_within_what_a_broker_takes_at_once():
+    broker = Broker()
+    sends = gathered(broker, batch_max_bytes=10_000, max_message_size=1000)
+    for _ in range(50):
+        sends.add(Message("T", b"1"), None)
+    await settle()
+    await broker.answer(0)
+    assert [len(batch) for batch in broker.batches] == [15, 15, 15, 5]
 
 
 async def test_what_would_be_compressed_goes_alone_and_in_its_order():
@@ -309,6 +332,36 @@ async def test_a_batch_takes_places_by_its_messages():
                                    for _ in range(4)))
             assert most == 250      # 126 places of 128
         assert len(broker.sends()) == 24
+
+
+@pytest.mark.parametrize("fault", [MessageIllegal("too long"), KeyError("a fault of ours")])
+async def test_what_one_message_of_a_refused_batch_fails_with_is_its_own(monkeypatch, fault):
+    def make(message, *rest):
+        if message.body == b"bad":
+            raise fault
+        return single(message, *rest)
+
+    single = Outgoing.single
+    monkeypatch.setattr(Outgoing, "single", make)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", lambda command: (
+            refused(command, ResponseCode.MESSAGE_ILLEGAL) if command.code == RequestCode.SEND_BATCH_MESSAGE
+            else stored(command)))
+        async with producer_of(cluster) as producer:
+            outcomes = await asyncio.gather(*(producer.send(Message("T", body)) for body in (b"1", b"bad", b"3")),
+                                            return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [SendResult, type(fault), SendResult]
+        assert len(broker.sends()) == 3
+
+
+async def test_one_message_whose_properties_no_batch_can_carry_fails_alone():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", lambda command: (
+            refused(command, ResponseCode.MESSAGE_ILLEGAL) if "large" in command.ext["i"] else stored(command)))
+        async with producer_of(cluster, batch_max_bytes=1 << 20) as producer:
+            outcomes = await asyncio.gather(*(producer.send(Message("T", b"x", properties={"n": value}))
+                                              for value in ("a", "large" * 10_000, "b")), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [SendResult, BrokerRefused, SendResult]
 
 
 async def test_an_illegal_message_is_refused_before_it_gathers():

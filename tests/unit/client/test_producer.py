@@ -48,6 +48,12 @@ def each_in_turn(*scripts):
     return lambda command: (left.pop(0) if len(left) > 1 else left[0])(command)
 
 
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
 async def connect(producer, broker):
     """Open the connection, so that it takes none of a short time limit; the broker gets one message."""
     await producer.send_oneway(Message("T", b"x"))
@@ -606,6 +612,124 @@ async def test_shutdown_turns_away_the_thousands_that_wait():
     assert {type(outcome) for outcome in outcomes} == {ClientClosed}
     assert sum("before it was the turn of this send" in str(outcome) for outcome in outcomes) >= 4900
     assert len(broker.sends()) == 10
+
+
+async def test_a_message_that_fits_no_frame_fails_alone_and_is_not_sent():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            large = Message("T", b"x", properties={"n": "a" * (1 << 20)})
+            outcomes = await asyncio.gather(*(producer.send(each) for each in (
+                Message("T", b"1"), large, Message("T", b"2"))), return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [SendResult, MessageIllegal, SendResult]
+            with pytest.raises(MessageIllegal, match="does not fit"):
+                await producer.send_oneway(large)
+        assert len(broker.connections) == 1
+
+
+@pytest.mark.parametrize("ext", [{}, {"msgId": "x", "queueId": "a", "queueOffset": "0"}])
+async def test_a_success_that_cannot_be_read_is_a_failed_send_and_not_repeated(ext):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", lambda command: command.response(ResponseCode.SUCCESS, ext=ext))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(SendFailed, match=r"stored the message and its answer cannot be read: SendMessageResp"):
+                await producer.send(Message("T", b"x"))
+        assert len(broker.sends()) == 1
+
+
+async def test_a_route_that_cannot_be_used_is_none():
+    async with scripted_cluster(queue_count=1_000_000_000) as cluster:
+        await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            with pytest.raises(NoRoute, match="name server"):
+                await producer.send(Message("T", b"x"))
+
+
+async def test_no_time_is_not_the_usual_time():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            await producer.fetch_publish_message_queues("T")
+            with pytest.raises(TooManyRequests):
+                await producer.send(Message("T", b"x"), timeout_ms=0)
+        assert broker.sends() == []
+
+
+async def test_bytes_under_way_count_properties():
+    async with scripted_cluster() as cluster:
+        gate = asyncio.Event()
+
+        async def store(command):
+            await gate.wait()
+            return stored(command)
+
+        broker = await cluster.add_broker("a", store)
+        async with producer_of(cluster, back_pressure_for_async_send_size=1000) as producer:
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"x", properties={"n": "a" * 400})))
+                     for _ in range(4)]
+            await until(lambda: len(broker.sends()) == 2)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(broker.sends()) == 2
+            gate.set()
+            await asyncio.gather(*sends)
+
+
+async def test_shutdown_twice_at_once_leaves_others_their_instance():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as other:
+            producer = Producer(cluster.name_server.address, "leaving", ProducerConfig(auto_batch=True))
+            await producer.start()
+            sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+            await asyncio.sleep(0)
+            await asyncio.gather(producer.shutdown(), producer.shutdown())
+            assert (await sending).send_status is SendStatus.SEND_OK
+            assert (await other.send(Message("T", b"y"))).send_status is SendStatus.SEND_OK
+        assert len(broker.sends()) == 2
+
+
+async def test_a_shutdown_that_is_cancelled_gives_the_instance_back():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, auto_batch=True)
+        await producer.start()
+        instance = producer._running()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert instance.users == 0
+        sending.cancel()
+
+
+@pytest.mark.parametrize("is_connecting", [True, False], ids=["connecting", "asking for the route"])
+async def test_a_send_that_shutdown_interrupts_is_not_cancelled(is_connecting, monkeypatch):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        producer = producer_of(cluster)
+        await producer.start()
+        instance = producer._running()
+        begun = asyncio.Event()
+
+        async def hang(address):
+            begun.set()
+            await asyncio.Event().wait()
+
+        if is_connecting:
+            await producer.fetch_publish_message_queues("T")
+            await instance.heartbeat()
+            instance.connections._open.pop(broker.address).abort()
+        monkeypatch.setattr(instance.connections, "_connect", hang)
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await asyncio.wait_for(begun.wait(), 10)
+        await producer.shutdown()
+        with pytest.raises(ClientClosed):
+            await sending
+        for connection in broker.connections:
+            connection.abort()
 
 
 async def test_shutdown_turns_away_those_that_wait_for_a_route():

@@ -2,6 +2,7 @@ import asyncio
 
 from regulus.client import tasks as tasks_module
 from regulus.client.tasks import SharedTasks, TaskGroup
+from regulus.errors import ClientClosed
 
 
 async def test_a_task_that_fails_is_logged(caplog):
@@ -84,6 +85,17 @@ async def test_the_failure_of_shared_work_reaches_everybody():
     shared = SharedTasks()
     outcomes = await asyncio.gather(*(shared.result("key", work, "work") for _ in range(2)), return_exceptions=True)
     assert [str(outcome) for outcome in outcomes] == ["no", "no"]
+
+
+async def test_who_waits_for_shared_work_that_is_cancelled_was_not_cancelled():
+    shared = SharedTasks()
+    waiting = [asyncio.ensure_future(shared.result("key", lambda: asyncio.sleep(60), "work")) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    shared.cancel()
+    await asyncio.wait(waiting)
+    assert isinstance(waiting[0].exception(), ClientClosed)
+    assert waiting[1].cancelled()
 
 
 async def test_a_supervised_task_that_dies_is_told_and_begins_anew_after_growing_rests(monkeypatch, caplog):

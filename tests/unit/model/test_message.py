@@ -18,6 +18,12 @@ def test_keys_that_are_no_text_are_refused(keys):
         Message("orders", b"x", keys=keys)
 
 
+@pytest.mark.parametrize("body", ["text", bytearray(b"x"), memoryview(b"x"), 7, ["x"]])
+def test_a_body_that_is_not_bytes_is_refused(body):
+    with pytest.raises(MessageIllegal, match=rf"the message body is of type {type(body).__name__}; give bytes"):
+        Message("orders", body)
+
+
 def test_tags_and_keys_are_properties():
     message = Message("orders", b"x", tags="TagA", keys="k1 k2", properties={"city": "Beijing"})
     assert message.properties == {"city": "Beijing", names.TAGS: "TagA", names.KEYS: "k1 k2"}

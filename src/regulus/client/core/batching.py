@@ -8,8 +8,8 @@ from regulus.model.message import Message
 from regulus.model.topics import is_retry_topic
 
 _TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-_RECORD_OVERHEAD = 22
-"""Bytes of one message in a batch body besides its body and properties."""
+MESSAGE_OVERHEAD = 22 + len(names.UNIQUE_KEY) + 34
+"""Bytes of one message in a batch body besides its body and properties: lengths, and the unique key it is given."""
 
 
 def batch_fault(messages: Sequence[Message]) -> str | None:
@@ -54,8 +54,17 @@ def split(messages: Sequence[Message], size_max: int) -> Iterator[list[Message]]
 
 
 def encoded_size(message: Message) -> int:
-    """Bytes that the message takes in a batch body."""
-    return _RECORD_OVERHEAD + len(message.body) + len(names.format(message.properties).encode())
+    """Bytes that the message takes in a batch body, at most: it may have its unique key already."""
+    return MESSAGE_OVERHEAD + content_size(message)
+
+
+def content_size(message: Message) -> int:
+    """Bytes of body and properties."""
+    size = len(message.body)
+    if message.properties:
+        text = names.format(message.properties)
+        size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return size
 
 
 def waits(message: Message) -> bool:

@@ -3,8 +3,9 @@
 from functools import lru_cache
 
 from regulus.errors import ConfigError, MessageIllegal
-from regulus.model.message import Message
-from regulus.model.topics import NOT_SENDABLE_TOPICS, name_fault
+from regulus.model.message import Message, body_type_fault
+from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from regulus.model.topics import NOT_SENDABLE_TOPICS, is_retry_topic, name_fault
 
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
@@ -13,10 +14,27 @@ def check_message(message: Message, body_size_max: int) -> None:
     """Raises MessageIllegal."""
     check_topic(message.topic)
     body = message.body
+    if not isinstance(body, bytes) and body is not None:    # set after the message was made; compiled, that fails
+        raise MessageIllegal(body_type_fault(body))
     if not body:
         raise MessageIllegal("the message has no body; send at least one byte")
     if len(body) > body_size_max:
         raise MessageIllegal(f"the message body has {len(body)} bytes, more than max_message_size {body_size_max}")
+    # What a consumer sends to its retry topic came out of the format, and must not be lost for what is strange in it.
+    if message.properties and not is_retry_topic(message.topic):
+        _check_properties(message.properties)
+
+
+def _check_properties(properties: dict[str, str]) -> None:
+    for name, value in properties.items():
+        try:
+            is_whole = (NAME_VALUE_SEPARATOR not in name and PROPERTY_SEPARATOR not in name and
+                        NAME_VALUE_SEPARATOR not in value and PROPERTY_SEPARATOR not in value)
+        except TypeError:
+            raise MessageIllegal(f"the message property {name!r} is {value!r}; names and values are texts") from None
+        if not is_whole:
+            raise MessageIllegal(f"the message property {name!r} is {value!r}; neither may contain the characters 0x01 "
+                                 f"and 0x02, which separate properties")
 
 
 @lru_cache(maxsize=1024)

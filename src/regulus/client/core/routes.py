@@ -3,14 +3,21 @@
 Source: MQClientInstance.topicRouteData2TopicPublishInfo, MQClientInstance.topicRouteData2TopicSubscribeInfo.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from regulus.client.core.rebalance import java_string_order
+from regulus.errors import HeaderError
 from regulus.model import permission
 from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import QUEUE_NUMS_MAX
 from regulus.wire.bodies import TopicRouteData
 
 MASTER_ID = 0
+QUEUES_MAX = 4 * QUEUE_NUMS_MAX
+"""Queues of a route that take sends, and that can be read: so many as four brokers can give a topic. A name server's
+number must not become the memory of all clients."""
+_COUNT = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Route:
 
 
 def route_of(topic: str, data: TopicRouteData) -> Route:
+    """Raises HeaderError when the route has more than QUEUES_MAX queues."""
     brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     return Route(topic, publish_queues=_publish_queues(topic, data, brokers),
                  subscribe_queues=_subscribe_queues(topic, data), brokers=brokers, ordered=bool(data.order_topic_conf))
@@ -57,18 +65,23 @@ def default_topic_route(topic: str, data: TopicRouteData, default_topic_queue_nu
 
 def _publish_queues(topic: str, data: TopicRouteData, brokers: dict[str, dict[int, str]]) -> tuple[MessageQueue, ...]:
     if data.order_topic_conf:
-        return tuple(MessageQueue(topic, broker_name, queue_id)
-                     for broker_name, count in _order_conf(data.order_topic_conf)
-                     for queue_id in range(count))
+        return _queues(topic, _order_conf(data.order_topic_conf), "orderTopicConf")
     rows = sorted(data.queue_datas, key=lambda row: java_string_order(row.broker_name))
-    return tuple(MessageQueue(topic, row.broker_name, queue_id) for row in rows
-                 if permission.is_writable(row.perm) and MASTER_ID in brokers.get(row.broker_name, {})
-                 for queue_id in range(row.write_queue_nums))
+    return _queues(topic, [(row.broker_name, row.write_queue_nums) for row in rows if permission.is_writable(row.perm)
+                           and MASTER_ID in brokers.get(row.broker_name, {})], "writeQueueNums")
 
 
 def _subscribe_queues(topic: str, data: TopicRouteData) -> tuple[MessageQueue, ...]:
-    return tuple(MessageQueue(topic, row.broker_name, queue_id) for row in data.queue_datas
-                 if permission.is_readable(row.perm) for queue_id in range(row.read_queue_nums))
+    return _queues(topic, [(row.broker_name, row.read_queue_nums) for row in data.queue_datas
+                           if permission.is_readable(row.perm)], "readQueueNums")
+
+
+def _queues(topic: str, counts: list[tuple[str, int]], source: str) -> tuple[MessageQueue, ...]:
+    total = sum(max(0, count) for _, count in counts)
+    if total > QUEUES_MAX:
+        raise HeaderError(f"{source} say that it has {total} queues; {QUEUES_MAX} are the most")
+    return tuple([MessageQueue(topic, broker_name, queue_id)
+                  for broker_name, count in counts for queue_id in range(count)])
 
 
 def _order_conf(text: str) -> list[tuple[str, int]]:
@@ -77,6 +90,6 @@ def _order_conf(text: str) -> list[tuple[str, int]]:
     pairs = []
     for part in text.split(";"):
         broker_name, _, count = part.rpartition(":")
-        if broker_name and count.isdigit():
+        if broker_name and _COUNT.fullmatch(count):
             pairs.append((broker_name, int(count)))
     return pairs

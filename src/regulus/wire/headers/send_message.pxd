@@ -71,9 +71,9 @@ cdef str _property_name(const unsigned char* text, Py_ssize_t start, Py_ssize_t 
 @cython.locals(names=tuple, request=SendMessageRequest, properties=str, reconsume=str, limit=str)
 cdef SendMessageRequest _from_ext(dict ext)
 
-cdef str _required(dict ext, str name)
+cdef str _required(dict ext, str name, str header=*)
 
-cdef object _number(str text, str name, object limit)
+cdef object _number(str text, str name, object limit, str header=*)
 
 
 cdef class SendMessageResponse:

@@ -314,18 +314,18 @@ def _from_ext(ext: dict[str, str]) -> SendMessageRequest:
     return request
 
 
-def _required(ext: dict[str, str], name: str) -> str:
+def _required(ext: dict[str, str], name: str, header: str = "SendMessageRequest") -> str:
     text = ext.get(name)
     if text is None:
-        raise HeaderError(f"SendMessageRequest lacks the field {name}")
+        raise HeaderError(f"{header} lacks the field {name}")
     return text
 
 
-def _number(text: str, name: str, limit: int) -> int:
+def _number(text: str, name: str, limit: int, header: str = "SendMessageRequest") -> int:
     try:
         return whole_number(text, limit)
     except ValueError as cause:
-        raise HeaderError(f"SendMessageRequest.{name} {text[:40]!r} {cause}") from cause
+        raise HeaderError(f"{header}.{name} {text[:40]!r} {cause}") from cause
 
 
 class SendMessageResponse:
@@ -362,10 +362,10 @@ def decode_send_message_response(command: RemotingCommand) -> SendMessageRespons
         response = _response_from_json(command.ext_json)
         if response is not None:
             return response
-    ext = command.ext
+    ext, header = command.ext, "SendMessageResponse"
     return SendMessageResponse(
-        _required(ext, "msgId"), _number(_required(ext, "queueId"), "queueId", INT_MAX),
-        _number(_required(ext, "queueOffset"), "queueOffset", LONG_MAX), ext.get("transactionId"),
+        _required(ext, "msgId", header), _number(_required(ext, "queueId", header), "queueId", INT_MAX, header),
+        _number(_required(ext, "queueOffset", header), "queueOffset", LONG_MAX, header), ext.get("transactionId"),
         ext.get("MSG_REGION"), ext.get("TRACE_ON", "true").lower() != "false", ext.get("batchUniqId"),
         ext.get("recallHandle"))
 

@@ -2,9 +2,11 @@ import pytest
 
 from regulus.client.core.message_check import check_group, check_message
 from regulus.errors import ConfigError, MessageIllegal
+from regulus.model import message as message_module
 from regulus.model.message import Message
 
 LIMIT = 4 << 20
+COMPILED = not message_module.__file__.endswith(".py")
 
 
 @pytest.mark.parametrize("message", [
@@ -15,6 +17,27 @@ def test_faulty_messages_fail_here_with_code_13(message):
     with pytest.raises(MessageIllegal) as caught:
         check_message(message, LIMIT)
     assert caught.value.code == 13
+
+
+@pytest.mark.parametrize("properties", [
+    {"a\x01b": "c"}, {"a\x02b": "c"}, {"a": "b\x01c"}, {"a": "b\x02TAGS\x01evil"}, {"fine": "1", "TAGS": "x\x02"},
+    {"n": 5}, {5: "n"}, {"n": None},
+])
+def test_properties_that_the_format_cannot_carry_are_refused(properties):
+    with pytest.raises(MessageIllegal, match="the message property"):
+        check_message(Message("T", b"x", properties=properties), LIMIT)
+
+
+def test_what_a_consumer_sends_on_keeps_its_strange_properties():
+    check_message(Message("%RETRY%G", b"x", properties={"a": "b\x01c"}), LIMIT)
+
+
+@pytest.mark.skipif(COMPILED, reason="the compiled message has no other body")
+def test_a_body_that_became_a_text_is_refused():
+    message = Message("T", b"x")
+    message.body = "text"
+    with pytest.raises(MessageIllegal, match="of type str"):
+        check_message(message, LIMIT)
 
 
 def test_a_body_at_the_limit_passes():

@@ -1,4 +1,7 @@
+import pytest
+
 from regulus.client.core.routes import default_topic_route, route_of
+from regulus.errors import HeaderError
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.bodies import BrokerData, QueueData, TopicRouteData
 
@@ -52,3 +55,23 @@ def test_addresses_of_masters_and_of_any_replica():
     assert route.any_address("c") is None
     assert route.masters() == ["a:10911"]
     assert route.readable_addresses() == ["a:10911", "b:10911"]
+
+
+@pytest.mark.parametrize(("route", "source"), [
+    (data(row("a", write=1_000_000_000)), "writeQueueNums"),
+    (data(row("a", read=1_000_000_000)), "readQueueNums"),
+    (data(row("a", read=200_000), row("b", read=200_000), row("c", read=-200_000)), "readQueueNums"),
+    (data(row("a"), order="a:1000000000"), "orderTopicConf"),
+])
+def test_a_number_of_queues_that_nobody_has_is_refused(route, source):
+    with pytest.raises(HeaderError, match=f"{source} say that it has [0-9]+ queues; 262144 are the most"):
+        route_of("T", route)
+
+
+def test_a_broker_with_as_many_queues_as_it_may_have_is_served():
+    assert len(route_of("T", data(row("a", read=65_536, write=65_536))).publish_queues) == 65_536
+
+
+@pytest.mark.parametrize("order", ["a:\N{SUPERSCRIPT TWO}", "a:-1", "a:" + "1" * 5000])
+def test_a_part_of_an_order_configuration_that_is_no_count_is_left_out(order):
+    assert route_of("T", data(row("a"), order=order)).publish_queues == ()
