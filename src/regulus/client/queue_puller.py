@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
@@ -10,7 +10,7 @@ from regulus.client.config import MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
-from regulus.client.core.received import decode_to_the_first_bad, prepare, stand_in
+from regulus.client.core.received import decode_to_the_first_bad, is_any_packed, prepare_what_fits, stand_in
 from regulus.client.core.routes import MASTER_ID
 from regulus.errors import ClientError, HeaderError, RecordError
 from regulus.model import sys_flag as flags
@@ -131,7 +131,7 @@ class QueuePuller:
         if not self._owned.is_pulled:
             return 0
         try:
-            return self._take(answer, steady_ms() - begun)
+            return await self._take(answer, steady_ms() - begun)
         except HeaderError as error:
             _log.error("answer to a pull of %s at %d cannot be read: %s", self._queue, self._owned.next_offset, error)
             return config.pull_time_delay_when_exception
@@ -165,14 +165,14 @@ class QueuePuller:
         self._asks_master = address == route.master(queue.broker_name)
         return address
 
-    def _take(self, answer: RemotingCommand, spent_ms: int) -> int:
+    async def _take(self, answer: RemotingCommand, spent_ms: int) -> int:
         code = answer.code
         owned = self._owned
         config = self._consumer.config
         if code == _SUCCESS:
             header = PullMessageResponse.decode(answer)
             self._broker_id = header.suggest_which_broker_id
-            return self._found(answer.body, header, spent_ms)
+            return await self._found(answer.body, header, spent_ms)
         if code in _NOTHING_NEW:
             header = PullMessageResponse.decode(answer)
             self._broker_id = header.suggest_which_broker_id
@@ -199,21 +199,33 @@ class QueuePuller:
         _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
         return config.pull_time_delay_when_exception
 
-    def _found(self, body: bytes, header: PullMessageResponse, spent_ms: int) -> int:
+    async def _found(self, body: bytes, header: PullMessageResponse, spent_ms: int) -> int:
         try:
             messages = message_record.decode_all(body)
         except RecordError as error:
-            return self._found_bad_record(body, header, error)
+            return await self._found_bad_record(body, header, error)
         self._bad_pulls = 0
         subscription = self._consumer.subscription(self._queue.topic)
         tags = subscription.tags_set if not subscription.class_filter_mode else ()
-        kept, unreadable = prepare(messages, tags, self._retry_topic, header.min_offset, header.max_offset)
+        kept, unreadable, rest = await self._prepared(messages, tags, header)
+        if not self._owned.is_pulled:
+            return 0
         if kept:
             self._consumer.statistics(self._queue.topic).pulled_messages(len(kept), spent_ms)
-        self._receiver.pulled(self._owned, kept, unreadable, header.next_begin_offset)
+        # What found no room is pulled again when there is some.
+        self._receiver.pulled(self._owned, kept, unreadable, header.next_begin_offset if rest is None else rest)
         return self._consumer.config.pull_interval
 
-    def _found_bad_record(self, body: bytes, header: PullMessageResponse, error: RecordError) -> int:
+    async def _prepared(self, messages: Sequence[MessageExt], tags: Collection[str], header: PullMessageResponse,
+                        ) -> tuple[list[MessageExt], dict[int, str], int | None]:
+        room = self._consumer.limits(self._queue.topic).size_left(self._owned.cache)
+        parts = messages, tags, self._retry_topic, header.min_offset, header.max_offset, room
+        if not is_any_packed(messages):
+            return prepare_what_fits(*parts)
+        # Unpacking takes as long as whoever packed wants it to, during which the event loop should serve others.
+        return await asyncio.to_thread(prepare_what_fits, *parts)
+
+    async def _found_bad_record(self, body: bytes, header: PullMessageResponse, error: RecordError) -> int:
         """What lies before the bad record is pulled once more, up to it. The bad one is pulled alone, so that the next
         offset tells its own; when it stays bad, its bytes take its place."""
         config = self._consumer.config
@@ -221,7 +233,7 @@ class QueuePuller:
         if good:
             whole = sum(message.store_size for message in good)
             header.next_begin_offset = good[-1].queue_offset + 1
-            return self._found(body[:whole], header, 0)
+            return await self._found(body[:whole], header, 0)
         self._bad_pulls += 1
         if self._bad_pulls <= BAD_PULLS_MAX:
             _log.warning("a record of %s at %d cannot be read, pulling it again: %s", self._queue,

@@ -1,6 +1,7 @@
 """Pulling one queue: pauses, wake-ups and refusals, against a scripted broker."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,13 @@ from regulus.client.config import ClientConfig, MessageModel, PushConsumerConfig
 from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.core.received import prepare_what_fits
 from regulus.client.queue_puller import QueuePuller
+from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.record import message_record
+from regulus.wire import compression
 from regulus.wire.bodies import SubscriptionData
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import refused, scripted_cluster
@@ -263,6 +267,51 @@ async def test_a_record_that_was_damaged_on_its_way_is_read_the_next_time(pullin
     await until(lambda: run.consumer.got)
     assert [message.body for message in run.consumer.got] == [b"x"]
     assert run.consumer.unreadable == {}
+
+
+def packed(command, sizes):
+    """All messages from the one asked for on; message n unpacks to sizes[n] bytes."""
+    start = int(command.ext["queueOffset"])
+    if start == len(sizes):
+        return None
+    bits = flags.COMPRESSION_ZLIB
+    body = b"".join(message_record.encode(MessageExt(
+        "T", compression.compress(bytes(size), bits), {"TAGS": "A"}, queue_offset=offset,
+        sys_flag=flags.COMPRESSED | bits)) for offset, size in enumerate(sizes) if offset >= start)
+    return placed(command, ResponseCode.SUCCESS, len(sizes), body)
+
+
+async def test_what_finds_no_room_once_unpacked_is_pulled_again_when_there_is_some(pulling):
+    consumer = Consumer()
+    consumer.flow_limits = FlowLimits(size_max_mib=1)
+    run = await pulling(lambda command: packed(command, [1 << 20] * 5), consumer)
+    await until(lambda: run.owned.is_full)
+    assert [each.queue_offset for each in consumer.got] == [0, 1]
+    assert run.owned.next_offset == 2
+    while len(consumer.got) < 5:
+        run.owned.finished(consumer.got)
+        run.puller.has_room()
+        await asyncio.sleep(0.001)
+    assert [(each.queue_offset, len(each.body)) for each in consumer.got] == [(n, 1 << 20) for n in range(5)]
+    await until(lambda: run.pulls()[-1].ext["queueOffset"] == "5")
+    assert [pull.ext["queueOffset"] for pull in run.pulls()] == ["0", "2", "4", "5"]
+
+
+async def test_what_is_unpacked_when_the_queue_was_given_up_counts_for_nothing(pulling, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*parts):
+        begun.set()
+        assert go_on.wait(10)
+        return prepare_what_fits(*parts)
+
+    monkeypatch.setattr("regulus.client.queue_puller.prepare_what_fits", slowly)
+    run = await pulling(lambda command: packed(command, [10]))
+    await until(begun.is_set)
+    run.owned.give_up()
+    go_on.set()
+    await asyncio.wait_for(run.task, 10)
+    assert run.consumer.got == []
 
 
 async def test_without_its_lock_a_queue_is_not_pulled(pulling):

@@ -25,6 +25,10 @@ class FlowLimits:
             return "span"
         return None
 
+    def size_left(self, queue: ProcessQueue) -> int:
+        """Bytes of bodies that the queue may still take: 1 at least, for what was pulled within the limits."""
+        return max(1, (self.size_max_mib + 1) * MIB - queue.size)
+
     def shared_by(self, queue_count: int, *, topic_count_max: int, topic_size_max_mib: int) -> "FlowLimits":
         """The limits of one queue when the topic has limits of its own (-1: it has none)."""
         owned = max(1, queue_count)

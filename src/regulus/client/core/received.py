@@ -1,5 +1,6 @@
 """What a pulled message goes through before a listener sees it. Source: PullAPIWrapper.processPullResult."""
 
+import sys
 from collections.abc import Collection, Sequence
 
 from regulus.errors import MessageIllegal, RecordError
@@ -20,6 +21,17 @@ def prepare(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: 
 
     Brokers compare hashes of tags only, so a message with another tag of the same hash gets this far.
     """
+    kept, unreadable, _ = prepare_what_fits(messages, tags, retry_topic, min_offset, max_offset, sys.maxsize)
+    return kept, unreadable
+
+
+def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: str, min_offset: int,
+                      max_offset: int, room: int) -> tuple[list[MessageExt], dict[int, str], int | None]:
+    """As `prepare`, until unpacked bodies fill the room of so many bytes: one may go beyond it, as its size is known
+    only then. Also the queue offset of the first message that was left out, if there is one.
+
+    What is packed may be a thousand times as large: the size of an answer says nothing of what it unpacks to.
+    """
     low, high = str(min_offset), str(max_offset)
     kept = []
     unreadable: dict[int, str] = {}
@@ -27,17 +39,24 @@ def prepare(messages: Sequence[MessageExt], tags: Collection[str], retry_topic: 
         properties = message.properties
         if tags and properties.get(names.TAGS) not in tags:
             continue
-        if message.topic == retry_topic:
-            message.topic = properties.get(names.RETRY_TOPIC, message.topic)
         if message.sys_flag & flags.COMPRESSED:
+            if room <= 0:
+                return kept, unreadable, message.queue_offset
             try:
                 message.body = compression.decompress(message.body, message.sys_flag)
             except MessageIllegal as error:
                 unreadable[message.queue_offset] = str(error)
+            room -= len(message.body)
+        if message.topic == retry_topic:
+            message.topic = properties.get(names.RETRY_TOPIC, message.topic)
         properties[names.MIN_OFFSET] = low
         properties[names.MAX_OFFSET] = high
         kept.append(message)
-    return kept, unreadable
+    return kept, unreadable, None
+
+
+def is_any_packed(messages: Sequence[MessageExt]) -> bool:
+    return any([message.sys_flag & flags.COMPRESSED for message in messages])
 
 
 def decode_to_the_first_bad(body: bytes) -> list[MessageExt]:

@@ -28,6 +28,13 @@ def test_size_is_compared_in_whole_mebibytes():
     assert FlowLimits(size_max_mib=1).exceeded(queue) is None
 
 
+def test_the_room_that_is_left_ends_where_pulling_pauses():
+    limits = FlowLimits(size_max_mib=1)
+    assert limits.size_left(queue_with([])) == 2 * MIB
+    assert limits.size_left(queue_with([0], b"x" * (2 * MIB - 1))) == 1
+    assert limits.size_left(queue_with([0], b"x" * (3 * MIB))) == 1
+
+
 def test_limits_of_a_topic_are_shared_by_its_queues():
     limits = FlowLimits().shared_by(4, topic_count_max=10, topic_size_max_mib=-1)
     assert (limits.count_max, limits.size_max_mib) == (2, 100)

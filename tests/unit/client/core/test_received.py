@@ -1,4 +1,4 @@
-from regulus.client.core.received import decode_to_the_first_bad, prepare
+from regulus.client.core.received import decode_to_the_first_bad, is_any_packed, prepare, prepare_what_fits
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
 from regulus.record import message_record
@@ -27,6 +27,27 @@ def test_a_compressed_body_is_unpacked():
     packed = MessageExt("T", compression.compress(body, flags.COMPRESSION_ZLIB), {},
                         sys_flag=flags.COMPRESSED | flags.COMPRESSION_ZLIB)
     assert prepare([packed], (), "%RETRY%G", 0, 1)[0][0].body == body
+
+
+def packed(offset, size, tag="A"):
+    body = compression.compress(bytes(size), flags.COMPRESSION_ZLIB)
+    return MessageExt("T", body, {"TAGS": tag}, sys_flag=flags.COMPRESSED | flags.COMPRESSION_ZLIB, queue_offset=offset)
+
+
+def test_packed_bodies_are_unpacked_until_the_room_is_full():
+    messages = [packed(3, 600), MessageExt("T", bytes(5000), {"TAGS": "A"}, queue_offset=4), packed(5, 9000, tag="B"),
+                packed(6, 600), packed(8, 600), MessageExt("T", b"x", {"TAGS": "A"}, queue_offset=9)]
+    kept, unreadable, rest = prepare_what_fits(messages, {"A"}, "%RETRY%G", 0, 9, 1000)
+    assert [(each.queue_offset, len(each.body)) for each in kept] == [(3, 600), (4, 5000), (6, 600)]
+    assert (unreadable, rest) == ({}, 8)
+    assert messages[4].sys_flag & flags.COMPRESSED
+    assert len(messages[4].body) < 600
+    assert prepare_what_fits([packed(3, 600)], (), "%RETRY%G", 0, 9, 1)[2] is None
+
+
+def test_whether_anything_is_packed():
+    assert is_any_packed([MessageExt("T", b"x", {}), packed(0, 10)])
+    assert not is_any_packed([MessageExt("T", b"x", {}, sys_flag=flags.TRANSACTION_PREPARED)])
 
 
 def test_the_queue_range_is_told():
