@@ -8,12 +8,16 @@ _COURSE = "regulus/client/core/send_course.py"
 _GATHERED = "regulus/client/gathered_sends.py"
 _NAME_SERVERS = "regulus/client/name_servers.py"
 _CONNECTION = "regulus/transport/connection.py"
+_CHECK = "regulus/client/core/message_check.py"
+_INSTANCE = "regulus/client/client_instance.py"
 
 _PRODUCER_TESTS = "tests/unit/client/test_producer.py::"
 _TURNS_TESTS = ("tests/unit/client/test_turns.py",)
 _GATHERED_TESTS = ("tests/unit/client/test_gathered_sends.py",)
 _NAME_SERVERS_TESTS = ("tests/unit/client/test_name_servers.py",)
 _CONNECTION_TESTS = ("tests/unit/transport/test_connection.py",)
+_CHECK_TESTS = ("tests/unit/client/core/test_message_check.py",)
+_INSTANCE_TESTS = ("tests/unit/client/test_client_instance.py",)
 _THOUSANDS = _PRODUCER_TESTS + "test_thousands_of_sends_at_once_are_all_stored_once_however_long_it_takes"
 _BACK_AGAIN = (_PRODUCER_TESTS + "test_a_refused_connection_is_tried_again_after_growing_pauses",
                _PRODUCER_TESTS + "test_when_the_broker_does_not_come_back_the_send_fails_within_its_time")
@@ -93,4 +97,51 @@ MUTANTS = [
            new="            await before.begun.wait()\n", tests=("tests/unit/client/test_bulk_sender.py",)),
     Mutant(name="a clock that is set back makes keys of no month", path="regulus/client/unique_key.py",
            old=" or now_ms < self._month_start_ms", new="", tests=("tests/unit/client/test_unique_key.py",)),
+    # --- each for itself ---------------------------------------------------------------------------------------------
+    Mutant(name="a frame that no peer reads is written", path=_CONNECTION,
+           old="if size > FRAME_SIZE_MAX or header_size > HEADER_SIZE_MAX:", new="if False:", tests=_CONNECTION_TESTS),
+    Mutant(name="what could not be written leaves requests waiting", path=_CONNECTION,
+           old="                self.abort()\n                raise\n", new="                raise\n",
+           tests=_CONNECTION_TESTS),
+    Mutant(name="a message that is too large is a failed connection", path=_PRODUCER,
+           old="            raise\n        except RequestTooLarge as", new="            raise\n        except ImportError as",
+           tests=(_PRODUCER_TESTS + "test_a_message_that_fits_no_frame_fails_alone_and_is_not_sent",)),
+    Mutant(name="a success that cannot be read is sent again", path=_PRODUCER,
+           old="        if isinstance(error, _BadAnswer):\n            raise course.failed_for_good(now) from error\n",
+           new="        if isinstance(error, _BadAnswer):\n            return True\n",
+           tests=(_PRODUCER_TESTS + "test_a_success_that_cannot_be_read_is_a_failed_send_and_not_repeated",)),
+    Mutant(name="a property sets others", path=_CHECK, old="PROPERTY_SEPARATOR not in value)", new="True)",
+           tests=_CHECK_TESTS),
+    Mutant(name="lanes count bodies", path=_GATHERED, old="        size = content_size(message)\n",
+           new="        size = len(message.body)\n", tests=_GATHERED_TESTS),
+    Mutant(name="small messages fill more than a broker takes", path=_GATHERED,
+           old="size + MESSAGE_OVERHEAD * (len(lane.waiting) + 1)", new="size", tests=_GATHERED_TESTS),
+    Mutant(name="one bad message is the failure of those that are stored", path=_PRODUCER,
+           old="return_exceptions=True)\n        return result", new="return_exceptions=False)\n        return result",
+           tests=_GATHERED_TESTS),
+    # --- shared with others ------------------------------------------------------------------------------------------
+    Mutant(name="shutdown cancels those who wait for shared work", path="regulus/client/tasks.py",
+           old="            if is_being_cancelled(error) or not task.cancelled():\n", new="            if True:\n",
+           tests=("tests/unit/client/test_tasks.py",)),
+    Mutant(name="an instance is given back twice", path=_INSTANCE,
+           old="if instance.is_left_behind or (member is not None and member not in instance.members):",
+           new="if instance.is_left_behind:", tests=_INSTANCE_TESTS),
+    Mutant(name="a cancelled shutdown keeps the instance", path=_PRODUCER,
+           old="        finally:\n            # Another call",
+           new="        except ClientError:\n            raise\n        else:\n            # Another call",
+           tests=(_PRODUCER_TESTS + "test_a_shutdown_that_is_cancelled_gives_the_instance_back",)),
+    Mutant(name="a route takes all memory", path="regulus/client/core/routes.py",
+           old="max(0, count) for _, count", new="count for _, count",
+           tests=("tests/unit/client/core/test_routes.py",)),
+    Mutant(name="routes are kept for ever", path=_INSTANCE,
+           old="len(self._routes) >= self._routes_max", new="False", tests=_INSTANCE_TESTS),
+    Mutant(name="a request that is asked again has all its time again", path="regulus/client/connections.py",
+           old="self._get_within(address, _left_ms(timeout_ms, begun))", new="self._get_within(address, timeout_ms)",
+           tests=("tests/unit/client/test_connections.py",)),
+    Mutant(name="what is called in the shared loop ends it", path="regulus/client/shared_loop.py",
+           old="        except (SystemExit, KeyboardInterrupt) as error:", new="        except ImportError as error:",
+           tests=("tests/unit/client/test_shared_loop.py",)),
+    Mutant(name="an answer is unpacked whatever room there is", path="regulus/client/core/received.py",
+           old="            if room <= 0:", new="            if False:",
+           tests=("tests/unit/client/core/test_received.py", "tests/unit/client/test_queue_puller.py")),
 ]

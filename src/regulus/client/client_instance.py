@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_INSTANCE_NAME = "DEFAULT"
 ROUTE_DOUBT_INTERVAL_S = 1.0
+ROUTES_MAX = 4096
+"""Routes that are known before those that no member names are forgotten, the older half of them."""
 NOT_SUPPORTED_REMARK = " request type {} not supported"
 
 
@@ -90,7 +92,7 @@ class ClientInstance:
         self.users = 0
         self.is_left_behind = False
         self._routes: dict[str, Route] = {}
-        self._topics: set[str] = set()
+        self._routes_max = ROUTES_MAX
         self._doubted: dict[str, tuple[float, int]] = {}
         self._fetching: SharedTasks[Route] = SharedTasks()
         self._tasks = TaskGroup()
@@ -264,7 +266,8 @@ class ClientInstance:
 
     def _keep(self, topic: str, route: Route) -> None:
         known = self._routes.get(topic)
-        self._topics.add(topic)
+        if known is None and len(self._routes) >= self._routes_max:
+            self._forget_routes()
         if known == route:
             return
         self._routes[topic] = route
@@ -273,10 +276,20 @@ class ClientInstance:
         for member in self.members:
             member.routes_changed()
 
+    def _forget_routes(self) -> None:
+        """Whoever sends to ever new topics must not keep them all; a forgotten one is asked for again when needed."""
+        named = set[str]().union(*(member.topics() for member in self.members))
+        others = [topic for topic in self._routes if topic not in named]
+        for topic in others[:len(others) // 2 + 1]:
+            del self._routes[topic]
+            self._doubted.pop(topic, None)
+        # Where members name more topics than that, they are not all looked at for each new one.
+        self._routes_max = max(ROUTES_MAX, 2 * len(named))
+
     async def _refresh_routes(self) -> None:
         while True:
             await asyncio.sleep(self.config.poll_name_server_interval / 1000)
-            for topic in sorted(self._topics.union(*(member.topics() for member in self.members))):
+            for topic in sorted(set(self._routes).union(*(member.topics() for member in self.members))):
                 await self._refresh_route(topic)
 
     async def _refresh_route(self, topic: str, doubts: int = 0) -> None:

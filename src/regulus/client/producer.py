@@ -66,6 +66,9 @@ _COMPRESS_IN_THREAD_FROM = 256 << 10
 
 _MESSAGES_A_PLACE = 2
 """So many messages of a batch take the place of one request: a batch saves a broker about half of the work."""
+_TOPICS_MAX = 1024
+"""Topics whose turns and routes are kept: a producer to ever new topics begins anew in those of long ago."""
+
 _BATCH_PLACES_MAX = 128
 """What one batch takes at most, so that two are under way however large they are."""
 
@@ -513,6 +516,8 @@ class Producer:
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)
         if turn is None:
+            if len(self._turns) >= _TOPICS_MAX:
+                del self._turns[next(iter(self._turns))]
             turn = self._turns[topic] = RoundRobin(random.getrandbits(30))
         return turn
 

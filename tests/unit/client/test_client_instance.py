@@ -121,6 +121,26 @@ async def test_what_a_forked_child_finds_of_its_parent_says_so_and_closes_nothin
         connection.abort()
 
 
+async def test_routes_that_no_member_names_are_forgotten_beyond_a_limit(monkeypatch):
+    monkeypatch.setattr(client_instance, "ROUTES_MAX", 4)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        named = ["N1", "N2", "N3"]
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig(), Member("A", topics=named))
+        for topic in named:
+            await instance.fetch_route(topic)
+        for number in range(40):
+            await instance.fetch_route(f"T{number}")
+            instance.doubt_route(f"T{number}")
+            assert len(instance._routes) <= 6
+            assert instance.known_route(f"T{number}") is not None
+        assert len(instance._doubted) <= 7
+        assert all(instance.known_route(topic) is not None for topic in named)
+        assert instance.known_route("T0") is None
+        assert len((await instance.route("T0")).publish_queues) == 4
+        await client_instance.release(instance, instance.members[0])
+
+
 async def test_a_route_that_cannot_be_used_names_the_name_server():
     async with scripted_cluster(queue_count=1_000_000_000) as cluster:
         await cluster.add_broker("a")

@@ -675,6 +675,16 @@ async def test_bytes_under_way_count_properties():
             await asyncio.gather(*sends)
 
 
+async def test_a_producer_to_ever_new_topics_keeps_the_latest(monkeypatch):
+    monkeypatch.setattr("regulus.client.producer._TOPICS_MAX", 3)
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            for number in (0, 1, 2, 3, 4, 3, 1):
+                await producer.send(Message(f"T{number}", b"x"))
+            assert list(producer.topics()) == ["T3", "T4", "T1"]
+
+
 async def test_shutdown_twice_at_once_leaves_others_their_instance():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a")

@@ -33,7 +33,7 @@ def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], ret
     What is packed may be a thousand times as large: the size of an answer says nothing of what it unpacks to.
     """
     low, high = str(min_offset), str(max_offset)
-    kept = []
+    kept: list[MessageExt] = []
     unreadable: dict[int, str] = {}
     for message in messages:
         properties = message.properties
@@ -56,7 +56,7 @@ def prepare_what_fits(messages: Sequence[MessageExt], tags: Collection[str], ret
 
 
 def is_any_packed(messages: Sequence[MessageExt]) -> bool:
-    return any([message.sys_flag & flags.COMPRESSED for message in messages])
+    return any(message.sys_flag & flags.COMPRESSED for message in messages)
 
 
 def decode_to_the_first_bad(body: bytes) -> list[MessageExt]:
