@@ -36,6 +36,8 @@ _GRACE = 0.1                # seconds for reading the answers that came meanwhil
 _OPAQUE_MAX = 0x7FFFFFFF
 _LENGTHS_SIZE = 8           # bytes before the header; the first four do not count as the frame's own
 _RESPONSE = RESPONSE_FLAG
+_FRAME_SIZE_MAX = FRAME_SIZE_MAX
+_HEADER_SIZE_MAX = HEADER_SIZE_MAX
 
 OnRequests = Callable[["Connection", list[RemotingCommand]], None]
 OnConnection = Callable[["Connection"], None]
@@ -173,15 +175,7 @@ class Connection(asyncio.BufferedProtocol):
 
         The peer would close the connection, which all who share it would pay for.
         """
-        parts = command.encode_parts()
-        size = -4
-        for part in parts:
-            size += len(part)
-        header_size = len(parts[0]) - _LENGTHS_SIZE
-        if size > FRAME_SIZE_MAX or header_size > HEADER_SIZE_MAX:
-            raise RequestTooLarge(f"a request of {size} bytes with a header of {header_size}; {FRAME_SIZE_MAX} and "
-                                  f"{HEADER_SIZE_MAX} are the most")
-        self._put_out(parts)
+        self._put_out(_that_fits(command))
 
     def send_many(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write whole frames given in parts. uvloop gathers them in one system call without copying."""
@@ -209,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         opaque = self._next_opaque()
         command.opaque = opaque
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self.ask_soon(command)
+        self._put_out(_that_fits(command))
         self._waiting[opaque] = future
         self._unclocked.append((opaque, timeout_ms))
         try:
@@ -370,6 +364,19 @@ class Connection(asyncio.BufferedProtocol):
         size = self._transport.get_write_buffer_size()
         if size > self._config.write_buffer_max:
             self.refuse(f"it left {size} bytes unread, more than {self._config.write_buffer_max}")
+
+
+def _that_fits(command: RemotingCommand) -> list[bytes | memoryview]:
+    """The parts of a request's frame. Raises RequestTooLarge."""
+    parts = command.encode_parts()
+    size = -4
+    for part in parts:
+        size += len(part)
+    header_size = len(parts[0]) - _LENGTHS_SIZE
+    if size > _FRAME_SIZE_MAX or header_size > _HEADER_SIZE_MAX:
+        raise RequestTooLarge(f"a request of {size} bytes with a header of {header_size}; {FRAME_SIZE_MAX} and "
+                              f"{HEADER_SIZE_MAX} are the most")
+    return parts
 
 
 def take_responses(commands: list[RemotingCommand]) -> list[RemotingCommand]:

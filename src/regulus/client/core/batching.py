@@ -10,6 +10,8 @@ from regulus.model.topics import is_retry_topic
 _TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 MESSAGE_OVERHEAD = 22 + len(names.UNIQUE_KEY) + 34
 """Bytes of one message in a batch body besides its body and properties: lengths, and the unique key it is given."""
+_SEPARATORS_SIZE = 2
+"""Bytes of a property besides its name and value."""
 
 
 def batch_fault(messages: Sequence[Message]) -> str | None:
@@ -59,12 +61,13 @@ def encoded_size(message: Message) -> int:
 
 
 def content_size(message: Message) -> int:
-    """Bytes of body and properties."""
-    size = len(message.body)
-    if message.properties:
-        text = names.format(message.properties)
-        size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return size
+    """Bytes of body and properties, at most: what is written of a property without a value is less."""
+    properties = message.properties
+    if not properties:
+        return len(message.body)
+    text = "".join([*properties, *properties.values()])
+    return (len(message.body) + _SEPARATORS_SIZE * len(properties) +
+            (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))))
 
 
 def waits(message: Message) -> bool:

@@ -20,21 +20,19 @@ def check_message(message: Message, body_size_max: int) -> None:
         raise MessageIllegal("the message has no body; send at least one byte")
     if len(body) > body_size_max:
         raise MessageIllegal(f"the message body has {len(body)} bytes, more than max_message_size {body_size_max}")
+    if message.properties:
+        _check_properties(message.properties, message.topic)
+
+
+def _check_properties(properties: dict[str, str], topic: str) -> None:
+    try:
+        text = "".join([*properties, *properties.values()])
+    except TypeError:
+        raise MessageIllegal(f"the message properties are {properties!r}; names and values are texts") from None
     # What a consumer sends to its retry topic came out of the format, and must not be lost for what is strange in it.
-    if message.properties and not is_retry_topic(message.topic):
-        _check_properties(message.properties)
-
-
-def _check_properties(properties: dict[str, str]) -> None:
-    for name, value in properties.items():
-        try:
-            is_whole = (NAME_VALUE_SEPARATOR not in name and PROPERTY_SEPARATOR not in name and
-                        NAME_VALUE_SEPARATOR not in value and PROPERTY_SEPARATOR not in value)
-        except TypeError:
-            raise MessageIllegal(f"the message property {name!r} is {value!r}; names and values are texts") from None
-        if not is_whole:
-            raise MessageIllegal(f"the message property {name!r} is {value!r}; neither may contain the characters 0x01 "
-                                 f"and 0x02, which separate properties")
+    if (NAME_VALUE_SEPARATOR in text or PROPERTY_SEPARATOR in text) and not is_retry_topic(topic):
+        raise MessageIllegal(f"the message properties {properties!r} contain the characters 0x01 or 0x02, which "
+                             f"separate properties")
 
 
 @lru_cache(maxsize=1024)

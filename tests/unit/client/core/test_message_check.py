@@ -24,7 +24,7 @@ def test_faulty_messages_fail_here_with_code_13(message):
     {"n": 5}, {5: "n"}, {"n": None},
 ])
 def test_properties_that_the_format_cannot_carry_are_refused(properties):
-    with pytest.raises(MessageIllegal, match="the message property"):
+    with pytest.raises(MessageIllegal, match="the message properties"):
         check_message(Message("T", b"x", properties=properties), LIMIT)
 
 
