@@ -16,6 +16,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
+ADDRESSES_MAX = 1024
+"""Addresses that are known before those at which nothing is open or under way are forgotten."""
+
 CLOSE_WAIT_MAX_S = 1.0
 """How long closing waits until what was written has left."""
 
@@ -38,6 +41,8 @@ class Connections:
         """Of the sends that are under way to `address`, in requests."""
         places = self._places.get(address)
         if places is None:
+            if len(self._places) >= ADDRESSES_MAX:
+                self._forget_addresses()
             places = self._places[address] = Room(self._places_max)
         return places
 
@@ -120,6 +125,12 @@ class Connections:
                 return await self.get(address), _left_ms(timeout_ms, begun)
         except TimeoutError:
             raise ConnectFailed(f"no connection to {address} within {timeout_ms} ms") from None
+
+    def _forget_addresses(self) -> None:
+        """Brokers that come back elsewhere, as they do in containers, leave their addresses behind."""
+        self._open = {address: connection for address, connection in self._open.items() if connection.is_open}
+        self._places = {address: places for address, places in self._places.items()
+                        if address in self._open or not places.is_empty}
 
     async def _connect(self, address: str) -> Connection:
         try:

@@ -23,6 +23,11 @@ class Room:
         # A cancelled one leaves at once, wherever it stands; the first of a plain dict is not found at once.
         self._line: OrderedDict[asyncio.Future[None], tuple[int, object]] = OrderedDict()
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is inside and nobody waits."""
+        return not self.size and not self._line
+
     def take(self, size: int) -> bool:
         """Enter now; False when there is no room or others wait already."""
         if self._line or (self.size and self.size + size > self.size_max):

@@ -107,6 +107,19 @@ async def test_what_was_written_before_closing_arrives(server, connections):
             await asyncio.sleep(0)
 
 
+async def test_addresses_at_which_nothing_is_are_forgotten_beyond_a_limit(server, connections, monkeypatch):
+    monkeypatch.setattr("regulus.client.connections.ADDRESSES_MAX", 4)
+    await connections.request(server.address, request(), 5000)
+    at_server, busy = connections.places(server.address), connections.places("busy:1")
+    assert busy.take(1)
+    for number in range(50):
+        connections.places(f"gone:{number}")
+        assert len(connections._places) <= 4
+    assert connections.places(server.address) is at_server
+    assert connections.places("busy:1") is busy
+    assert connections.open_addresses() == [server.address]
+
+
 @in_virtual_time
 async def test_a_request_that_is_asked_again_has_what_is_left_of_its_time():
     async def go_away(command):
