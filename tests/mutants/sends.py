@@ -102,7 +102,7 @@ MUTANTS = [
            old="if size > _FRAME_SIZE_MAX or header_size > _HEADER_SIZE_MAX:", new="if False:",
            tests=_CONNECTION_TESTS),
     Mutant(name="what could not be written leaves requests waiting", path=_CONNECTION,
-           old="                self.abort()\n                raise\n", new="                raise\n",
+           old="                    self.abort()\n", new="                    pass\n",
            tests=_CONNECTION_TESTS),
     Mutant(name="a message that is too large is a failed connection", path=_PRODUCER,
            old="            raise\n        except RequestTooLarge as",

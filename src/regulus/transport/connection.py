@@ -260,12 +260,14 @@ class Connection(asyncio.BufferedProtocol):
     def _flush_outbox(self) -> None:
         if self._outbox:
             parts, self._outbox = self._outbox, []
+            is_written = False
             try:
                 self.send_many(parts)
-            except BaseException:
-                # Nobody knows how much of it has left. Those who wait for answers hear that the connection is lost.
-                self.abort()
-                raise
+                is_written = True
+            finally:
+                if not is_written:
+                    # Nobody knows how much of it has left. Those who wait for answers hear that the connection is lost.
+                    self.abort()
         if self._unclocked and self.is_open:
             self._set_deadlines()
 

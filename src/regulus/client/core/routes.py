@@ -79,7 +79,7 @@ def _subscribe_queues(topic: str, data: TopicRouteData) -> tuple[MessageQueue, .
 def _queues(topic: str, counts: list[tuple[str, int]], source: str) -> tuple[MessageQueue, ...]:
     total = sum(max(0, count) for _, count in counts)
     if total > QUEUES_MAX:
-        raise HeaderError(f"{source} say that it has {total} queues; {QUEUES_MAX} are the most")
+        raise HeaderError(f"it has {total} queues by its {source}; {QUEUES_MAX} are the most")
     return tuple([MessageQueue(topic, broker_name, queue_id)
                   for broker_name, count in counts for queue_id in range(count)])
 
