@@ -184,7 +184,7 @@ MUTANTS = [
     Mutant(name="a cached message is consumed twice", path=_PROCESS_QUEUE,
            old="            if offset in cached:\n                continue\n", new="", tests=_PROCESS_QUEUE_TESTS),
     Mutant(name="the bytes in the cache only grow", path=_PROCESS_QUEUE,
-           old="self.size -= len(gone.body)", new="pass", tests=_PROCESS_QUEUE_TESTS),
+           old="self.size -= cached.pop(", new="cached.pop(", tests=_PROCESS_QUEUE_TESTS),
     Mutant(name="a queue belongs to nobody", path=_REBALANCE,
            old="size + (index < remainder)", new="size", tests=_REBALANCE_TESTS),
     Mutant(name="a queue belongs to two", path=_REBALANCE,

@@ -11,7 +11,6 @@ committed is always the smallest offset that is not finished, so that no message
 Source: ProcessQueue.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -26,44 +25,45 @@ class ProcessQueue:
     def __init__(self) -> None:
         self.size = 0
         self.max_offset = NOTHING_PUT
-        self._messages: dict[int, MessageExt] = {}
+        self._sizes: dict[int, int] = {}    # by queue offset, as they were put: listeners may change a body
         self._order: deque[int] = deque()
 
     @property
     def count(self) -> int:
-        return len(self._messages)
+        return len(self._sizes)
 
     def put(self, messages: Sequence[MessageExt]) -> list[MessageExt]:
-        """Cache messages; returns those that were not cached yet, in order."""
-        cached = self._messages
+        """Cache messages; returns those that were not cached yet, in the order in which they came."""
+        cached = self._sizes
         fresh = []
+        late = []
         for message in messages:
             offset = message.queue_offset
             if offset in cached:
                 continue
-            cached[offset] = message
-            self.size += len(message.body)
+            cached[offset] = size = len(message.body)
+            self.size += size
             if offset > self.max_offset:
                 self.max_offset = offset
                 self._order.append(offset)
             else:
-                self._insert_late(offset)
+                late.append(offset)
             fresh.append(message)
+        if late:    # pulls come in order, so only when a queue is read again from an earlier offset
+            self._order = deque(sorted({*self._order, *late}))
         return fresh
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
         """Finish messages; returns the offset that may be committed, NOTHING_PUT when nothing was ever put."""
-        cached = self._messages
+        cached = self._sizes
         for message in messages:
-            gone = cached.pop(message.queue_offset, None)
-            if gone is not None:
-                self.size -= len(gone.body)
+            self.size -= cached.pop(message.queue_offset, 0)
         return self.commit_offset()
 
     def commit_offset(self) -> int:
         """The smallest unfinished offset, or the one behind the last put; NOTHING_PUT when nothing was ever put."""
         order = self._order
-        cached = self._messages
+        cached = self._sizes
         while order and order[0] not in cached:
             order.popleft()
         if order:
@@ -71,19 +71,12 @@ class ProcessQueue:
         return self.max_offset + 1 if self.max_offset != NOTHING_PUT else NOTHING_PUT
 
     def holds(self, message: MessageExt) -> bool:
-        return message.queue_offset in self._messages
+        return message.queue_offset in self._sizes
 
     def span(self) -> int:
         """Distance between the first unfinished and the last offset put; 0 when nothing is cached."""
-        return self.max_offset - self.commit_offset() if self._messages else 0
+        return self.max_offset - self.commit_offset() if self._sizes else 0
 
     def offset_range(self) -> tuple[int, int]:
         """The smallest and largest cached offset; 0, 0 when nothing is cached."""
-        return (min(self._messages), max(self._messages)) if self._messages else (0, 0)
-
-    def _insert_late(self, offset: int) -> None:
-        """Pulls come in order, so this happens only when a queue is read again from an earlier offset."""
-        order = list(self._order)
-        if offset not in self._order:
-            insort(order, offset)
-        self._order = deque(order)
+        return (min(self._sizes), max(self._sizes)) if self._sizes else (0, 0)

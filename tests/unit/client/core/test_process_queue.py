@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regulus.client.core import process_queue
 from regulus.client.core.process_queue import NOTHING_PUT, ProcessQueue
 from regulus.model.message import MessageExt
 
@@ -71,3 +72,28 @@ def test_messages_put_out_of_order_hold_the_offset_back_too(offsets):
     for offset in sorted(remaining, reverse=True):
         remaining.discard(offset)
         assert queue.remove([message_at(offset)]) == (min(remaining) if remaining else max(offsets) + 1)
+
+
+def test_a_body_that_its_listener_changed_leaves_as_many_bytes_as_it_brought():
+    queue = ProcessQueue()
+    message = message_at(1, 10)
+    queue.put([message])
+    message.body = None
+    queue.remove([message])
+    assert queue.size == 0
+
+
+def test_messages_that_come_in_falling_order_are_put_in_order_once(monkeypatch):
+    """And not once each, which would cost the square of what a pull brings."""
+    sortings = []
+
+    def counted(offsets):
+        sortings.append(len(offsets))
+        return sorted(offsets)
+    monkeypatch.setattr(process_queue, "sorted", counted, raising=False)
+    queue = ProcessQueue()
+    messages = [message_at(200 - number) for number in range(200)]
+    queue.put(messages)
+    assert queue.remove(messages[::2]) == 1
+    assert queue.remove(messages[1::2]) == 201
+    assert sortings == [200]
