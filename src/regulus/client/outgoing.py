@@ -6,6 +6,7 @@ from regulus.client.config import CompressType, ProducerConfig
 from regulus.client.core.batching import waits
 from regulus.client.send_result import STATUS_OF_CODE, SendResult
 from regulus.client.unique_key import UniqueKeys
+from regulus.errors import MessageIllegal
 from regulus.model import message_properties as names
 from regulus.model import sys_flag as flags
 from regulus.model.message import Message
@@ -23,6 +24,7 @@ _COMPRESSION_BITS = {
     CompressType.ZSTD: flags.COMPRESSION_ZSTD,
 }
 _BATCH_WAITS_NOT = {names.WAIT_STORE_MSG_OK: "false"}
+_INT_MAX = 0x7FFFFFFF
 _SEND_MESSAGE_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
 
@@ -90,8 +92,22 @@ class Outgoing:
 
 def _carry_retry_count(header: SendMessageRequest) -> None:
     """The count and limit of a message that a consumer sends to its retry topic travel in the header, not among the
-    message's own properties."""
+    message's own properties. Raises MessageIllegal."""
     properties = dict(header.properties)
-    header.reconsume_times = int(properties.pop(names.RECONSUME_TIME, "0"))
-    header.max_reconsume_times = int(properties.pop(names.MAX_RECONSUME_TIMES, str(MAX_RECONSUME_TIMES_ABSENT)))
+    header.reconsume_times = _number(properties, names.RECONSUME_TIME, 0)
+    header.max_reconsume_times = _number(properties, names.MAX_RECONSUME_TIMES, MAX_RECONSUME_TIMES_ABSENT)
     header.properties = properties
+
+
+def _number(properties: dict[str, str], name: str, default: int) -> int:
+    text = properties.pop(name, None)
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = _INT_MAX + 1
+    if not -_INT_MAX - 1 <= number <= _INT_MAX:
+        raise MessageIllegal(f"property {name} of a message to a retry topic is {text[:20]!r}; it must be a whole "
+                             f"number of 32 bits")
+    return number

@@ -18,7 +18,9 @@ DEAD_LETTER = -1
 UNREADABLE = "UNREADABLE_REASON"
 """The property of a dead letter whose body no consumer could read: why."""
 
-_DROPPED = (names.TRANSACTION_PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME)
+_DROPPED = (names.TRANSACTION_PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
+            names.MAX_RECONSUME_TIMES)
+"""The limit among them: it is for the group to set, not for whoever sent the message."""
 
 
 def retry_message(message: MessageExt, group: str, delay_level: int, max_reconsume_times: int) -> Message:

@@ -35,3 +35,7 @@ def test_a_dead_letter_exceeds_its_limit_and_waits_for_nothing():
 
 def test_a_transactional_mark_does_not_survive():
     assert "TRAN_MSG" not in retry_message(failed(TRAN_MSG="true"), "G", 0, -1).properties
+
+
+def test_a_limit_that_came_with_the_message_is_not_carried():
+    assert "MAX_RECONSUME_TIMES" not in retry_message(failed(MAX_RECONSUME_TIMES="abc"), "G", 0, -1).properties
