@@ -5,7 +5,7 @@ Source: RemoteBrokerOffsetStore, LocalFileOffsetStore.
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +13,7 @@ from typing import Protocol
 from regulus.client.client_instance import ClientInstance, steady_ms
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.tasks import TaskGroup
-from regulus.errors import BrokerRefused, ClientError, HeaderError
+from regulus.errors import BrokerRefused, ClientError, HeaderError, RegulusError
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson, json_fields
 from regulus.wire.bodies import OffsetSerializeWrapper
@@ -22,6 +22,10 @@ from regulus.wire.headers import QueryConsumerOffsetRequest, QueryConsumerOffset
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
+
+
+AT_ONCE_MAX = 32
+"""Offsets that are on their way to one broker at the same time."""
 
 
 class OffsetStore(Protocol):
@@ -45,6 +49,7 @@ class BrokerOffsets:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._waiting: defaultdict[str, dict[OwnedQueue, None]] = defaultdict(dict)
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._heard_over: dict[MessageQueue, object] = {}
         """The connection over which the broker last told or took an offset of the queue."""
@@ -78,29 +83,56 @@ class BrokerOffsets:
         await asyncio.gather(*(self._store(name, owned) for name, owned in of_brokers.items()))
 
     async def _store(self, broker_name: str, queues: list[OwnedQueue]) -> None:
-        """Store offsets of queues of one broker, each after the one before is answered: RocketMQ makes a group's table
-        for a topic without a lock (ConsumerOffsetManager.commitOffset), so that of the first two that come at the same
-        time one may be forgotten, though both are answered with success. An offset is read when its turn comes, and
-        nobody else writes meanwhile, so none is older than one that was sent before it. A broker that does not answer
-        is asked once, and not for each queue."""
+        """One caller at a time, for all who wait. RocketMQ makes a group's table for a topic without a lock
+        (ConsumerOffsetManager.commitOffset), so that of the first two that come at the same time one may be forgotten,
+        though both are answered with success: one queue of each topic goes first, the others when that is answered."""
+        waiting = self._waiting[broker_name]
+        waiting.update(dict.fromkeys(queues))
         async with self._writing[broker_name]:
-            for owned in queues:
-                if owned.to_store(steady_ms()) is None:
+            due = list(waiting)
+            first: dict[str, OwnedQueue] = {}
+            for owned in due:
+                if owned.to_store(steady_ms()) is not None:
+                    first.setdefault(owned.queue.topic, owned)
+            others = [owned for owned in due if first.get(owned.queue.topic) is not owned]
+            error = (await self._update_all(waiting, list(first.values()))
+                     or await self._update_all(waiting, others))
+            if error is not None:
+                waiting.clear()
+                left = sum(owned.to_store(steady_ms()) is not None for owned in due)
+                _log.warning("offsets of %d queues of %s not stored: %s", left, broker_name, error)
+
+    async def _update_all(self, waiting: dict[OwnedQueue, None], queues: list[OwnedQueue]) -> RegulusError | None:
+        """Side by side. A broker that does not answer is asked for no more; its error."""
+        left = deque(queues)
+        errors = await asyncio.gather(*(self._update_each(waiting, left) for _ in queues[:AT_ONCE_MAX]))
+        return next((error for error in errors if error is not None), None)
+
+    async def _update_each(self, waiting: dict[OwnedQueue, None], left: deque[OwnedQueue]) -> RegulusError | None:
+        """An offset is read when its turn comes, and nobody else writes it meanwhile, so none is older than one that
+        was sent before it."""
+        while left:
+            owned = left.popleft()
+            waiting.pop(owned, None)
+            if owned.to_store(steady_ms()) is None:
+                continue
+            try:
+                if await self._is_outdone(owned):
                     continue
-                try:
-                    if await self._is_outdone(owned):
-                        continue
-                    offset = owned.to_store(steady_ms())
-                    if offset is None:
-                        continue
-                    await self._update(owned.queue, offset)
-                    owned.stored(offset)
-                except BrokerRefused as error:
-                    _log.warning("offset %d of %s not stored: %s", owned.commit_offset, owned.queue, error)
-                except (ClientError, HeaderError) as error:
-                    left = sum(each.to_store(steady_ms()) is not None for each in queues)
-                    _log.warning("offsets of %d queues of %s not stored: %s", left, broker_name, error)
-                    return
+                offset = owned.to_store(steady_ms())
+                if offset is None:
+                    continue
+                await self._update(owned.queue, offset)
+                owned.stored(offset)
+            except BrokerRefused as error:
+                _log.warning("offset %d of %s not stored: %s", owned.commit_offset, owned.queue, error)
+            except (ClientError, HeaderError) as error:
+                left.clear()
+                return error
+            except asyncio.CancelledError:
+                waiting[owned] = None   # for others who wait
+                raise
+        return None
 
     async def _is_outdone(self, owned: OwnedQueue) -> bool:
         """Whether another member went on with the queue while we did not reach its broker."""
@@ -142,6 +174,7 @@ class LocalOffsets:
     """
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
+        """Raises ClientError when there is a file that cannot be read."""
         self._path = folder / client_id / group / "offsets.json"
         self._kept = self._read()
         self._writing = asyncio.Lock()
@@ -175,11 +208,15 @@ class LocalOffsets:
 
     def _read(self) -> dict[MessageQueue, int]:
         for path in (self._path, self._path.with_suffix(".json.bak")):
-            if path.exists():
-                try:
-                    return OffsetSerializeWrapper.decode(path.read_bytes()).offset_table
-                except HeaderError as error:
-                    _log.warning("offset file %s cannot be read, trying the one before: %s", path, error)
+            try:
+                return OffsetSerializeWrapper.decode(path.read_bytes()).offset_table
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise ClientError(f"offset file {path} cannot be read; make it readable, or move it away to begin by "
+                                  f"consume_from_where: {error}") from error
+            except HeaderError as error:
+                _log.warning("offset file %s cannot be read, trying the one before: %s", path, error)
         return {}
 
     def _write(self, text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from regulus.client import client_instance
 from regulus.client.config import ClientConfig
 from regulus.client.core.owned_queue import OwnedQueue
-from regulus.client.offset_store import BrokerOffsets, LocalOffsets
+from regulus.client.offset_store import AT_ONCE_MAX, BrokerOffsets, LocalOffsets
 from regulus.errors import BrokerRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -200,21 +200,73 @@ async def test_nothing_is_stored_of_a_queue_that_was_given_up_meanwhile(cluster)
     await client_instance.release(instance)
 
 
-async def test_a_broker_is_given_one_offset_after_the_other(cluster):
-    """The real one may forget one of two that come at the same time, when they are the first of a group and topic."""
-    at_the_same_time = 0
+class Answering:
+    """Answers when the test says so, and keeps what waits for that."""
 
-    async def answer(command):
-        nonlocal at_the_same_time
-        at_the_same_time += 1
-        assert at_the_same_time == 1
-        await asyncio.sleep(0)
-        at_the_same_time -= 1
+    def __init__(self):
+        self.waiting = []
+        self._arrived = asyncio.Event()
+
+    async def __call__(self, command):
+        may_answer = asyncio.Event()
+        self.waiting.append((command.ext["topic"], int(command.ext["queueId"]), may_answer))
+        self._arrived.set()
+        await may_answer.wait()
         return command.response(ResponseCode.SUCCESS)
-    broker, instance, store = await broker_offsets(cluster, answer)
+
+    async def together(self, count):
+        """Those that came side by side; they are answered now."""
+        async with asyncio.timeout(10):
+            while len(self.waiting) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)      # were there more, they would come now
+        came, self.waiting = self.waiting, []
+        for *_, may_answer in came:
+            may_answer.set()
+        return sorted((topic, queue_id) for topic, queue_id, _ in came)
+
+
+async def test_one_offset_of_each_topic_goes_first_and_then_the_others_side_by_side(cluster):
+    """The real one may forget one of two that come at the same time, when they are the first of a group and topic."""
+    answering = Answering()
+    _, instance, store = await broker_offsets(cluster, answering)
+    owned = [owned_at(1, MessageQueue(topic, "broker-a", queue_id)) for topic in "ST" for queue_id in range(3)]
+    storing = asyncio.gather(store.store(owned))
+    assert await answering.together(2) == [("S", 0), ("T", 0)]
+    assert await answering.together(4) == [("S", 1), ("S", 2), ("T", 1), ("T", 2)]
+    await storing
+    assert [each.to_store(0) for each in owned] == [None] * 6
+    await client_instance.release(instance)
+
+
+async def test_no_more_than_so_many_offsets_are_on_their_way_to_a_broker(cluster):
+    answering = Answering()
+    _, instance, store = await broker_offsets(cluster, answering)
+    owned = [owned_at(1, MessageQueue("S", "broker-a", queue_id)) for queue_id in range(AT_ONCE_MAX + 3)]
+    storing = asyncio.gather(store.store(owned))
+    assert [len(await answering.together(count)) for count in (1, AT_ONCE_MAX, 2)] == [1, AT_ONCE_MAX, 2]
+    await storing
+    await client_instance.release(instance)
+
+
+async def test_who_waits_is_served_by_one_round_and_by_the_next_when_that_is_cancelled(cluster):
+    answering = Answering()
+    _, instance, store = await broker_offsets(cluster, answering)
     owned = four_queues(1)
-    await asyncio.gather(store.store(owned[:2]), store.store(owned[2:]))
-    assert len(broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)) == 4
+    first = asyncio.create_task(store.store(owned[:1]))
+    assert await answering.together(1) == [("SBroad", 0)]
+    second, third = (asyncio.create_task(store.store(each)) for each in (owned[1:3], owned[3:]))
+    await first
+    async with asyncio.timeout(10):
+        while not answering.waiting:
+            await asyncio.sleep(0.001)
+    assert answering.waiting.pop()[:2] == ("SBroad", 1)
+    second.cancel()
+    assert await answering.together(1) == [("SBroad", 2)]
+    assert await answering.together(2) == [("SBroad", 1), ("SBroad", 3)]
+    await third
     assert [each.to_store(0) for each in owned] == [None] * 4
     await client_instance.release(instance)
 
