@@ -271,7 +271,7 @@ class ClientInstance:
         if known == route:
             return
         self._routes[topic] = route
-        if not self._brokers_greeted.issuperset(self._broker_addresses()):
+        if not self._brokers_greeted.issuperset(self._addresses_of(route)):
             self._heartbeat_wanted.set()
         for member in self.members:
             member.routes_changed()
@@ -299,9 +299,12 @@ class ClientInstance:
             _log.info("route of topic %s not refreshed: %s", topic, error)
 
     def _broker_addresses(self) -> set[str]:
+        return self._addresses_of(*self._routes.values())
+
+    def _addresses_of(self, *routes: Route) -> set[str]:
         """All masters in use; replicas too when there are consumers, which may be told to read there."""
         with_replicas = any(member.consumer_data() is not None for member in self.members)
-        return {address for route in self._routes.values() for addresses in route.brokers.values()
+        return {address for route in routes for addresses in route.brokers.values()
                 for broker_id, address in addresses.items() if with_replicas or broker_id == 0}
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
@@ -394,12 +397,15 @@ def acquire(name_server: str, config: ClientConfig, member: GroupMember | None =
     instances = _instances.setdefault(asyncio.get_running_loop(), [])
     instance = next((each for each in instances
                      if each.key == key and (named or member is None or not each.has_group(member))), None)
-    if instance is not None and member is not None and instance.has_group(member):
-        raise ClientError(f"group {member.group!r} already has a client named {config.instance_name!r} in this "
-                          f"process; give each its own instance_name")
     if instance is None:
         instance = ClientInstance(name_server, shared_config, key,
                                   config.instance_name if named else unique_key.new_instance_name())
+    # Not only of this instance: other settings make another, and brokers know members by their id alone.
+    if member is not None and any(each.client_id == instance.client_id and each.has_group(member)
+                                  for each in instances):
+        raise ClientError(f"group {member.group!r} already has a client named {config.instance_name!r} in this "
+                          f"process; give each its own instance_name")
+    if instance not in instances:
         instance.start()
         instances.append(instance)
     instance.users += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -159,6 +160,18 @@ async def test_a_named_instance_has_a_client_id_that_stays():
         instance = client_instance.acquire(cluster.name_server.address, config)
         assert instance.client_id == "10.0.0.5@one"
         await client_instance.release(instance)
+
+
+async def test_a_client_id_is_given_once_a_group_whatever_the_other_settings_are():
+    config = ClientConfig(instance_name="x", client_ip="10.0.0.5")
+    one = client_instance.acquire("127.0.0.1:1", config, Member("CG", is_consumer=True))
+    for address, settings in [("localhost:1", {}), ("127.0.0.1:1", {"connect_timeout": 7})]:
+        with pytest.raises(ClientError, match="give each its own instance_name"):
+            client_instance.acquire(address, replace(config, **settings), Member("CG", is_consumer=True))
+    other = client_instance.acquire("localhost:1", config, Member("other", is_consumer=True))
+    assert len(client_instance._instances[asyncio.get_running_loop()]) == 2
+    await client_instance.release(one)
+    await client_instance.release(other)
 
 
 async def test_a_heartbeat_names_every_group_and_its_subscriptions():
