@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 FLOW_CONTROL_PAUSE_MS = 50
 THROTTLED_PAUSE_MS = 20
 SUSPENDED_PAUSE_MS = 1000
+NOTHING_NEW_PAUSE_MS = 50
+"""A broker holds a pull that finds nothing; one that does not would be asked as fast as it answers."""
+
 BAD_PULLS_MAX = 3
 """How often a record that cannot be read is pulled again, for it may have been damaged on its way."""
 
@@ -62,7 +65,9 @@ class Receiver(Protocol):
 
 
 class QueuePuller:
-    def __init__(self, consumer: Consumer, receiver: Receiver, instance: ClientInstance, owned: OwnedQueue) -> None:
+    def __init__(self, consumer: Consumer, receiver: Receiver, instance: ClientInstance, owned: OwnedQueue,
+                 pause_ms: int = 0) -> None:
+        """`pause_ms`: before the first pull."""
         self._consumer = consumer
         self._receiver = receiver
         self._instance = instance
@@ -74,9 +79,12 @@ class QueuePuller:
         self._is_clustering = consumer.config.message_model is MessageModel.CLUSTERING
         self._room: asyncio.Future[None] | None = None
         self._bad_pulls = 0
+        self._first_pause_ms = pause_ms
 
     async def run(self) -> None:
         owned = self._owned
+        if self._first_pause_ms:
+            await asyncio.sleep(self._first_pause_ms / 1000)
         while owned.is_pulled:
             owned.last_pull_ms = now_ms()
             pause_ms = self._pause_ms()
@@ -119,6 +127,7 @@ class QueuePuller:
     async def _pull(self) -> int:
         """One pull; the ms to wait before the next."""
         config = self._consumer.config
+        asked_for = self._owned.next_offset
         begun = steady_ms()
         try:
             address = await self._address()
@@ -131,7 +140,11 @@ class QueuePuller:
         if not self._owned.is_pulled:
             return 0
         try:
-            return await self._take(answer, steady_ms() - begun)
+            spent_ms = steady_ms() - begun
+            pause_ms = await self._take(answer, spent_ms)
+            if not pause_ms and self._owned.next_offset == asked_for and spent_ms < NOTHING_NEW_PAUSE_MS:
+                return NOTHING_NEW_PAUSE_MS
+            return pause_ms
         except HeaderError as error:
             _log.error("answer to a pull of %s at %d cannot be read: %s", self._queue, self._owned.next_offset, error)
             return config.pull_time_delay_when_exception

@@ -77,7 +77,9 @@ class Rebalancer:
         while True:
             self._wanted.clear()
             complete = await self._rebalance()
-            interval = self._consumer.config.rebalance_interval if complete else INCOMPLETE_INTERVAL_MS
+            interval = self._consumer.config.rebalance_interval
+            if not complete:
+                interval = min(interval, INCOMPLETE_INTERVAL_MS)
             try:
                 async with asyncio.timeout(interval / 1000):
                     await self._wanted.wait()
@@ -92,7 +94,11 @@ class Rebalancer:
             del self._missing[topic]
         for topic in sorted(topics):
             try:
-                self._wants.want(topic, await self._queues_of(topic))
+                queues, is_member = await self._queues_of(topic)
+                self._wants.want(topic, queues)
+                if not is_member:
+                    self._instance.heartbeat_soon()
+                    raise ClientError(f"the members of group {self._consumer.group} do not include this one")
                 self._missing.pop(topic, None)
             except (ClientError, HeaderError) as error:
                 # The next try comes in a second: say it once.
@@ -101,14 +107,16 @@ class Rebalancer:
                 self._missing[topic] = str(error)
         return not self._missing
 
-    async def _queues_of(self, topic: str) -> list[MessageQueue]:
-        """Our share. Raises ClientError when it cannot be known now."""
+    async def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
+        """Our share, and whether we are a member: a broker that was started anew knows only those whose heartbeats it
+        has got. Others have our queues then, so we have none, but not for long. Raises ClientError."""
         route = await self._instance.route(topic)
         queues = sort_queues(route.subscribe_queues)
         if self._consumer.config.message_model is not MessageModel.CLUSTERING:
-            return queues
+            return queues, True
         allocate = STRATEGIES[self._consumer.config.allocate_message_queue_strategy]
-        return allocate(queues, sort_client_ids(await self._member_ids(route)), self._instance.client_id)
+        members, own_id = sort_client_ids(await self._member_ids(route)), self._instance.client_id
+        return allocate(queues, members, own_id), own_id in members
 
     async def _member_ids(self, route: Route) -> list[str]:
         """Asks the broker that answered last, then the others one after the other: any of them knows the members."""

@@ -1,6 +1,7 @@
 """Pulling one queue: pauses, wake-ups and refusals, against a scripted broker."""
 
 import asyncio
+import itertools
 import threading
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.received import prepare_what_fits
-from regulus.client.queue_puller import QueuePuller
+from regulus.client.queue_puller import NOTHING_NEW_PAUSE_MS, QueuePuller
 from regulus.model import sys_flag as flags
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
@@ -320,3 +321,17 @@ async def test_without_its_lock_a_queue_is_not_pulled(pulling):
     assert run.pulls() == []
     run.owned.has_lock = True
     await until(run.pulls)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND,
+                                  ResponseCode.PULL_RETRY_IMMEDIATELY])
+async def test_answers_that_bring_nothing_and_come_at_once_are_not_asked_for_as_fast_as_they_come(pulling, code):
+    at = []
+
+    def script(command):
+        at.append(asyncio.get_running_loop().time())
+        return placed(command, code, int(command.ext["queueOffset"]))
+
+    run = await pulling(script)
+    await until(lambda: len(run.pulls()) > 3)
+    assert all(later - earlier > 0.9 * NOTHING_NEW_PAUSE_MS / 1000 for earlier, later in itertools.pairwise(at))

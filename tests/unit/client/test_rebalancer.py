@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from regulus.client import rebalancer
 from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.listener import ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
@@ -117,6 +118,24 @@ async def test_a_broker_that_knows_no_members_is_no_reason_to_give_queues_up():
         assert MessageQueue("T", "a", 0) in consumer.assigned_queues()
 
 
+async def test_a_member_that_is_not_listed_says_so_and_asks_again_soon(monkeypatch):
+    monkeypatch.setattr(rebalancer, "INCOMPLETE_INTERVAL_MS", 10)
+    script = GroupScript()
+    async with consuming(script, rebalance_interval=60_000) as (consumer, broker):
+        await first_pull(broker)
+        script.members = ["10.0.0.5@other"]
+        consumer.routes_changed()
+        async with asyncio.timeout(10):
+            while consumer.assigned_queues():
+                await asyncio.sleep(0.001)
+            beats = len(broker.requests_of(RequestCode.HEART_BEAT))
+            while len(broker.requests_of(RequestCode.HEART_BEAT)) == beats:
+                await asyncio.sleep(0.001)
+            script.members = ["10.0.0.5@me"]
+            while len(consumer.assigned_queues()) < 2:
+                await asyncio.sleep(0.001)
+
+
 async def test_the_heartbeat_with_the_new_version_comes_before_the_first_pull():
     async with consuming(GroupScript()) as (_, broker):
         pull = await first_pull(broker)
@@ -135,7 +154,8 @@ async def test_leaving_stores_offsets_and_says_goodbye():
 
     async with consuming(NothingThere(), persist_consumer_offset_interval=60_000) as (_, broker):
         async with asyncio.timeout(10):
-            while not any(pull.ext["queueOffset"] == "30" for pull in broker.requests_of(RequestCode.PULL_MESSAGE)):
+            while not any((pull.ext["topic"], pull.ext["queueOffset"]) == ("T", "30")
+                          for pull in broker.requests_of(RequestCode.PULL_MESSAGE)):
                 await asyncio.sleep(0.001)
         assert not broker.requests_of(RequestCode.UPDATE_CONSUMER_OFFSET)
     stored = [(request.ext["topic"], request.ext["commitOffset"])
