@@ -8,8 +8,10 @@ _CALLS = "regulus/client/calls.py"
 _CONSUMPTION = "regulus/client/consumption.py"
 _OFFSETS = "regulus/client/offset_store.py"
 _WORKERS = "regulus/client/listener_workers.py"
+_FOREIGN = "regulus/client/foreign_calls.py"
 _PULLER = "regulus/client/queue_puller.py"
 _REBALANCER = "regulus/client/rebalancer.py"
+_PUSH_CONSUMER = "regulus/client/push_consumer.py"
 _TASKS = "regulus/client/tasks.py"
 _LOCKS = "regulus/client/queue_locks.py"
 _RECEIVED = "regulus/client/core/received.py"
@@ -19,6 +21,7 @@ _ORDERED_TESTS = ("tests/unit/client/core/test_ordered_queue.py",)
 _PROPERTY_TESTS = ("tests/property/test_owned_queues.py",)
 _CALLS_TESTS = ("tests/unit/client/test_calls.py",)
 _CONSUMPTION_TESTS = ("tests/unit/client/test_consumption.py",)
+_LIFE_TESTS = ("tests/unit/client/test_consumer_life.py",)
 _OFFSET_TESTS = ("tests/unit/client/test_offset_store.py",)
 _PULLER_TESTS = ("tests/unit/client/test_queue_puller.py",)
 _REBALANCER_TESTS = ("tests/unit/client/test_rebalancer.py",)
@@ -94,20 +97,20 @@ MUTANTS = [
            tests=_PULLER_TESTS),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,
-           old="self._finished(owned, [*done, *_without(failed, kept)])", new="self._finished(owned, [*done, *failed])",
-           tests=_CALLS_TESTS),
+           old="        self._retry_here_later(owned, _without(failed, taken))\n",
+           new="        self._finished(owned, failed)\n", tests=_CALLS_TESTS),
     Mutant(name="what no broker takes back is tried never again", path=_CALLS,
-           old="        self._retry_here_later(owned, kept)\n\n    async def _send_back_all",
-           new="\n    async def _send_back_all", tests=_CALLS_TESTS),
+           old="        self._retry_here_later(owned, _without(failed, taken))\n", new="", tests=_CALLS_TESTS),
     Mutant(name="a refused send-back after the consume timeout counts as done", path=_CALLS,
-           old="        work.is_expired = not kept\n        self._finished(owned, _without(messages, kept))",
-           new="        work.is_expired = True\n        self._finished(owned, messages)", tests=_CALLS_TESTS),
+           old="        kept = owned.held(messages)\n        work.is_expired = not kept\n",
+           new="        kept = []\n        self._finished(owned, messages)\n        work.is_expired = True\n",
+           tests=_CALLS_TESTS),
     Mutant(name="a call that expires and fails is sent back twice", path=_CALLS,
            old="        if work.is_expiring:\n            self._finished(owned, done)\n        elif", new="        if",
            tests=_CALLS_TESTS),
     Mutant(name="an unreadable message passes as done", path=_CALLS,
-           old="            self._finished(owned, taken)\n", new="            self._finished(owned, messages)\n",
-           tests=_CALLS_TESTS),
+           old="reasons, taken))\n            self._finished(owned, taken)\n",
+           new="reasons, taken))\n            self._finished(owned, messages)\n", tests=_CALLS_TESTS),
     Mutant(name="an unreadable message reaches the listener", path=_CALLS,
            old="return _without(fresh, bad)", new="return list(fresh)", tests=_CALLS_TESTS),
     Mutant(name="an unreadable message is no error", path=_RECEIVED,
@@ -116,7 +119,7 @@ MUTANTS = [
     Mutant(name="a blocked queue is silent", path=_CALLS,
            old="if blocked is not None:", new="if False:", tests=_CALLS_TESTS),
     Mutant(name="a listener without a return is silent", path=_CALLS,
-           old="if isinstance(status, ConsumeStatus) or self._is_told_of_returns:", new="if True:", tests=_CALLS_TESTS),
+           old="if not work.odd_answer or self._is_told_of_returns:", new="if True:", tests=_CALLS_TESTS),
     Mutant(name="a bad record in a pull is skipped", path=_PULLER,
            old="self._receiver.pulled(self._owned, [bad], {offset: str(error)}, header.next_begin_offset)",
            new="self._owned.pulled((), header.next_begin_offset)",
@@ -127,7 +130,7 @@ MUTANTS = [
     Mutant(name="what failed while no broker took it back is tried never again", path=_CALLS,
            old="        if work not in self.workers.running:\n", new="        if False:\n", tests=_CALLS_TESTS),
     Mutant(name="the rest of a call is sent back though the queue was lost meanwhile", path=_CALLS,
-           old=" if owned.held((message,))\n                and not await", new="\n                if not await",
+           old="if owned.held((message,)) and await", new="if await",
            tests=_CALLS_TESTS),
     Mutant(name="threads go on with what waits after the end", path=_WORKERS,
            old="                self._handed.get_nowait()\n", new="                break\n", tests=_WORKERS_TESTS),
@@ -177,11 +180,9 @@ MUTANTS = [
     Mutant(name="a reset reaches topics that it does not name", path="regulus/client/push_consumer.py",
            old="offsets.items() if queue.topic == header.topic}", new="offsets.items()}", tests=_REBALANCER_TESTS),
     Mutant(name="a queue is begun that is not wanted any more", path=_CONSUMPTION,
-           old="                if queue in self._wanted.get(queue.topic, ()):\n                    begun",
-           new="                if True:\n                    begun", tests=_CONSUMPTION_TESTS),
+           old="if self._is_wanted(queue) and (self._locks", new="if (self._locks", tests=_CONSUMPTION_TESTS),
     Mutant(name="a queue that is not begun stays locked", path=_CONSUMPTION,
-           old="unlock([queue for queue in free if queue not in self._wanted.get(queue.topic, ())])", new="unlock([])",
-           tests=_CONSUMPTION_TESTS),
+           old="and not self._is_wanted(queue)])\n", new="and False])\n", tests=_CONSUMPTION_TESTS),
     Mutant(name="a lock is trusted from the answer on", path=_CONSUMPTION,
            old="self._taking[queue], asked_ms + TRUSTED_MS", new="self._taking[queue], steady_ms() + TRUSTED_MS",
            tests=_CONSUMPTION_TESTS),
@@ -190,16 +191,39 @@ MUTANTS = [
            tests=_CONSUMPTION_TESTS),
     Mutant(name="a lock is trusted longer than its broker keeps it", path=_LOCKS,
            old="TRUSTED_MS = 30_000", new="TRUSTED_MS = 70_000", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a queue is settled although an older call runs", path=_ORDERED,
+           old="return self.unfinished() is None", new="return not self.is_busy",
+           tests=(*_ORDERED_TESTS, *_CONSUMPTION_TESTS)),
+    Mutant(name="a queue that is taken and unwanted is unlocked while its old call runs", path=_CONSUMPTION,
+           old="for queue in free if queue not in self._unfinished\n", new="for queue in free if True\n",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="a lock outlives its connection", path=_CONSUMPTION,
+           old="            owned.lock_lost()\n            if owned.is_pulled:\n", new="            if False:\n",
+           tests=_CONSUMPTION_TESTS),
+    Mutant(name="a lock whose connection was lost while its queue was taken counts", path=_CONSUMPTION,
+           old=" and (self._locks is None or self._locks.holds(queue)):", new=":", tests=_CONSUMPTION_TESTS),
+    Mutant(name="a member that is not listed waits for the next rebalance", path=_REBALANCER,
+           old="                if not is_member:\n", new="                if False:\n",
+           tests=("tests/unit/client/test_rebalancer.py",)),
+    # --- starts and ends ---------------------------------------------------------------------------------------------
+    Mutant(name="a start that fails leaves a member", path=_PUSH_CONSUMER,
+           old="            undo.push_async_callback(client_instance.release, instance, self)\n", new="",
+           tests=_LIFE_TESTS),
+    Mutant(name="two starts go on side by side", path=_PUSH_CONSUMER,
+           old="        async with self._changing:\n            if self._instance is not None:\n",
+           new="        if True:\n            if self._instance is not None:\n", tests=_LIFE_TESTS),
+    Mutant(name="a subscription gets older with the clock", path=_PUSH_CONSUMER,
+           old="self._version = max(now_ms(), self._version + 1)", new="self._version = now_ms()", tests=_LIFE_TESTS),
+    Mutant(name="an end waits for what does not heed its cancellation", path=_WORKERS,
+           old="self._tasks.cancel(CANCELLED_WAIT_MS)", new="self._tasks.cancel()", tests=_LIFE_TESTS),
     # --- offsets and tasks -------------------------------------------------------------------------------------------
-    Mutant(name="a timer stores what it read before", path=_OFFSETS,
-           old="            for owned in queues:\n                if owned.to_store(steady_ms()) is None:\n"
-               "                    continue\n                try:\n"
-               "                    if await self._is_outdone(owned):\n                        continue\n"
-               "                    offset = owned.to_store(steady_ms())\n",
-           new="            for owned, offset in [(each, each.to_store(steady_ms())) for each in queues]:\n"
-               "                try:\n                    if await self._is_outdone(owned):\n"
-               "                        continue\n",
+    Mutant(name="two first offsets of a topic go out together", path=_OFFSETS,
+           old="first.setdefault(owned.queue.topic, owned)", new="first.setdefault(owned.queue, owned)",
            tests=_OFFSET_TESTS),
+    Mutant(name="what a cancelled caller had under way is not stored for others", path=_OFFSETS,
+           old="                waiting[owned] = None   # for others who wait\n", new="", tests=_OFFSET_TESTS),
+    Mutant(name="any number of offsets is on its way", path=_OFFSETS,
+           old="for _ in queues[:AT_ONCE_MAX]", new="for _ in queues", tests=_OFFSET_TESTS),
     Mutant(name="two stores of one broker overtake each other", path=_OFFSETS,
            old="async with self._writing[broker_name]:", new="if True:", tests=_OFFSET_TESTS),
     Mutant(name="a cancelled write meets the next one", path=_OFFSETS,
@@ -214,9 +238,21 @@ MUTANTS = [
            tests=_PULLER_TESTS),
     Mutant(name="a replica gets an offset", path=_PULLER,
            old="self._is_clustering and self._broker_id == MASTER_ID", new="self._is_clustering", tests=_PULLER_TESTS),
-    Mutant(name="a cancellation out of a listener ends its worker", path=_WORKERS,
-           old="except (Exception, asyncio.CancelledError) as error:", new="except Exception as error:",
+    Mutant(name="a cancellation out of a listener ends its worker", path=_FOREIGN,
+           old="except BaseException as error:\n        if", new="except Exception as error:\n        if",
            tests=_WORKERS_TESTS),
+    Mutant(name="a listener empties the list that is to be accounted for", path=_WORKERS,
+           old="await call_in_loop(self._listener, list(work.messages), work.context)",
+           new="await call_in_loop(self._listener, work.messages, work.context)", tests=_CALLS_TESTS),
+    Mutant(name="an odd value in a context is taken for a number", path=_WORKERS,
+           old="setattr(work.context, name, index(getattr(work.context, name)))", new="getattr(work.context, name)",
+           tests=_CALLS_TESTS),
+    Mutant(name="a message whose send-back dies is in limbo", path=_CALLS,
+           old="(error,) = await asyncio.gather(sending, return_exceptions=True)", new="error = await sending",
+           tests=_CALLS_TESTS),
+    Mutant(name="whoever sent a message sets its retry limit", path="regulus/client/core/send_back.py",
+           old="names.CONSUME_START_TIME,\n            names.MAX_RECONSUME_TIMES)", new="names.CONSUME_START_TIME)",
+           tests=("tests/unit/client/core/test_send_back.py",)),
     Mutant(name="a task that dies stays dead", path=_TASKS,
            old="                self.restarts += 1\n", new="                raise\n",
            tests=("tests/unit/client/test_tasks.py",)),

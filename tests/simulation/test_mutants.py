@@ -123,7 +123,7 @@ def a_rollback_commits(patch: Patch) -> None:
 
 def a_failing_listener_ends_its_worker(patch: Patch) -> None:
     async def call(self: Any, work: Any) -> Any:
-        return await self._listener(work.messages, work.context), None
+        return self._ended(work, await self._listener(work.messages, work.context), None)
 
     patch.setattr(ListenerWorkers, "_call_async", call)
 

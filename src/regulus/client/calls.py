@@ -9,7 +9,7 @@ Source: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
 from regulus.client.client_instance import now_ms, steady_ms
 from regulus.client.config import MessageModel, PushConsumerConfig
@@ -58,10 +58,10 @@ class Calls:
         if self._is_clustering and not self._config.consume_orderly:
             self._tasks.supervise(self._watch_for_expired, f"consume timeout of {self._group}")
 
-    async def close(self, wait_ms: int) -> None:
-        """Begin no call any more; give those that run, and what is sent back, time to end."""
-        await self.workers.close(wait_ms)
-        await self._sends_back.finish(wait_ms)
+    async def close(self, until_ms: int) -> None:
+        """Begin no call any more; give those that run, and what is sent back, until this time to end."""
+        await self.workers.close(until_ms - steady_ms())
+        await self._sends_back.finish(max(0, until_ms - steady_ms()))
         await self._tasks.cancel()
         for timer in self._timers.values():
             timer.cancel()
@@ -71,7 +71,7 @@ class Calls:
 
     @property
     def restarts(self) -> int:
-        return self._tasks.restarts + self.workers.restarts
+        return self._tasks.restarts + self._sends_back.restarts + self.workers.restarts
 
     def pulled(self, owned: OwnedQueue, messages: Sequence[MessageExt], unreadable: Mapping[int, str],
                next_offset: int) -> None:
@@ -136,7 +136,7 @@ class Calls:
         if status == ConsumeStatus.CONSUME_SUCCESS:
             failed = failed[max(0, work.context.ack_index + 1):]
         else:
-            self._check_return(status)
+            self._check_return(work)
         self._statistics(owned.queue.topic).consumed(len(work.messages) - len(failed), len(failed),
                                                      steady_ms() - work.started_ms)
         done = work.messages[:len(work.messages) - len(failed)]
@@ -150,34 +150,36 @@ class Calls:
                          owned.queue)
             self._finished(owned, work.messages)
 
-    def _check_return(self, status: object) -> None:
-        if isinstance(status, ConsumeStatus) or self._is_told_of_returns:
+    def _check_return(self, work: Work) -> None:
+        if not work.odd_answer or self._is_told_of_returns:
             return
         self._is_told_of_returns = True
-        said = "forgets its return" if status is None else f"returned {status!r}"
         _log.warning("the listener of group %s %s: its messages count as failed and come again; return a ConsumeStatus",
-                     self._group, said)
+                     self._group, work.odd_answer)
 
     async def _send_back_failed(self, owned: OwnedQueue, work: Work, done: Sequence[MessageExt],
                                 failed: Sequence[MessageExt]) -> None:
-        """Those that no broker takes are tried again here, and hold the offset back."""
-        kept = await self._send_back_all(owned, failed, work.context.delay_level_when_next_consume)
-        self._finished(owned, [*done, *_without(failed, kept)])
-        self._retry_here_later(owned, kept)
+        """Those that no broker takes are tried again here, and hold the offset back: whatever kept them from it."""
+        taken = list(done)
+        error = await _tried(self._send_back_all(owned, failed, work.context.delay_level_when_next_consume, taken))
+        self._finished(owned, taken)
+        self._retry_here_later(owned, _without(failed, taken))
+        if error is not None:
+            raise error
 
-    async def _send_back_all(self, owned: OwnedQueue, messages: Sequence[MessageExt],
-                             delay_level: int) -> list[MessageExt]:
-        """Those that no broker took."""
+    async def _send_back_all(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
+                             taken: list[MessageExt]) -> None:
+        """`taken` gets those that a broker took, and has them also when this fails halfway."""
         assert self._send_back is not None
-        return [message for message in owned.held(messages) if owned.held((message,))
-                and not await self._send_back.send_back(message, owned.queue, delay_level)]
+        for message in messages:
+            if owned.held((message,)) and await self._send_back.send_back(message, owned.queue, delay_level):
+                taken.append(message)
 
     def _retry_here_later(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         if messages and not owned.is_given_up:
-            self._tasks.spawn(self._retry_here(owned, messages), f"local retry of {owned.queue}")
+            asyncio.get_running_loop().call_later(LOCAL_RETRY_DELAY_MS / 1000, self._retry_here, owned, messages)
 
-    async def _retry_here(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
-        await asyncio.sleep(LOCAL_RETRY_DELAY_MS / 1000)
+    def _retry_here(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         for message in messages:
             message.reconsume_times += 1
         self.workers.submit([Work(owned, [message]) for message in owned.held(messages)])
@@ -189,8 +191,9 @@ class Calls:
         """The others; these are handed on meanwhile."""
         bad = [message for message in fresh if message.queue_offset in unreadable]
         if self._is_clustering:
-            self._sends_back.spawn(self._hand_on_until_taken(owned, bad, dict(unreadable)),
-                                   f"unreadable messages of {owned.queue}")
+            reasons = dict(unreadable)
+            self._sends_back.supervise(lambda: self._hand_on_until_taken(owned, bad, reasons),
+                                       f"unreadable messages of {owned.queue}")
         else:
             self._finished(owned, bad)
         return _without(fresh, bad)
@@ -200,17 +203,21 @@ class Calls:
         """They take the way of a failed message: another member may be able to read them, and after the group's last
         retry they are dead letters."""
         while messages := owned.held(messages):
-            taken = await self._hand_on(owned, messages, BROKERS_DELAY_LEVEL, reasons)
+            taken: list[MessageExt] = []
+            error = await _tried(self._hand_on(owned, messages, BROKERS_DELAY_LEVEL, reasons, taken))
             self._finished(owned, taken)
+            if error is not None:
+                raise error
             if len(taken) < len(messages):
                 await asyncio.sleep(LOCAL_RETRY_DELAY_MS / 1000)
 
     async def _hand_on(self, owned: OwnedQueue, messages: Sequence[MessageExt], delay_level: int,
-                       reasons: Mapping[int, str]) -> list[MessageExt]:
-        """Those that a broker took."""
+                       reasons: Mapping[int, str], taken: list[MessageExt]) -> None:
+        """As `_send_back_all`."""
         assert self._send_back is not None
-        return [message for message in messages if await self._send_back.hand_on(
-            message, owned.queue, delay_level, reasons[message.queue_offset])]
+        for message in messages:
+            if await self._send_back.hand_on(message, owned.queue, delay_level, reasons[message.queue_offset]):
+                taken.append(message)
 
     # --- in order ----------------------------------------------------------------------------------------------------
 
@@ -221,7 +228,7 @@ class Calls:
             ok = len(work.messages) if is_success else 0
             self._statistics(owned.queue.topic).consumed(ok, len(work.messages) - ok, now - work.started_ms)
         if not is_success:
-            self._check_return(status)
+            self._check_return(work)
         said = owned.call_ended(is_success, work.context.suspend_current_queue_time_millis, now)
         if isinstance(said, DeadLetter):
             self._sends_back.spawn(self._dead_letters(owned, said), f"dead letters of {owned.queue}")
@@ -234,13 +241,14 @@ class Calls:
         taken: list[MessageExt] = []
         try:
             if not step.reason:
-                taken = [message for message in step.messages
-                         if await self._send_back.dead_letter(message, owned.queue)]
+                for message in step.messages:
+                    if await self._send_back.dead_letter(message, owned.queue):
+                        taken.append(message)
             elif self._is_clustering:
-                taken = await self._hand_on(owned, step.messages, DEAD_LETTER,
-                                            {message.queue_offset: step.reason for message in step.messages})
+                await self._hand_on(owned, step.messages, DEAD_LETTER,
+                                    {message.queue_offset: step.reason for message in step.messages}, taken)
             else:
-                taken = step.messages
+                taken.extend(step.messages)
         finally:
             self._ordered_ended(owned, owned.dead_lettered(taken, steady_ms()))
 
@@ -285,14 +293,23 @@ class Calls:
         _log.warning("the listener has held %d messages of %s for more than %d ms; they are sent back", len(messages),
                      owned.queue, self._config.consume_timeout)
         work.is_expiring = True
-        try:
-            kept = await self._send_back_all(owned, messages, EXPIRED_DELAY_LEVEL)
-        finally:
-            work.is_expiring = False
+        taken: list[MessageExt] = []
+        error = await _tried(self._send_back_all(owned, messages, EXPIRED_DELAY_LEVEL, taken))
+        work.is_expiring = False
+        self._finished(owned, taken)
+        kept = owned.held(messages)
         work.is_expired = not kept
-        self._finished(owned, _without(messages, kept))
         if work not in self.workers.running:
-            self._retry_here_later(owned, owned.held(kept))
+            self._retry_here_later(owned, kept)
+        if error is not None:
+            raise error
+
+
+async def _tried(sending: Coroutine[object, object, None]) -> BaseException | None:
+    """What ended it early: it is raised when account is taken of what was done until then. At the end of the consumer
+    there is nobody to do that for, so our own cancellation goes on."""
+    (error,) = await asyncio.gather(sending, return_exceptions=True)
+    return error
 
 
 def _without(messages: Sequence[MessageExt], others: Collection[MessageExt]) -> list[MessageExt]:

@@ -15,10 +15,12 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from regulus.client.calls import Calls
 from regulus.client.client_instance import ClientInstance, now_ms, steady_ms
+from regulus.client.config import MessageModel
 from regulus.client.core.ordered_queue import NEEDS_NO_LOCK, OrderedQueue, OrderRules
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.offset_store import OffsetStore
@@ -40,6 +42,12 @@ INCOMPLETE_INTERVAL_MS = 1_000
 ANNOUNCE_WAIT_MS = 1_000
 """How long the first pull of a queue waits until brokers know of it; one that does not answer must not hold up all."""
 
+ANNOUNCE_INTERVAL_MS = 50
+"""Heartbeats that tell of queues are so far apart: topics are taken one by one, and each has all subscriptions."""
+
+MOVED_PAUSE_MS = 50
+"""How long a queue rests before it is pulled where its broker says that it goes on: it may say so again and again."""
+
 STORES_MAX = 3
 """How often a release stores offsets that move on, or are reset, meanwhile."""
 
@@ -52,18 +60,18 @@ class OwningConsumer(Consumer, Protocol):
 
 
 class Consumption:
-    """`locks` None: nobody else consumes our queues, or not in order."""
-
     def __init__(self, consumer: OwningConsumer, instance: ClientInstance, calls: Calls, offsets: OffsetStore,
-                 starts: StartOffsets, locks: QueueLocks | None) -> None:
+                 starts: StartOffsets) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self._consumer = consumer
         self._instance = instance
         self._calls = calls
         self._offsets = offsets
         self._starts = starts
-        self._locks = locks
         config = consumer.config
+        # In clusters only: who broadcasts shares no queue.
+        self._locks = QueueLocks(instance, consumer.group, self._locks_lost) if (
+            config.consume_orderly and config.message_model is MessageModel.CLUSTERING) else None
         self._rules = OrderRules(
             batch_size_max=config.consume_message_batch_max_size, reconsume_times_max=config.max_reconsume_times,
             suspend_ms=config.suspend_current_queue_time_millis) if config.consume_orderly else None
@@ -75,6 +83,9 @@ class Consumption:
         self._idle = asyncio.Event()
         self._is_closing = False
         self._again: asyncio.TimerHandle | None = None
+        self._announcement: asyncio.Task[None] | None = None
+        self._announced_ms = 0
+        self._store_soon = asyncio.Event()
         self._tasks = TaskGroup()
         self._jobs = TaskGroup()
 
@@ -85,16 +96,15 @@ class Consumption:
         if self._locks is not None:
             self._tasks.supervise(self._renew_locks, f"renew locks of {self._consumer.group}")
 
-    async def settle_all(self, wait_ms: int) -> None:
+    async def settle_all(self, until_ms: int) -> None:
         """Pull and take no more, begin no further call in order, and wait for those that run: their results count."""
         self._is_closing = True
         if self._again is not None:
             self._again.cancel()
         await self._jobs.cancel()
-        until = steady_ms() + wait_ms
         for owned in self.owned.values():
-            self._settle(owned, until)
-        if not await self._settled(self.owned.values(), wait_ms):
+            self._settle(owned, until_ms)
+        if not await self._settled(list(self.owned.values()), until_ms):
             _log.warning("the consumer of group %s leaves although listener calls still run", self._consumer.group)
 
     async def close(self) -> None:
@@ -103,6 +113,8 @@ class Consumption:
         halfway = [queue for queue in (*self._taking, *self._releasing)
                    if queue not in self.owned and queue not in self._unfinished]
         await self._release(list(self.owned.values()), also_unlock=halfway)
+        if self._locks is not None:
+            await self._locks.close()
 
     @property
     def restarts(self) -> int:
@@ -112,15 +124,15 @@ class Consumption:
 
     def want(self, topic: str, queues: Collection[MessageQueue]) -> None:
         """Consume these queues of the topic and no others."""
-        self._wanted[topic] = frozenset(queues)
+        before = self._wanted.get(topic, frozenset())
+        self._wanted[topic] = wanted = frozenset(queues)
         self._consumer.set_queue_count(topic, len(queues))
-        self._reconcile()
+        self._reconcile(before | wanted)
 
     def want_topics(self, topics: Collection[str]) -> None:
         """Consume no topics but these."""
         for topic in self._wanted.keys() - topics:
-            del self._wanted[topic]
-        self._reconcile()
+            self._reconcile(self._wanted.pop(topic))
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on at these offsets, whatever was consumed; what is cached of the queues counts for nothing. Queues that
@@ -145,8 +157,8 @@ class Consumption:
         if offset >= owned.next_offset and not is_reset:
             owned.pulled((), offset)
         else:
-            fresh = self._take_anew(owned, offset)
-            self._jobs.spawn(self._offsets.store((fresh,)), f"store the offset of {owned.queue}")
+            self._take_anew(owned, offset, MOVED_PAUSE_MS)
+            self._store_soon.set()
 
     # --- what pullers and calls tell ---------------------------------------------------------------------------------
 
@@ -171,36 +183,48 @@ class Consumption:
         later = self.owned.get(owned.queue)
         if isinstance(later, OrderedQueue) and later is not owned:
             self._calls.go_on(later)
-        self._reconcile()
+        self._reconcile((owned.queue,))
 
     # --- carrying out ------------------------------------------------------------------------------------------------
 
-    def _reconcile(self) -> None:
-        """Begin what is due. Walks the queues that are owned or wanted."""
+    def _reconcile(self, queues: Collection[MessageQueue]) -> None:
+        """Begin what is due for these queues: those that an event is about, and not all that there are."""
         if self._is_closing:
             return
         now = steady_ms()
+        self._settle_unwanted(queues, now)
         leaving = []
-        for queue, owned in self.owned.items():
-            if owned.is_pulled and queue not in self._wanted.get(queue.topic, ()):
-                self._settle(owned, now + SETTLE_WAIT_MS)
-                if not owned.is_settled:
-                    # One ms later, for clocks in whole ms: at its time, the wait must be over.
-                    asyncio.get_running_loop().call_later((SETTLE_WAIT_MS + 1) / 1000, self._reconcile)
-            if not owned.is_pulled and queue not in self._releasing and (
-                    owned.is_settled or owned.settle_until_ms <= now):
+        missing: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            owned = self.owned.get(queue)
+            if queue in self._releasing:
+                continue
+            if owned is None:
+                if self._is_wanted(queue) and queue not in self._taking:
+                    missing[queue.broker_name].append(queue)
+            elif not owned.is_pulled and (owned.is_settled or owned.settle_until_ms <= now):
                 leaving.append(owned)
         if leaving:
             self._releasing.update(owned.queue for owned in leaving)
             self._jobs.spawn(self._give_back(leaving), f"release queues of {self._consumer.group}")
-        missing: defaultdict[str, list[MessageQueue]] = defaultdict(list)
-        for wanted in self._wanted.values():
-            for queue in wanted:
-                if queue not in self.owned and queue not in self._taking and queue not in self._releasing:
-                    missing[queue.broker_name].append(queue)
-        for broker_name, queues in missing.items():
-            self._taking.update(dict.fromkeys(queues))
-            self._jobs.spawn(self._take(sorted(queues)), f"take queues of {broker_name}")
+        for broker_name, of_broker in missing.items():
+            self._taking.update(dict.fromkeys(of_broker))
+            self._jobs.spawn(self._take(sorted(of_broker)), f"take queues of {broker_name}")
+
+    def _settle_unwanted(self, queues: Collection[MessageQueue], now: int) -> None:
+        busy = []
+        for queue in queues:
+            owned = self.owned.get(queue)
+            if owned is not None and owned.is_pulled and not self._is_wanted(queue):
+                self._settle(owned, now + SETTLE_WAIT_MS)
+                if not owned.is_settled:
+                    busy.append(queue)
+        if busy:
+            # One ms later, for clocks in whole ms: at its time, the wait must be over.
+            asyncio.get_running_loop().call_later((SETTLE_WAIT_MS + 1) / 1000, self._reconcile, busy)
+
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        return queue in self._wanted.get(queue.topic, ())
 
     async def _take(self, queues: list[MessageQueue]) -> None:
         """Queues of one broker. Those that cannot be taken now are tried again soon."""
@@ -216,13 +240,14 @@ class Consumption:
             if known:
                 await self._announce({queue.topic for queue in known})
             for queue, start in known.items():
-                if queue in self._wanted.get(queue.topic, ()):
+                if self._is_wanted(queue) and (self._locks is None or self._locks.holds(queue)):
                     begun.append(self._begin(queue, start, self._taking[queue], asked_ms + TRUSTED_MS))
             _log.info("group %s: took %s", self._consumer.group, [
                 (owned.queue.topic, owned.queue.broker_name, owned.queue.queue_id, owned.next_offset)
                 for owned in begun])
             if self._locks is not None:
-                await self._locks.unlock([queue for queue in free if queue not in self._wanted.get(queue.topic, ())])
+                await self._locks.unlock([queue for queue in free if queue not in self._unfinished
+                                          and not self._is_wanted(queue)])
         finally:
             if not self._is_closing:
                 for queue in queues:
@@ -237,7 +262,10 @@ class Consumption:
 
     def _look_again(self) -> None:
         self._again = None
-        self._reconcile()
+        self._reconcile_all()
+
+    def _reconcile_all(self) -> None:
+        self._reconcile(self.owned.keys() | {queue for wanted in self._wanted.values() for queue in wanted})
 
     async def _lock(self, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         """Which of the queues this member may take; those whose broker did not say are left out."""
@@ -249,7 +277,18 @@ class Consumption:
         """Tell brokers that our queues of these topics changed, and give them a moment to hear it."""
         for topic in topics:
             self._consumer.touch_subscription(topic)
-        await asyncio.wait([self._jobs.spawn(self._instance.heartbeat(), "heartbeat")], timeout=ANNOUNCE_WAIT_MS / 1000)
+        if self._announcement is None:
+            self._announcement = self._jobs.spawn(self._heartbeat(), "heartbeat")
+        await asyncio.wait([self._announcement], timeout=ANNOUNCE_WAIT_MS / 1000)
+
+    async def _heartbeat(self) -> None:
+        """It has the subscriptions of all topics, so one tells of all queues that were taken since the last."""
+        rest_ms = self._announced_ms + ANNOUNCE_INTERVAL_MS - steady_ms()
+        if rest_ms > 0:
+            await asyncio.sleep(rest_ms / 1000)
+        self._announced_ms = steady_ms()
+        self._announcement = None   # what is taken from now on needs another
+        await self._instance.heartbeat()
 
     def _begin(self, queue: MessageQueue, start: int, reset: int | None, locked_until_ms: int) -> OwnedQueue:
         """The queue is ours; a reset that came while it was taken says where to begin."""
@@ -269,18 +308,18 @@ class Consumption:
         return OrderedQueue(queue, start, now_ms(), self._rules, after=after, is_reset=is_reset,
                             locked_until_ms=NEEDS_NO_LOCK if self._locks is None else locked_until_ms)
 
-    def _take_anew(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
-        """In the place of a taking whose results count no more."""
+    def _take_anew(self, owned: OwnedQueue, offset: int, pause_ms: int = 0) -> OwnedQueue:
+        """In the place of a taking whose results count no more; it is pulled after a pause."""
         locked_until_ms = owned.locked_until_ms if isinstance(owned, OrderedQueue) else 0
         self._drop(owned)
         fresh = self._taking_of(owned.queue, offset, locked_until_ms, owned, is_reset=True)
         self.owned[owned.queue] = fresh
-        self._pull(fresh)
+        self._pull(fresh, pause_ms)
         return fresh
 
-    def _pull(self, owned: OwnedQueue) -> None:
+    def _pull(self, owned: OwnedQueue, pause_ms: int = 0) -> None:
         queue = owned.queue
-        puller = QueuePuller(self._consumer, self, self._instance, owned)
+        puller = QueuePuller(self._consumer, self, self._instance, owned, pause_ms)
         task = self._tasks.supervise(puller.run, f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
         self._pullers[owned] = puller, task
 
@@ -307,7 +346,7 @@ class Consumption:
         try:
             await self._release(leaving)
             self._releasing.difference_update(queues)
-            self._reconcile()
+            self._reconcile(queues)
             for topic in {queue.topic for queue in queues}:
                 self._consumer.touch_subscription(topic)
             self._instance.heartbeat_soon()
@@ -335,12 +374,14 @@ class Consumption:
             free = [owned.queue for owned in leaving if owned.is_settled]
             await self._locks.unlock([*free, *also_unlock])
 
-    async def _settled(self, queues: Collection[OwnedQueue], wait_ms: int) -> bool:
+    async def _settled(self, queues: Collection[OwnedQueue], until_ms: int) -> bool:
+        """Settled queues stay so: each is waited for in turn, and none is looked at for the end of another."""
         try:
-            async with asyncio.timeout(wait_ms / 1000):
-                while not all(owned.is_settled for owned in queues):
-                    self._idle.clear()
-                    await self._idle.wait()
+            async with asyncio.timeout((until_ms - steady_ms()) / 1000):
+                for owned in queues:
+                    while not owned.is_settled:
+                        self._idle.clear()
+                        await self._idle.wait()
         except TimeoutError:
             return False
         return True
@@ -349,7 +390,10 @@ class Consumption:
 
     async def _store_offsets(self) -> None:
         while True:
-            await asyncio.sleep(self._consumer.config.persist_consumer_offset_interval / 1000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._consumer.config.persist_consumer_offset_interval / 1000):
+                    await self._store_soon.wait()
+            self._store_soon.clear()
             await self._offsets.store(list(self.owned.values()))
 
     async def _renew_locks(self) -> None:
@@ -376,4 +420,16 @@ class Consumption:
             elif owned.is_pulled:
                 _log.warning("the lock of %s had lapsed; the queue is taken anew", queue)
                 self._drop(owned)
-        self._reconcile()
+        self._reconcile_all()
+
+    def _locks_lost(self, queues: Collection[MessageQueue]) -> None:
+        """Their broker may have been started anew and given them to another member: they are taken anew."""
+        lost = [owned for queue in queues if isinstance(owned := self.owned.get(queue), OrderedQueue)]
+        for owned in lost:
+            owned.lock_lost()
+            if owned.is_pulled:
+                self._drop(owned)
+        if lost:
+            _log.warning("the connection over which %d queues of group %s were locked is lost; they are taken anew",
+                         len(lost), self._consumer.group)
+        self._reconcile(queues)

@@ -5,34 +5,39 @@ is work for them; their results come back in handfuls, so that the loop is woken
 """
 
 import asyncio
-import inspect
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from operator import index
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
 from regulus.client.client_instance import steady_ms
 from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.foreign_calls import call, call_in_loop, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
-from regulus.client.tasks import TaskGroup, is_being_cancelled
+from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _YIELD_AFTER = 0.005
 """Seconds that workers may keep the event loop when the listener never waits for anything."""
+
+CANCELLED_WAIT_MS = 1_000
+"""How long `close` waits for listener calls that it cancelled."""
+
+_STATUSES = frozenset(ConsumeStatus)
+_NUMBERS = ("ack_index", "delay_level_when_next_consume", "suspend_current_queue_time_millis")
+"""What a listener sets in its context."""
 
 
 class Work:
     """One call of the listener. `is_expiring`: it takes too long, and its messages are being sent back; `is_expired`:
-    they all have been."""
+    they all have been. `odd_answer`: what to say of an answer that is no ConsumeStatus."""
 
-    __slots__ = ("context", "is_expired", "is_expiring", "messages", "owned", "started_ms")
+    __slots__ = ("context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
 
     def __init__(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
         self.owned = owned
@@ -41,7 +46,11 @@ class Work:
         self.started_ms = 0
         self.is_expiring = False
         self.is_expired = False
+        self.odd_answer = ""
 
+
+Ended = tuple[ConsumeStatus, BaseException | None]
+"""What a call came to, and what went wrong in it."""
 
 OnResult = Callable[[Work, ConsumeStatus], None]
 
@@ -50,8 +59,9 @@ class ListenerWorkers:
     """`on_result` is called in the event loop, once for each work that was submitted, unless `close` comes first. Works
     of queues that were given up before they began are not begun: they end as RECONSUME_LATER.
 
-    A listener may answer what is no ConsumeStatus; whatever it raises counts as RECONSUME_LATER, its `sys.exit()` in a
-    thread and cancellations from within included. `restarts`: how often a worker died nevertheless.
+    A listener may answer and set what makes no sense, and do with its list what it likes; whatever it raises counts as
+    RECONSUME_LATER, its `sys.exit()` and cancellations from within included. `restarts`: how often a worker died
+    nevertheless.
     """
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
@@ -66,8 +76,9 @@ class ListenerWorkers:
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
         self._finished: deque[tuple[Work, ConsumeStatus]] = deque()
         self._is_drain_due = False
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
-        self.is_async = is_async_listener(listener)
+        self.is_async = is_async(listener)
         if self.is_async:
             for number in range(count):
                 self._tasks.supervise(self._work, f"listener worker {number}")
@@ -77,7 +88,9 @@ class ListenerWorkers:
         return self._tasks.restarts
 
     def submit(self, works: list[Work]) -> None:
-        """Have the listener called for each work, in no particular order."""
+        """Have the listener called for each work, in no particular order; not after `close`."""
+        if self._is_closed:
+            return
         if self.is_async:
             self._ready.extend(works)
             self._wake_one()
@@ -90,7 +103,8 @@ class ListenerWorkers:
         return len(self._ready) if self.is_async else self._handed.qsize()
 
     async def close(self, wait_ms: int) -> None:
-        """Begin no more; give what runs `wait_ms` to end."""
+        """Begin no more; give what runs `wait_ms` to end. What does not heed its cancellation is left to itself."""
+        self._is_closed = True
         self._ready.clear()
         with suppress(Empty):
             while True:
@@ -100,25 +114,27 @@ class ListenerWorkers:
             await asyncio.sleep(0.01)
         for _ in self._threads:
             self._handed.put(None)
-        await self._tasks.cancel()
+        if not await self._tasks.cancel(CANCELLED_WAIT_MS):
+            _log.warning("listener calls go on although they were cancelled; they are not waited for")
 
-    async def call_directly(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
-        """One call outside the workers: what the listener answered, and what it raised."""
+    async def call_directly(self, work: Work) -> Ended:
+        """One call outside the workers."""
         return await self._call_async(work) if self.is_async else await asyncio.to_thread(self._call, work)
 
-    async def _call_async(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
-        try:
-            return await self._listener(work.messages, work.context), None  # type: ignore[misc]
-        except (Exception, asyncio.CancelledError) as error:
-            if is_being_cancelled(error):
-                raise
-            return ConsumeStatus.RECONSUME_LATER, error
+    async def _call_async(self, work: Work) -> Ended:
+        return self._ended(work, *await call_in_loop(self._listener, list(work.messages), work.context))
 
-    def _call(self, work: Work) -> tuple[ConsumeStatus, BaseException | None]:
-        try:
-            return self._listener(work.messages, work.context), None  # type: ignore[return-value]
-        except BaseException as error:
-            return ConsumeStatus.RECONSUME_LATER, error
+    def _call(self, work: Work) -> Ended:
+        return self._ended(work, *call(self._listener, list(work.messages), work.context))
+
+    def _ended(self, work: Work, said: object, error: BaseException | None) -> Ended:
+        """Any failure, also to make sense of what the listener said and set, means try again later."""
+        status, unclear = call(_judged, work, said)
+        if unclear is not None:
+            work.context = ConsumeContext(work.owned.queue)
+        if error is None and unclear is None:
+            return status, None  # type: ignore[return-value]
+        return ConsumeStatus.RECONSUME_LATER, error or unclear
 
     # --- in the event loop -------------------------------------------------------------------------------------------
 
@@ -126,7 +142,7 @@ class ListenerWorkers:
         ready = self._ready
         loop = self._loop
         yield_at = loop.time() + _YIELD_AFTER
-        while True:
+        while not self._is_closed:
             if not ready:
                 idle = loop.create_future()
                 self._idle.append(idle)
@@ -189,31 +205,24 @@ class ListenerWorkers:
     def _drain(self) -> None:
         # Cleared first: a result that is appended from now on asks for another drain.
         self._is_drain_due = False
-        while self._finished:
-            work, status = self._finished.popleft()
-            self.running.pop(work, None)
-            self._on_result(work, status)
+        try:
+            while self._finished:
+                work, status = self._finished.popleft()
+                self.running.pop(work, None)
+                self._on_result(work, status)
+        finally:
+            if self._finished:      # a fault with one result holds up no other
+                self._loop.call_soon(self._drain)
 
 
-async def call_safely(callback: Callable[[T], object], argument: T) -> tuple[object, Exception | None]:
-    """What an application's callback answered, and what it raised. Only a coroutine function is called in the loop."""
-    try:
-        if is_async_listener(callback):
-            return await callback(argument), None  # type: ignore[misc]
-        return await asyncio.to_thread(callback, argument), None
-    except Exception as error:
-        return None, error
-    except asyncio.CancelledError as error:
-        if is_being_cancelled(error):
-            raise
-        cancelled = RuntimeError("the callback was cancelled from within")
-        cancelled.__cause__ = error
-        return None, cancelled
-
-
-def is_async_listener(listener: Callable[..., object]) -> bool:
-    """True for coroutine functions and for objects whose call is one."""
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
+def _judged(work: Work, said: object) -> ConsumeStatus:
+    """What the answer means. Listeners set numbers in the context and answer anything; this may raise anything, too."""
+    for name in _NUMBERS:
+        setattr(work.context, name, index(getattr(work.context, name)))
+    if isinstance(said, str) and said in _STATUSES:
+        return ConsumeStatus(said)
+    work.odd_answer = "forgets its return" if said is None else f"returned {said!r}"
+    return ConsumeStatus.RECONSUME_LATER
 
 
 def _log_failure(work: Work, error: BaseException) -> None:

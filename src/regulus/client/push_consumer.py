@@ -11,6 +11,7 @@ Source: DefaultMQPushConsumerImpl.
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -26,17 +27,17 @@ from regulus.client.core.flow_control import FlowLimits
 from regulus.client.core.message_check import check_group, check_topic
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.process_queue import NOTHING_PUT
+from regulus.client.core.received import prepare
 from regulus.client.group_retry_limit import RetryLimit
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import Work
-from regulus.client.offset_store import BrokerOffsets, LocalOffsets
-from regulus.client.queue_locks import QueueLocks
+from regulus.client.offset_store import BrokerOffsets, LocalOffsets, OffsetStore
 from regulus.client.rebalancer import Rebalancer
 from regulus.client.running_info import running_info
 from regulus.client.send_back import SendBack
 from regulus.client.start_offset import StartOffsets
 from regulus.client.tasks import TaskGroup
-from regulus.errors import ClientClosed, ConfigError, RegulusError
+from regulus.errors import ClientClosed, ClientError, ConfigError, MessageIllegal
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import retry_topic
@@ -83,12 +84,16 @@ class PushConsumer:
         self._name_server = name_server
         self._listener = listener
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._version = 0
+        self._direct_calls = 0
         self._statistics: dict[str, TopicStatistics] = {}
         self._limits: dict[str, FlowLimits] = {}
         self._base_limits = FlowLimits(
             count_max=self.config.pull_threshold_for_queue, size_max_mib=self.config.pull_threshold_size_for_queue,
             span_max=NO_SPAN_LIMIT if self.config.consume_orderly else self.config.consume_concurrently_max_span)
         self._started_ms = 0
+        self._changing = asyncio.Lock()     # of who starts or shuts down
+        self._joining: asyncio.Task[None] | None = None
         self._tasks = TaskGroup()
         self._instance: ClientInstance | None = None
         self._calls: Calls | None = None
@@ -112,7 +117,7 @@ class PushConsumer:
         of a group must subscribe alike. Raises MessageIllegal, HeaderError.
         """
         check_topic(topic)
-        self._subscriptions[topic] = SubscriptionData.compile(topic, expression, now_ms(), expression_type)
+        self._subscriptions[topic] = SubscriptionData.compile(topic, expression, self._next_version(), expression_type)
         if self._rebalancer is not None:
             self._running().heartbeat_soon()
             self._rebalancer.soon()
@@ -125,63 +130,85 @@ class PushConsumer:
             self._rebalancer.soon()
 
     async def start(self) -> None:
-        """Join the group and consume. Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression."""
-        if self._instance is not None:
-            return
-        if not self._subscriptions:
-            raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
+        """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
+        behind and may be tried again.
+
+        Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
+        between; ClientError when the offset file cannot be read, or the group has a client of this name already.
+        """
+        async with self._changing:
+            if self._instance is not None:
+                return
+            if not self._subscriptions:
+                raise ConfigError(f"consumer {self.group} has no subscription; call subscribe() first")
+            # A task of its own, which `shutdown` can end without cancelling whoever called us.
+            self._joining = joining = asyncio.get_running_loop().create_task(self._join(), name=f"start {self.group}")
+            try:
+                await asyncio.wait([joining])
+            finally:
+                joining.cancel()
+                await asyncio.wait([joining])
+                self._joining = None
+            if joining.cancelled():
+                raise ClientClosed(f"consumer {self.group} was shut down while it started")
+            joining.result()
+
+    async def _join(self) -> None:
         clustering = self.config.message_model is MessageModel.CLUSTERING
         if clustering:
             own_retry_topic = retry_topic(self.group)
-            self._subscriptions[own_retry_topic] = SubscriptionData.compile(own_retry_topic, "*", now_ms())
+            self._subscriptions[own_retry_topic] = SubscriptionData.compile(own_retry_topic, "*", self._next_version())
         instance = client_instance.acquire(self._name_server, self.config, self, stable_instance_name=not clustering)
-        self._instance = instance
-        self._started_ms = now_ms()
-        self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
-                                    self._on_idle)
-        self._consumption = consumption = self._make_consumption(instance, calls, clustering)
-        self._rebalancer = Rebalancer(self, instance, consumption)
-        self._retry_limit = limit = RetryLimit(instance, self.group, self.config, self.topics)
-        try:
+        async with AsyncExitStack() as undo:    # whatever it is: a member that consumes nothing must not be one
+            undo.push_async_callback(client_instance.release, instance, self)
+            self._started_ms = now_ms()
+            offsets = BrokerOffsets(instance, self.group) if clustering else LocalOffsets(
+                Path(self.config.offset_store_path or Path.home() / ".rocketmq_offsets"), instance.client_id,
+                self.group)
             await consumer_start.fetch_routes(instance, list(self._subscriptions))
             await consumer_start.check_expressions(instance, self.group, self._subscriptions)
+            limit = RetryLimit(instance, self.group, self.config, self.topics)
             await limit.tell()
-            calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
             await instance.heartbeat()
-        except (RegulusError, asyncio.CancelledError):
-            await calls.close(0)
-            await self._leave(instance)
-            raise
+            self._consume(instance, offsets, limit)
+            undo.pop_all()
+
+    def _consume(self, instance: ClientInstance, offsets: OffsetStore, limit: RetryLimit) -> None:
+        """Waits for nothing, so it is done as a whole."""
+        self._instance = instance
+        self._calls = calls = Calls(self.group, self._listener, self.config, self.statistics, self._on_room,
+                                    self._on_idle)
+        self._consumption = consumption = Consumption(
+            self, instance, calls, offsets, StartOffsets(instance, self.config, offsets, self._started_ms))
+        self._rebalancer = Rebalancer(self, instance, consumption)
+        self._retry_limit = limit
+        calls.start(SendBack(instance, self._name_server, self.group, self.config, limit))
         consumption.start()
         limit.start()
         self._rebalancer.start()
         self._tasks.supervise(self._sample_statistics, f"statistics of {self.group}")
 
-    def _make_consumption(self, instance: ClientInstance, calls: Calls, clustering: bool) -> Consumption:
-        offsets = BrokerOffsets(instance, self.group) if clustering else LocalOffsets(
-            Path(self.config.offset_store_path or Path.home() / ".rocketmq_offsets"), instance.client_id, self.group)
-        return Consumption(self, instance, calls, offsets,
-                           StartOffsets(instance, self.config, offsets, self._started_ms),
-                           QueueLocks(instance, self.group) if clustering and self.config.consume_orderly else None)
-
     async def shutdown(self) -> None:
-        """Stop pulling, let running listener calls end, store the offsets, leave the group."""
-        instance = self._instance
-        if instance is None:
-            return
-        wait_ms = self.config.await_termination_millis_when_shutdown
-        if self._rebalancer is not None:
+        """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
+        leave the group. A start that is under way is ended."""
+        if self._joining is not None:
+            self._joining.cancel()
+        async with self._changing:
+            instance = self._instance
+            if instance is None:
+                return
+            assert self._rebalancer is not None
+            assert self._consumption is not None
+            assert self._calls is not None
+            assert self._retry_limit is not None
+            until_ms = steady_ms() + self.config.await_termination_millis_when_shutdown
             await self._rebalancer.stop()
-        if self._consumption is not None:
-            await self._consumption.settle_all(wait_ms)
-        if self._calls is not None:
-            await self._calls.close(wait_ms)
-        await self._tasks.cancel()
-        if self._retry_limit is not None:
+            await self._consumption.settle_all(until_ms)
+            await self._calls.close(until_ms)
+            await self._tasks.cancel()
             await self._retry_limit.close()
-        if self._consumption is not None:
             await self._consumption.close()
-        await self._leave(instance)
+            await self._leave(instance)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -233,10 +260,15 @@ class PushConsumer:
         return self._subscriptions.get(topic) or SubscriptionData.compile(topic, "*")
 
     def touch_subscription(self, topic: str) -> None:
-        """Give the subscription a newer version, also when the clock was set back: the queues of its topic changed."""
+        """Give the subscription a newer version: the queues of its topic changed."""
         known = self._subscriptions.get(topic)
         if known is not None:
-            self._subscriptions[topic] = replace(known, sub_version=max(now_ms(), known.sub_version + 1))
+            self._subscriptions[topic] = replace(known, sub_version=self._next_version())
+
+    def _next_version(self) -> int:
+        """Newer than all before it, also when the clock was set back: brokers keep what they have of an older one."""
+        self._version = max(now_ms(), self._version + 1)
+        return self._version
 
     def statistics(self, topic: str) -> TopicStatistics:
         known = self._statistics.get(topic)
@@ -311,17 +343,30 @@ class PushConsumer:
     async def _answer_consume_directly(self, command: RemotingCommand) -> RemotingCommand | None:
         header = ConsumeMessageDirectlyRequest.decode(command)
         message = message_record.decode(command.body)
+        _, unreadable = prepare([message], (), retry_topic(self.group), message.queue_offset, message.queue_offset + 1)
+        for reason in unreadable.values():
+            raise MessageIllegal(f"the message cannot be read: {reason}")
         queue = MessageQueue(message.topic, header.broker_name or "", message.queue_id)
         result = await self.consume_directly(message, queue)
         return command.response(ResponseCode.SUCCESS, body=result.encode())
 
     async def consume_directly(self, message: MessageExt, queue: MessageQueue) -> ConsumeMessageDirectlyResult:
-        """Call the listener once with this message; offsets and retries are not touched."""
+        """Call the listener once with this message; offsets and retries are not touched. Raises ClientClosed, and
+        ClientError when `consume_thread_max` such calls run already."""
+        self._consuming()
         assert self._calls is not None
+        if self._direct_calls >= self.config.consume_thread_max:
+            raise ClientError(f"{self._direct_calls} messages are consumed directly already; ask again later")
         work = Work(OwnedQueue(queue, 0, 0), [message])
         begun = time.monotonic()
-        status, error = await self._calls.workers.call_directly(work)
-        outcome = _DIRECT_RESULTS.get(status, "CR_RETURN_NULL") if error is None else "CR_THROW_EXCEPTION"
+        self._direct_calls += 1
+        try:
+            status, error = await self._calls.workers.call_directly(work)
+        finally:
+            self._direct_calls -= 1
+        outcome = "CR_RETURN_NULL" if work.odd_answer else _DIRECT_RESULTS[status]
+        if error is not None:
+            outcome = "CR_THROW_EXCEPTION"
         remark = None if error is None else f"{type(error).__name__}: {error}"
         return ConsumeMessageDirectlyResult(order=self.config.consume_orderly, consume_result=outcome, remark=remark,
                                             spent_time_mills=int((time.monotonic() - begun) * 1000))
@@ -351,5 +396,4 @@ _DIRECT_RESULTS = {
     ConsumeStatus.CONSUME_SUCCESS: "CR_SUCCESS",
     ConsumeStatus.RECONSUME_LATER: "CR_LATER",
     ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT: "CR_LATER",
-    None: "CR_RETURN_NULL",
 }

@@ -1,7 +1,8 @@
 """Locks of queues at their brokers, so that of a group only one member consumes a queue in order.
 
 A broker forgets a lock 60 s after it was last renewed. We renew every 20 s and trust a lock for 30 s, so that we have
-stopped before another member may begin.
+stopped before another member may begin. A broker that is started anew has forgotten them all, and gives them to whoever
+asks first: so a lock is trusted only for as long as the connection lasts over which it was given.
 
 Source: RebalanceImpl.lockAll, RebalanceLockManager, ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
 """
@@ -9,11 +10,13 @@ Source: RebalanceImpl.lockAll, RebalanceLockManager, ProcessQueue.REBALANCE_LOCK
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from regulus.client.client_instance import ClientInstance
+from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientError, HeaderError
 from regulus.model.message_queue import MessageQueue
+from regulus.transport.connection import Connection
 from regulus.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -25,9 +28,22 @@ TRUSTED_MS = 30_000
 
 
 class QueueLocks:
-    def __init__(self, instance: ClientInstance, group: str) -> None:
+    """`on_lost` hears of the queues whose connection was lost."""
+
+    def __init__(self, instance: ClientInstance, group: str,
+                 on_lost: Callable[[Collection[MessageQueue]], None]) -> None:
         self._instance = instance
         self._group = group
+        self._on_lost = on_lost
+        self._held: dict[Connection, set[MessageQueue]] = {}
+        self._tasks = TaskGroup()
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether it was locked, not given back, and the connection is still there."""
+        return any(queue in held for held in self._held.values())
 
     async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each of the queues is ours now, taken or renewed. Those whose broker did not say are left out."""
@@ -37,6 +53,7 @@ class QueueLocks:
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Let others have the queues at once. Where that fails, they wait until the lock is forgotten."""
+        self._let_go(queues)
         for address, each in (await self._by_broker(queues)).items():
             body = UnlockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=each)
             try:
@@ -48,13 +65,31 @@ class QueueLocks:
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> dict[MessageQueue, bool]:
         body = LockBatchRequestBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)
         try:
+            # Before the request: if it is lost meanwhile, another one has the answer, and we hold nothing for long.
+            connection = await self._instance.connections.get(address)
             answer = await self._instance.request(address, RemotingCommand.request(RequestCode.LOCK_BATCH_MQ,
                                                                                    body=body.encode()))
-            ours = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+            ours = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set).intersection(queues)
+            self._hold(connection, ours)
             return {queue: queue in ours for queue in queues}
         except (ClientError, HeaderError) as error:
             _log.warning("queues of group %s not locked: %s", self._group, error)
             return {}
+
+    def _hold(self, connection: Connection, queues: set[MessageQueue]) -> None:
+        self._let_go(queues)
+        if connection not in self._held:
+            self._held[connection] = set()
+            self._tasks.spawn(self._until_lost(connection), f"locks of {self._group}")
+        self._held[connection] |= queues
+
+    def _let_go(self, queues: Collection[MessageQueue]) -> None:
+        for held in self._held.values():
+            held.difference_update(queues)
+
+    async def _until_lost(self, connection: Connection) -> None:
+        await connection.wait_closed()
+        self._on_lost(self._held.pop(connection))
 
     async def _by_broker(self, queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:
         """The queues by the address of their master; those without one are left out."""

@@ -191,11 +191,18 @@ class PushConsumer(shared_loop.Blocking):
         shared_loop.call(lambda: self._client.unsubscribe(topic))
 
     def start(self) -> None:
-        """Join the group and consume. Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression."""
+        """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
+        behind and may be tried again.
+
+        Raises ConfigError, NoNameServer; BrokerRefused for a bad SQL expression; ClientClosed when `shutdown` comes in
+        between; ClientError when the offset file cannot be read, or the group has a client of this name already.
+        """
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
-        """Stop pulling, let running listener calls end, store the offsets, leave the group."""
+        """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
+        leave the group. A start that is under way is ended.
+        """
         shared_loop.run(self._client.shutdown())
 
     def suspend(self) -> None:
@@ -224,7 +231,9 @@ class PushConsumer(shared_loop.Blocking):
         return shared_loop.call(lambda: self._client.running_info())
 
     def consume_directly(self, message: MessageExt, queue: MessageQueue) -> ConsumeMessageDirectlyResult:
-        """Call the listener once with this message; offsets and retries are not touched."""
+        """Call the listener once with this message; offsets and retries are not touched. Raises ClientClosed, and
+        ClientError when `consume_thread_max` such calls run already.
+        """
         return shared_loop.run(self._client.consume_directly(message, queue))
 
 

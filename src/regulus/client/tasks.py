@@ -104,14 +104,17 @@ class TaskGroup:
             await asyncio.wait(self.all(), timeout=wait_ms / 1000)
         await self.cancel()
 
-    async def cancel(self) -> None:
-        """Cancel all tasks and wait until they have ended; the calling task, if it is one of them, goes on."""
+    async def cancel(self, wait_ms: int | None = None) -> bool:
+        """Cancel all tasks and wait until they have ended; the calling task, if it is one of them, goes on. False when
+        some did not end within `wait_ms`."""
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=None if wait_ms is None else wait_ms / 1000)
+        return not late
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

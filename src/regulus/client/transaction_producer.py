@@ -17,7 +17,7 @@ from regulus.client.client_instance import RequestHandler, now_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core.message_check import check_message, check_topic
 from regulus.client.core.resend import SendBudget
-from regulus.client.listener_workers import call_safely
+from regulus.client.foreign_calls import call_anywhere
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
 from regulus.errors import ClientError, ConfigError, HeaderError, MessageIllegal, RecordError
@@ -266,9 +266,12 @@ class TransactionProducer(Producer):
 
 async def _state_of(callback: Callable[[M], object], message: M) -> tuple[TransactionState, Exception | None]:
     """What a callback says; UNKNOWN when it raises or says nothing."""
-    said, error = await call_safely(callback, message)
+    said, error = await call_anywhere(callback, message)
     if error is None and said is not None and not isinstance(said, TransactionState):
-        error = TypeError(f"a transaction's callback returned {said!r}: return a TransactionState")
+        error = TypeError(f"a transaction's callback returned a {type(said).__name__}: return a TransactionState")
+    if error is not None and not isinstance(error, Exception):
+        cause, error = error, RuntimeError(f"a transaction's callback ended with {type(error).__name__}")
+        error.__cause__ = cause
     return said if isinstance(said, TransactionState) else TransactionState.UNKNOWN, error
 
 
@@ -282,6 +285,10 @@ def _question(command: RemotingCommand) -> tuple[MessageExt, HalfMessage]:
     if message.sys_flag & flags.COMPRESSED:
         message.body = compression.decompress(message.body, message.sys_flag)
     offset_message_id = header.offset_msg_id or f"{message.store_host.hex().upper()}{header.commit_log_offset:016X}"
+    try:
+        parse_offset_message_id(offset_message_id)
+    except ValueError as error:
+        raise HeaderError(f"the check names no place of a half message: {error}") from error
     return message, HalfMessage(
         message.properties.get(names.PRODUCER_GROUP, ""), message.topic, header.broker_name or "",
         header.tran_state_table_offset, header.commit_log_offset, message.message_id or header.msg_id or "",

@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from regulus.client import calls
+from regulus.client import calls, tasks
 from regulus.client.config import MessageModel
 from regulus.client.core.ordered_queue import TELL_AFTER_TRIES
+from regulus.client.send_back import SendBack
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_group import (
     LATER,
@@ -262,3 +263,125 @@ async def test_a_listener_that_answers_no_status_is_told_once_and_its_messages_c
         await until(lambda: shelf.committed == 3)
     assert sorted(listener.seen) == [(offset, times) for offset in range(3) for times in range(2)]
     assert [words in told for told in told_by_calls(caplog)] == [True]
+
+
+class Incomparable:
+    """As an array of numpy: it answers no question with yes or no, and not even its name."""
+
+    def __eq__(self, other):
+        raise ValueError("the truth value is ambiguous")
+
+    __hash__ = None
+
+    def __repr__(self):
+        raise ValueError("no name")
+
+
+ODD = {
+    "answer": lambda context: Incomparable(),
+    "unhashable": lambda context: [],
+    "ack_index": lambda context: setattr(context, "ack_index", None) or SUCCESS,
+    "delay_level": lambda context: setattr(context, "delay_level_when_next_consume", "3") or LATER,
+    "suspend": lambda context: setattr(context, "suspend_current_queue_time_millis", None) or LATER,
+    "no value": lambda context: delattr(context, "ack_index") or SUCCESS,
+}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("odd", ODD)
+async def test_whatever_a_listener_answers_or_sets_its_messages_come_again(odd, orderly, is_async):
+    seen = []
+
+    def function(messages, context):
+        seen.append(messages[0].queue_offset)
+        return SUCCESS if messages[0].reconsume_times else ODD[odd](context)
+
+    async def coroutine(messages, context):
+        return function(messages, context)
+
+    shelf = Shelf(count=2)
+    shelf.send_back_code = shelf.send_code = REFUSED
+    async with consuming(shelf, coroutine if is_async else function, consume_orderly=orderly,
+                         suspend_current_queue_time_millis=10) as (consumer, _):
+        await until(lambda: shelf.committed == 2)
+        assert consumer.running_info().properties["PROP_TASKS_RESTARTED"] == "0"
+    assert sorted(seen) == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_listener_may_empty_its_list(is_async):
+    def function(messages, context):
+        messages.clear()
+        return SUCCESS
+
+    async def coroutine(messages, context):
+        return function(messages, context)
+
+    shelf = Shelf(count=3)
+    async with consuming(shelf, coroutine if is_async else function, consume_message_batch_max_size=2):
+        await until(lambda: shelf.committed == 3)
+
+
+# --- send-backs that die ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dying(monkeypatch):
+    """The first send-back of each kind, the second dead letter, raises what nobody expects."""
+    failures = {"send_back": 1, "hand_on": 1, "dead_letter": 2}
+
+    def failing_once(name):
+        own = getattr(SendBack, name)
+
+        def fails_once(self, message, *rest):
+            failures[name] -= 1
+            if failures[name] == 0:
+                raise LookupError(f"a fault of {name}")
+            return own(self, message, *rest)
+        return fails_once
+
+    for name in failures:
+        monkeypatch.setattr(SendBack, name, failing_once(name))
+    monkeypatch.setattr(tasks, "RESTART_MS_MIN", 1)
+
+
+async def test_a_message_whose_send_back_dies_comes_again_and_this_is_told(dying, caplog):
+    shelf, listener = Shelf(count=2), Answers(lambda message: SUCCESS if message.reconsume_times else LATER)
+    async with consuming(shelf, listener, consume_thread_max=1):
+        await until(lambda: shelf.committed == 2)
+    assert sorted(listener.seen) == [(0, 0), (0, 1), (1, 0)]
+    assert "a fault of send_back" in caplog.text
+
+
+async def test_a_call_that_takes_too_long_and_whose_send_back_dies_is_sent_back_again(dying, caplog):
+    shelf, listener = Shelf(count=1), Held()
+    async with consuming(shelf, listener, consume_timeout=20) as (_, broker):
+        await until(lambda: sent_back(broker) == [(0, "3")])
+        await until(lambda: shelf.committed == 1)
+        listener.end()
+    assert "a fault of send_back" in caplog.text
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_an_unreadable_message_whose_handing_on_dies_is_handed_on_again(dying, caplog, orderly):
+    shelf = Shelf()
+    shelf.put_unreadable()
+    shelf.put()
+    async with consuming(shelf, Answers(), consume_orderly=orderly, suspend_current_queue_time_millis=10) as (
+            _, broker):
+        await until(lambda: shelf.committed == 2)
+    assert [offset for offset, _ in sent_back(broker)] == [0]
+    assert "a fault of hand_on" in caplog.text
+
+
+async def test_dead_letters_that_were_stored_before_one_died_are_not_stored_again(dying):
+    shelf = Shelf(count=2)
+    sent = []
+    send = shelf.send
+    shelf.send = lambda command: sent.append(command) or send(command)
+    async with consuming(shelf, Answers(lambda message: LATER), consume_orderly=True, max_reconsume_times=0,
+                         share_max_reconsume_times=False, consume_message_batch_max_size=2,
+                         suspend_current_queue_time_millis=10):
+        await until(lambda: shelf.committed == 2)
+    assert len(sent) == 2

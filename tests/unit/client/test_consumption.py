@@ -1,6 +1,8 @@
 """Taking queues, resets, hand-overs and locks, with a scripted broker and calls that end when a test says so."""
 
 import asyncio
+import itertools
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -8,13 +10,14 @@ from regulus.broker.queue_locks import LOCK_EXPIRY_MS
 from regulus.client import consumption, rebalancer, tasks
 from regulus.client.client_instance import steady_ms
 from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from regulus.client.consumption import Consumption
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.queue_locks import RENEW_INTERVAL_MS, TRUSTED_MS
 from regulus.client.rebalancer import Rebalancer
 from regulus.model.message_queue import MessageQueue
 from regulus.wire import fastjson, json_fields
 from regulus.wire.bodies import OffsetSerializeWrapper
-from regulus.wire.codes import RequestCode
+from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_group import (
     ME,
     OTHER,
@@ -236,6 +239,56 @@ async def test_a_queue_whose_call_does_not_end_is_given_up_without_unlocking_and
     assert listener.most == 1
 
 
+async def test_after_a_reset_too_a_queue_is_not_given_away_while_its_old_call_runs():
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        taking = consumer._consumption.owned[QUEUE]
+        push_reset(broker, 1)
+        await until(lambda: taking.is_given_up)
+        taking = consumer._consumption.owned[QUEUE]
+        shelf.members = [OTHER]
+        await until(lambda: not taking.is_pulled)
+        await until(lambda: broker.requests_of(RequestCode.UNLOCK_BATCH_MQ))    # of the retry topic's queue
+        assert owns(consumer)
+        assert not places_of(broker, RequestCode.UNLOCK_BATCH_MQ)
+        listener.end()
+        await until(lambda: places_of(broker, RequestCode.UNLOCK_BATCH_MQ))
+    assert shelf.committed == 1
+
+
+async def test_a_queue_that_is_unwanted_while_it_is_taken_keeps_its_lock_for_the_call_that_still_runs(monkeypatch):
+    monkeypatch.setattr(consumption, "SETTLE_WAIT_MS", 30)
+    held, may_tell = asyncio.Event(), asyncio.Event()
+
+    class SlowToTell(Shelf):
+        async def _tell_later(self, command):
+            held.set()
+            await may_tell.wait()
+            return command.response(ResponseCode.SUCCESS, ext={"offset": "0"})
+
+        def __call__(self, command):
+            if command.code == RequestCode.QUERY_CONSUMER_OFFSET and command.ext["topic"] == "T" and was_given_up:
+                return self._tell_later(command)
+            return super().__call__(command)
+
+    shelf, listener, was_given_up = SlowToTell(count=3), Held(), []
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.members = [OTHER]
+        await until(lambda: not owns(consumer))
+        was_given_up.append(True)
+        shelf.members = [ME]
+        await held.wait()
+        shelf.members = [OTHER]
+        await until(lambda: not consumer._consumption._wanted["T"])
+        may_tell.set()
+        await until(lambda: QUEUE not in consumer._consumption._taking)
+        assert listener.running == 1
+        assert not places_of(broker, RequestCode.UNLOCK_BATCH_MQ)
+        listener.end(10)
+
+
 async def test_what_ends_after_its_queue_was_lost_is_neither_stored_nor_sent_back():
     shelf, listener = Shelf(count=1), Held(answer=None)
     async with consuming(shelf, listener) as (consumer, broker):
@@ -335,6 +388,57 @@ async def test_without_its_lock_nothing_is_called_and_when_it_has_lapsed_the_que
     assert shelf.committed == 3
 
 
+async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the_queue_is_locked_anew(
+        monkeypatch, caplog):
+    """A broker that was started anew has forgotten its locks, and may have given them to others."""
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    shelf, listener = Shelf(count=3), Held()
+    async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
+        await until(lambda: listener.running == 1)
+        shelf.free = False
+        locked = len(broker.requests_of(RequestCode.LOCK_BATCH_MQ))
+        for connection in broker.connections:
+            connection.abort()
+        await until(lambda: not owns(consumer))
+        listener.end()
+        await until(lambda: listener.running == 0)
+        await until(lambda: len(broker.requests_of(RequestCode.LOCK_BATCH_MQ)) > locked + 2)
+        assert listener.seen == [0]
+        shelf.committed = 2     # another member's, who had the lock
+        shelf.free = True
+        await until(lambda: len(listener.seen) == 2)
+        assert listener.seen == [0, 2]
+        listener.end(10)
+    assert shelf.committed == 3
+    assert "queues of group CG were locked is lost; they are taken anew" in caplog.text
+
+
+async def test_a_lock_whose_connection_is_lost_while_its_queue_is_taken_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
+    cut = []
+
+    class Cut(Shelf):
+        def __call__(self, command):
+            if command.code == RequestCode.HEART_BEAT and not cut and places_of(broker, RequestCode.LOCK_BATCH_MQ):
+                cut.append(len(broker.requests))
+                for connection in broker.connections:
+                    connection.abort()
+            return super().__call__(command)
+
+    shelf, listener = Cut(count=1), Held()
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a", others=shelf)
+        consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(
+            client_ip="10.0.0.5", instance_name="me", consume_orderly=True,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET))
+        consumer.subscribe("T")
+        async with consumer:
+            await until(lambda: listener.running)
+            listener.end()
+    assert places_of(broker, RequestCode.LOCK_BATCH_MQ)[1] > cut[0]
+    assert places_of(broker, RequestCode.PULL_MESSAGE)[0] > places_of(broker, RequestCode.LOCK_BATCH_MQ)[1]
+
+
 # --- offsets that moved ----------------------------------------------------------------------------------------------
 
 
@@ -366,6 +470,24 @@ async def test_when_the_queue_goes_on_further_up_what_is_cached_is_still_consume
         await until(lambda: len(listener.seen) == 5)
     assert listener.seen == [0, 1, 2, 5, 6]
     assert shelf.committed == 7
+
+
+async def test_a_queue_that_is_sent_to_and_fro_is_pulled_with_pauses_and_its_offset_stored_by_one_task():
+    pulled_at = []
+
+    class ToAndFro(Shelf):
+        def __call__(self, command):
+            if command.code == RequestCode.PULL_MESSAGE and command.ext["queueOffset"] == "1":
+                pulled_at.append(asyncio.get_running_loop().time())
+            return None if command.code == RequestCode.UPDATE_CONSUMER_OFFSET else super().__call__(command)
+
+    shelf = ToAndFro(count=5)
+    shelf.moves = {0: 3, 3: 1, 1: 3}
+    async with consuming(shelf, Held(), mq_client_api_timeout=50) as (consumer, _):
+        await until(lambda: len(pulled_at) > 3)
+        assert len(consumer._consumption._jobs.all()) <= 1
+    assert all(later - earlier > 0.9 * consumption.MOVED_PAUSE_MS / 1000
+               for earlier, later in itertools.pairwise(pulled_at))
 
 
 # --- rebalancing -----------------------------------------------------------------------------------------------------
@@ -406,6 +528,42 @@ async def test_a_rebalance_that_dies_is_told_and_begins_anew(monkeypatch, caplog
         assert consumer.running_info().properties["PROP_TASKS_RESTARTED"] == "1"
     assert "task rebalance CG died" in caplog.text
     assert "a fault of ours" in caplog.text
+
+
+@asynccontextmanager
+async def consuming_topics(count):
+    async with scripted_cluster(queue_count=2) as cluster:
+        broker = await cluster.add_broker("a", others=Shelf())
+        consumer = PushConsumer(cluster.name_server.address, "CG", Held(), PushConsumerConfig(
+            client_ip="10.0.0.5", instance_name="me"))
+        for number in range(count):
+            consumer.subscribe(f"T{number}")
+        begun = asyncio.get_running_loop().time()
+        async with consumer:
+            await until(lambda: len(consumer.assigned_queues()) == 2 * (count + 1))
+            yield consumer, broker, asyncio.get_running_loop().time() - begun
+
+
+async def test_many_topics_that_are_taken_share_their_heartbeats():
+    async with consuming_topics(40) as (_, broker, spent_s):
+        beats = len(broker.requests_of(RequestCode.HEART_BEAT))
+    assert beats <= 4 + spent_s * 1000 / consumption.ANNOUNCE_INTERVAL_MS
+
+
+async def test_a_rebalance_looks_at_each_queue_once(monkeypatch):
+    async with consuming_topics(10) as (consumer, broker, _):
+        looked_at = []
+        reconcile = Consumption._reconcile
+
+        def counted(self, queues):
+            looked_at.extend(queues)
+            reconcile(self, queues)
+        monkeypatch.setattr(Consumption, "_reconcile", counted)
+        before = len(broker.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        consumer.routes_changed()
+        await until(lambda: len(broker.requests_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) >= before + 11)
+        await until(lambda: len(looked_at) >= 22)
+        assert sorted(looked_at) == consumer.assigned_queues()
 
 
 async def test_a_queue_is_unsubscribed_and_subscribed_again():

@@ -6,7 +6,7 @@ import pytest
 
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.listener import ConsumeStatus
-from regulus.client.listener_workers import ListenerWorkers, Work, is_async_listener
+from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 
@@ -84,7 +84,15 @@ def exiting(messages, context):
     raise SystemExit(1)
 
 
-@pytest.mark.parametrize("listener", [cancelled_within, exiting])
+async def exiting_coroutine(messages, context):
+    raise SystemExit(1)
+
+
+def stopping(messages, context):
+    return next(iter(()))
+
+
+@pytest.mark.parametrize("listener", [cancelled_within, exiting, exiting_coroutine, stopping])
 async def test_a_cancellation_or_exit_out_of_a_listener_is_a_failure_and_every_worker_lives(listener):
     results = Results(60)
     workers = ListenerWorkers(listener, 3, results)
@@ -255,10 +263,22 @@ async def test_a_direct_call_bypasses_the_workers(listener):
     await workers.close(1000)
 
 
-def test_objects_with_an_async_call_are_coroutine_listeners():
-    class Listener:
-        async def __call__(self, messages, context):
-            return SUCCESS
-    assert is_async_listener(Listener())
-    assert is_async_listener(coroutine_listener)
-    assert not is_async_listener(blocking_listener)
+async def test_a_fault_with_one_result_of_a_thread_holds_up_no_other():
+    results = Results(3)
+    told = []
+
+    def on_result(work, status):
+        if work.messages[0].queue_offset == 1:
+            raise KeyError("a fault of ours")
+        results(work, status)
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    workers = ListenerWorkers(blocking_listener, 1, on_result)
+    workers._is_drain_due = True    # so that all are drained at once
+    workers.submit(works_of(4))
+    while len(workers._finished) < 4:
+        await asyncio.sleep(0.001)
+    workers._loop.call_soon(workers._drain)
+    assert await results.all() == [(0, SUCCESS), (2, SUCCESS), (3, SUCCESS)]
+    assert [repr(each) for each in told] == ["KeyError('a fault of ours')"]
+    await workers.close(1000)

@@ -15,16 +15,25 @@ from regulus.client.listener import ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.rebalancer import Rebalancer
-from regulus.errors import BrokerRefused, ClientError, ConfigError
-from regulus.model.message import Message
+from regulus.errors import BrokerRefused, ClientError, ConfigError, MessageIllegal
+from regulus.model import sys_flag as flags
+from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import offset_message_id
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig, dlq_topic, retry_topic
 from regulus.nameserver.config import NamesrvConfig
+from regulus.record import message_record
 from regulus.server.assembly import Regulus
 from regulus.testing.running_server import HOST, small_store
 from regulus.transport.config import TransportConfig
+from regulus.wire import compression
+from regulus.wire.bodies import ConsumeMessageDirectlyResult
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import ConsumeMessageDirectlyRequest
+from regulus.wire.remoting_command import RemotingCommand
+from tests.unit.client import scripted_group
 from tests.unit.client.ladder import server_with_ladder
+from tests.unit.client.scripted_group import Held
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 LADDER = "10ms 15ms 20ms 25ms 30ms 35ms 40ms 45ms 50ms"
@@ -569,6 +578,45 @@ async def test_a_message_is_consumed_directly_without_touching_offsets(server, a
         result = await admin.consume_message_directly("CG", consumer.client_id, sent.offset_message_id, server.address)
         assert (result.consume_result, result.remark) == ("CR_THROW_EXCEPTION", "ZeroDivisionError: division by zero")
     assert [each.consumer_offset for each in (await admin.progress("CG", "T")).offsets.values()] == [1]
+
+
+async def test_a_message_that_is_consumed_directly_is_unpacked_and_under_its_own_topic():
+    seen, held = [], Held()
+
+    async def listen(messages, context):
+        seen.append((messages[0].topic, messages[0].body))
+        return await held(messages, context)
+
+    body = compression.compress(b"A" * 10_000, flags.COMPRESSION_ZLIB, 5)
+    message = MessageExt(retry_topic("CG"), body, {"RETRY_TOPIC": "T"},
+                         sys_flag=flags.COMPRESSED | flags.COMPRESSION_ZLIB)
+    held.end()
+    async with scripted_group.consuming(scripted_group.Shelf(), listen) as (consumer, _):
+        answer = await consumer._answer_consume_directly(directly(message))
+        assert ConsumeMessageDirectlyResult.decode(answer.body).consume_result == "CR_SUCCESS"
+        message.body = b"no stream"
+        with pytest.raises(MessageIllegal, match="cannot be read"):
+            await consumer._answer_consume_directly(directly(message))
+    assert seen == [("T", b"A" * 10_000)]
+
+
+def directly(message):
+    header = ConsumeMessageDirectlyRequest(consumer_group="CG", client_id="", msg_id="", broker_name="a")
+    return RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header.ext(), message_record.encode(message))
+
+
+async def test_no_more_messages_are_consumed_directly_at_once_than_listener_calls_may_run():
+    listener = Held()
+    async with scripted_group.consuming(scripted_group.Shelf(), listener, consume_thread_max=2) as (consumer, _):
+        calls = [asyncio.create_task(consumer.consume_directly(MessageExt("T", b"x", {}), scripted_group.QUEUE))
+                 for _ in range(3)]
+        done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED, timeout=TIME_LIMIT)
+        assert done == {calls[2]}
+        assert "2 messages are consumed directly already" in str(calls[2].exception())
+        listener.end(3)
+        await asyncio.gather(*calls[:2])
+        assert (await consumer.consume_directly(MessageExt("T", b"x", {}), scripted_group.QUEUE)
+                ).consume_result == "CR_SUCCESS"
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

@@ -45,6 +45,16 @@ async def visible(server, topic="T"):
         return sorted(found)
 
 
+def ask_for(broker, group, **ids):
+    """A question of this broker for a half message, as RocketMQ 4.9 asks it."""
+    address, _, port = broker.address.partition(":")
+    message = MessageExt("T", b"x", {"PGROUP": group, "UNIQ_KEY": "U"}, 3, store_host=host_bytes(address, int(port)))
+    header = CheckTransactionStateRequest(tran_state_table_offset=4, commit_log_offset=77, msg_id="U",
+                                          transaction_id="U", **ids)
+    broker.connections[0].send(RemotingCommand.request(
+        RequestCode.CHECK_TRANSACTION_STATE, header.ext(), message_record.encode(message), oneway=True))
+
+
 async def says_unknown(message):
     return UNKNOWN
 
@@ -279,6 +289,67 @@ async def test_a_half_that_may_be_lost_is_rolled_back_and_its_transaction_does_n
     assert (end.ext["producerGroup"], end.ext["topic"], end.ext["bname"]) == ("PG", "T", "a")
 
 
+def stopping(message):
+    return next(iter(()))
+
+
+def exiting(message):
+    raise SystemExit(1)
+
+
+async def exiting_coroutine(message):
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize("execute", [stopping, exiting, exiting_coroutine])
+async def test_a_transaction_that_stops_or_exits_is_left_to_the_check(execute):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with TransactionProducer(cluster.name_server.address, "PG") as producer, asyncio.timeout(20):
+            result = await producer.send_in_transaction(Message("T", b"x"), execute)
+        assert not broker.requests_of(RequestCode.END_TRANSACTION)
+    assert (result.state, result.is_ended) == (UNKNOWN, False)
+    assert isinstance(result.error, Exception)
+
+
+@pytest.mark.parametrize("stops", [stopping, exiting, exiting_coroutine])
+async def test_a_check_that_stops_or_exits_ends_no_check_but_its_own(stops, caplog):
+    asked = []
+
+    def check(message):
+        asked.append(message.queue_offset)
+        return stops(message) if len(asked) == 1 else COMMIT
+
+    async def check_in_loop(message):
+        asked.append(message.queue_offset)
+        return await stops(message) if len(asked) == 1 else COMMIT
+
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with TransactionProducer(cluster.name_server.address, "PG",
+                                       check_in_loop if stops is exiting_coroutine else check) as producer:
+            await producer.send(Message("T", b"x"))
+            for _ in range(2):
+                ask_for(broker, "PG")
+            async with asyncio.timeout(20):
+                while not broker.requests_of(RequestCode.END_TRANSACTION):
+                    await asyncio.sleep(0.001)
+    assert len(asked) == 2
+    assert "the check of" in caplog.text
+
+
+async def test_a_check_of_an_id_that_names_no_place_is_not_asked():
+    checker = Checker(COMMIT)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with TransactionProducer(cluster.name_server.address, "PG", checker) as producer:
+            await producer.send(Message("T", b"x"))
+            ask_for(broker, "PG", offset_msg_id="nowhere")
+            ask_for(broker, "PG")
+            await asyncio.wait_for(checker.was_asked.wait(), 20)
+    assert len(checker.asked) == 1
+
+
 async def test_an_end_that_is_refused_raises_nothing_after_the_half_is_stored():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", others=lambda command: refused(command, ResponseCode.SYSTEM_ERROR))
@@ -298,17 +369,11 @@ async def test_the_question_of_an_older_broker_is_answered_where_the_half_is():
 
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", others=others)
-        address, _, port = broker.address.partition(":")
-        host = host_bytes(address, int(port))
         checker = Checker(COMMIT)
         async with TransactionProducer(cluster.name_server.address, "PG", checker) as producer:
             await producer.send(Message("T", b"x"))
             for group in ("other", "PG"):
-                message = MessageExt("T", b"x", {"PGROUP": group, "UNIQ_KEY": "U"}, 3, store_host=host)
-                header = CheckTransactionStateRequest(tran_state_table_offset=4, commit_log_offset=77, msg_id="U",
-                                                      transaction_id="U")
-                broker.connections[0].send(RemotingCommand.request(
-                    RequestCode.CHECK_TRANSACTION_STATE, header.ext(), message_record.encode(message), oneway=True))
+                ask_for(broker, group)
             await asyncio.wait_for(answered.wait(), 20)
         (end,) = broker.requests_of(RequestCode.END_TRANSACTION)
     assert len(checker.asked) == 1

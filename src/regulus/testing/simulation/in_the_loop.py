@@ -4,8 +4,9 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from regulus.client.foreign_calls import is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
-from regulus.client.listener_workers import ListenerWorkers, OnResult, is_async_listener
+from regulus.client.listener_workers import ListenerWorkers, OnResult
 from regulus.errors import RegulusError
 from regulus.model.message import MessageExt
 
@@ -14,7 +15,7 @@ class LoopWorkers(ListenerWorkers):
     """Each call of a plain function is one step of the loop, during which no time passes."""
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
-        super().__init__(listener if is_async_listener(listener) else _as_coroutine(listener), count, on_result)
+        super().__init__(listener if is_async(listener) else _as_coroutine(listener), count, on_result)
 
 
 def _as_coroutine(listener: MessageListener) -> MessageListener:

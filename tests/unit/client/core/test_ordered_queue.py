@@ -228,3 +228,16 @@ def test_a_taking_is_settled_only_after_the_call_of_the_one_before_ended():
 @pytest.mark.parametrize(("wished", "pause"), [(-1, 1000), (1, 10), (60_000, 30_000), (500, 500)])
 def test_rests_are_between_10_ms_and_30_s(wished, pause):
     assert suspend_ms(wished, 1000) == pause
+
+
+def test_a_taking_is_not_settled_while_a_call_of_one_before_it_runs():
+    first = with_messages(0)
+    call(first)
+    second = ordered(after=first)
+    third = ordered(after=second)
+    third.settle(10)
+    assert not second.is_settled
+    assert not third.is_settled
+    first.call_ended(True, -1, 0)
+    assert second.is_settled
+    assert third.is_settled

@@ -1,0 +1,219 @@
+"""How a push consumer starts and ends: whole or not at all, whatever comes in between."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+
+from regulus.client import client_instance, consumer_start, listener_workers, push_consumer
+from regulus.client.config import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from regulus.client.push_consumer import PushConsumer
+from regulus.errors import ClientClosed, ClientError, NoNameServer
+from regulus.wire.bodies import HeartbeatData
+from regulus.wire.codes import RequestCode
+from tests.unit.client.scripted_group import SUCCESS, Held, Shelf, consuming, pulls_of, until
+from tests.unit.client.scripted_servers import ScriptedServer, scripted_cluster
+
+
+async def listen(messages, context):
+    return SUCCESS
+
+
+@asynccontextmanager
+async def consumer_of(shelf, listener=listen, **settings):
+    """Not started yet, with its broker; nothing is left of it at the end."""
+    before = asyncio.all_tasks()
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("a", others=shelf)
+        consumer = PushConsumer(cluster.name_server.address, "CG", listener, PushConsumerConfig(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, client_ip="10.0.0.5", instance_name="me",
+            **settings))
+        consumer.subscribe("T")
+        yield consumer, broker
+        await consumer.shutdown()
+        assert ours(before) == []
+
+
+def ours(before):
+    """What is left of clients: tasks, and instances that are in use."""
+    names = ("listener", "refresh routes", "heartbeats", "consume timeout", "store offsets", "statistics", "rebalance",
+             "pull", "start")
+    tasks = [task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith(names)]
+    return tasks + [each.users for each in client_instance._instances.get(asyncio.get_running_loop(), [])]
+
+
+# --- starts that fail ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [UnicodeError("label too long"), KeyError("x"), ClientError("no")])
+async def test_whatever_a_start_raises_nothing_is_left_and_the_next_start_begins_anew(monkeypatch, error):
+    shelf = Shelf(count=1)
+    listener = Held()
+    before = asyncio.all_tasks()
+    async with consumer_of(shelf, listener) as (consumer, broker):
+        with monkeypatch.context() as patch:
+            async def fails(*_):
+                raise error
+            patch.setattr(consumer_start, "check_expressions", fails)
+            with pytest.raises(type(error)):
+                await consumer.start()
+        assert ours(before) == []
+        await consumer.start()
+        await until(lambda: listener.running)
+        listener.end()
+    assert broker.requests_of(RequestCode.UNREGISTER_CLIENT)
+
+
+async def test_an_offset_file_that_cannot_be_read_is_told_and_leaves_nothing_behind(tmp_path):
+    unreadable = tmp_path / "10.0.0.5@me" / "CG" / "offsets.json"
+    unreadable.mkdir(parents=True)
+    before = asyncio.all_tasks()
+    async with consumer_of(Shelf(count=1), offset_store_path=str(tmp_path),
+                           message_model=MessageModel.BROADCASTING) as (consumer, broker):
+        with pytest.raises(ClientError, match=r"offsets\.json cannot be read; make it readable"):
+            await consumer.start()
+        assert ours(before) == []
+        unreadable.rmdir()
+        await consumer.start()
+        await until(lambda: pulls_of(broker))
+
+
+# --- two at once -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_shutdown_during_a_start_ends_it():
+    greeted = asyncio.Event()
+
+    def answer(command):
+        if command.code == RequestCode.HEART_BEAT:
+            greeted.set()
+            return None
+        return shelf(command)
+
+    shelf = Shelf()
+    before = asyncio.all_tasks()
+    async with consumer_of(answer) as (consumer, _):
+        starting = asyncio.create_task(consumer.start())
+        await greeted.wait()
+        await consumer.shutdown()
+        await asyncio.wait([starting])
+        assert isinstance(starting.exception(), ClientClosed)
+        assert ours(before) == []
+
+
+async def test_two_starts_at_once_are_one():
+    async with consumer_of(Shelf()) as (consumer, broker):
+        await asyncio.gather(consumer.start(), consumer.start())
+        (instance,) = client_instance._instances[asyncio.get_running_loop()]
+        assert instance.users == 1
+        await until(lambda: pulls_of(broker))
+
+
+async def test_when_the_first_of_two_starts_fails_the_second_says_so_too():
+    silent = ScriptedServer(lambda _: None)
+    await silent.start()
+    consumer = PushConsumer(silent.address, "CG", listen, PushConsumerConfig(mq_client_api_timeout=20))
+    consumer.subscribe("T")
+    said = await asyncio.gather(consumer.start(), consumer.start(), return_exceptions=True)
+    assert [type(each) for each in said] == [NoNameServer, NoNameServer]
+    await silent.stop()
+
+
+async def test_two_shutdowns_at_once_are_one():
+    async with consumer_of(Shelf()) as (consumer, broker):
+        await consumer.start()
+        (instance,) = client_instance._instances[asyncio.get_running_loop()]
+        beside = client_instance.acquire(consumer._name_server, consumer.config)
+        assert beside is instance
+        await asyncio.gather(consumer.shutdown(), consumer.shutdown())
+        assert instance.users == 1
+        await client_instance.release(beside)
+    assert len(broker.requests_of(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+# --- the time it takes -----------------------------------------------------------------------------------------------
+
+
+async def test_a_listener_that_does_not_heed_its_cancellation_is_not_waited_for(monkeypatch, caplog):
+    monkeypatch.setattr(listener_workers, "CANCELLED_WAIT_MS", 20)
+    may_end = asyncio.Event()
+    running = asyncio.Event()
+
+    async def stubborn(messages, context):
+        running.set()
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with consumer_of(Shelf(count=1), stubborn, await_termination_millis_when_shutdown=20) as (consumer, _):
+        await consumer.start()
+        await running.wait()
+        async with asyncio.timeout(5):
+            await consumer.shutdown()
+        assert "go on although they were cancelled" in caplog.text
+        may_end.set()
+        await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("listener")])
+
+
+async def test_a_listener_may_shut_its_consumer_down_and_no_worker_is_left():
+    done = asyncio.Event()
+
+    async def last(messages, context):
+        await consumer.shutdown()
+        done.set()
+        return SUCCESS
+
+    async with consumer_of(Shelf(count=1), last, await_termination_millis_when_shutdown=20) as (consumer, _):
+        await consumer.start()
+        await done.wait()
+        await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("listener")])
+
+
+async def test_a_call_in_order_is_waited_for_once(monkeypatch):
+    """Its queue waits for it to settle, and then its worker: within one time for both."""
+    may_end = threading.Event()
+
+    def held(messages, context):
+        may_end.wait(20)
+        return SUCCESS
+
+    waits = []
+    close = listener_workers.ListenerWorkers.close
+
+    async def measured(workers, wait_ms):
+        waits.append(wait_ms)
+        await close(workers, wait_ms)
+    monkeypatch.setattr(listener_workers.ListenerWorkers, "close", measured)
+    async with consumer_of(Shelf(count=1), held, consume_orderly=True,
+                           await_termination_millis_when_shutdown=30) as (consumer, _):
+        await consumer.start()
+        await until(lambda: consumer._calls.workers.running)
+        await consumer.shutdown()
+        may_end.set()
+    assert waits[0] <= 0
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_expression_has_a_newer_version_also_after_the_clock_was_set_back(monkeypatch):
+    """A broker keeps the subscription that it has when an older one comes."""
+    def versions(broker):
+        return [each.sub_version for beat in broker.requests_of(RequestCode.HEART_BEAT)
+                for data in HeartbeatData.decode(beat.body).consumer_data_set
+                for each in data.subscription_data_set if each.topic == "T" and each.sub_string == "B"]
+
+    now = client_instance.now_ms()
+    async with consuming(Shelf(), Held()) as (consumer, broker):
+        before = consumer.subscription("T").sub_version
+        monkeypatch.setattr(push_consumer, "now_ms", lambda: now - 3_600_000)
+        consumer.subscribe("T", "B")
+        await until(lambda: versions(broker))
+        assert versions(broker)[-1] > before
+        latest = consumer.subscription("T").sub_version
+        consumer.unsubscribe("T")
+        consumer.subscribe("T", "C")
+        assert consumer.subscription("T").sub_version > latest
