@@ -143,6 +143,33 @@ def native_python() -> Path:
     return _made("native-python", [requirements], make) / "bin" / "python"
 
 
+def mariadb_server() -> tuple[Path, dict[str, str]]:
+    """The directory with bin/ and sbin/ of a MariaDB server, and the environment of its programs.
+
+    Of this machine where it has one; else Debian's package with what that needs, unpacked and not installed.
+    Raises ToolMissing where the machine is not Debian's.
+    """
+    installed = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+    if installed:
+        return Path(installed).resolve().parents[1], {**os.environ}
+    programs = {name: shutil.which(name) for name in ("apt-get", "dpkg-deb")}
+    if None in programs.values():
+        raise ToolMissing("the interoperability tests need a MariaDB server, and this machine has neither `mariadbd` "
+                          "nor apt-get, which would fetch it: install MariaDB 10.11 or newer.")
+
+    def make(directory: Path) -> None:
+        (directory / "packages" / "partial").mkdir(parents=True)
+        _run(["apt-get", "-o", f"Dir::Cache::archives={directory / 'packages'}", "-o", "Debug::NoLocking=true",
+              "--download-only", "--no-install-recommends", "-y", "install", "mariadb-server-core",
+              "mariadb-client-core"], HERE)
+        for package in sorted((directory / "packages").glob("*.deb")):
+            _run(["dpkg-deb", "-x", str(package), str(directory)], HERE)
+
+    directory = _made("mariadb", [HERE / "mariadb.py"], make)
+    libraries = ":".join(map(str, directory.glob("usr/lib/*-linux-gnu")))
+    return directory / "usr", {**os.environ, "LD_LIBRARY_PATH": libraries}
+
+
 def make_everything() -> None:
     """All that the tests need. Raises ToolMissing before anything is downloaded, MakeFailed."""
     check_tools()
@@ -151,3 +178,4 @@ def make_everything() -> None:
     go_program()
     node_program()
     native_python()
+    mariadb_server()

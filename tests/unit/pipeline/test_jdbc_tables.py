@@ -1,0 +1,112 @@
+"""Tables of databases, read and written, with a real PostgreSQL; MariaDB's turn is in tests/interop."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from regulus.errors import JobRefused
+from tests.databases import CHECKS, VERDICTS, Database
+from tests.frames import small_table
+
+from . import postgresql
+
+pytestmark = [pytest.mark.spark, pytest.mark.jobs]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    import psycopg
+
+    with postgresql.running() as address:
+        yield Database(address, partial(psycopg.connect, address), '"', "timestamptz", "bytea")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_in_postgresql(spark, database, check):
+    check(spark, database)
+
+
+def test_only_the_columns_that_are_used_are_asked_for(spark, database):
+    database.fill("zero", "id bigint", [(0,)])
+    database.run("CREATE VIEW traps AS SELECT id, 'x' AS state, 1 / id AS trap FROM zero")
+    table = database.table("traps")
+    assert table.read(spark, {"key": "id"}, "state = 'x'").collect() == [(0, True)]
+    with pytest.raises(JobRefused, match="traps cannot be read"):
+        table.read(spark, {"key": "trap"})
+
+
+def test_a_numeric_key_of_any_precision_is_read_as_it_is_written(spark, database):
+    database.run("CREATE TABLE free AS SELECT 7::numeric AS id UNION SELECT 7.5")
+    keys = [row["key"] for row in database.table("free").read(spark, {"key": "id"}).collect()]
+    assert sorted(keys) == ["7", "7.5"]
+
+
+def test_a_table_in_a_schema_is_read_and_written(spark, database):
+    database.run('CREATE SCHEMA "Shop"')
+    database.run('CREATE TABLE "Shop"."Stubs" AS SELECT 1 AS id, NULL::text AS state')
+    table = database.table("Shop.Stubs")
+    assert table.read(spark, {"key": "id"}).collect() == [(1,)]
+    assert table.mark("id", "state", [{"key": "1", "value": "lost"}]) == 1
+    assert database.run('SELECT * FROM "Shop"."Stubs"') == [(1, "lost")]
+    assert database.table("Shop.verdicts").upsert(VERDICTS, "key", [
+        {"key": "a", "verdict": "lost", "sent_ms": 1}]) == 1
+
+
+def test_rows_are_marked_by_a_uuid(spark, database):
+    database.fill("u", "id uuid PRIMARY KEY, state text", [("0b1f7e0c-8f3a-4c0b-9d58-0d2c6f1e5a77", None)])
+    keys = [row["key"] for row in database.table("u").read(spark, {"key": "id"}).collect()]
+    marks = [{"key": key, "value": "lost"} for key in (*keys, keys[0].upper(), "no uuid")]
+    assert database.table("u").mark("id", "state", marks) == 1
+
+
+def test_a_password_is_in_no_text(spark, database, monkeypatch, capfd):
+    monkeypatch.setenv("PGPASSWORD", "tell-nobody")
+    database.fill("outbox", "id bigint", [(1,)])
+    frame = database.table("outbox").read(spark, {"key": "id"})
+    frame.explain("extended")
+    with pytest.raises(JobRefused) as refused:
+        database.table("outbux").read(spark, {"key": "id"})
+    table = database.table("outbox")
+    texts = (*capfd.readouterr(), str(refused.value), repr(refused.value.__cause__), repr(table), repr(frame))
+    assert "outbox" in "".join(texts)
+    assert all("tell-nobody" not in text for text in texts)
+
+
+def test_a_driver_that_cannot_be_fetched_is_named_with_the_mend(spark):
+    from regulus.pipeline.jdbc_tables import Driver, JdbcTable
+
+    driver = Driver(name="org.nowhere.Driver", package="org.postgresql:postgresql:0", password="PGPASSWORD")
+    table = JdbcTable(name="t", url="jdbc:nowhere:t", table="t", options={}, driver=driver)
+    with pytest.raises(JobRefused, match=r"cannot fetch org.postgresql:postgresql:0 from Maven: give it the jar, as "
+                                         r"spark.jars in \$SPARK_CONF_DIR/spark-defaults.conf"):
+        table.read(spark, "id")
+
+
+def test_a_table_behind_any_driver_is_cut_too(spark, tmp_path):
+    """Of Derby, whose driver comes with Spark."""
+    from regulus.pipeline.outside_tables import lacks_zone, parse_outside_table
+    from tests.databases import parts
+
+    place = f"jdbc:derby:{tmp_path}/shop"
+    rows = small_table(spark, [(number * 1000,) for number in range(1000)], "id bigint")
+    rows.selectExpr("id", "TIMESTAMP '2026-01-01 00:00:00' AS at").write.jdbc(f"{place};create=true", "effects")
+    found = parts(spark, parse_outside_table(f"{place}#effects?numPartitions=4"), "id")
+    assert [len(keys) for keys in found] == [250] * 4
+    frame = parse_outside_table(f"{place}#effects").read(spark, {"key": "id", "at": "at"})
+    assert frame.where(lacks_zone(frame, "at")).count() == 1000
+
+
+@pytest.mark.parametrize(("address", "reason"), [
+    ("postgresql://u@h/d?host=other#t", "Spark's driver does not know host: write host, port and database"),
+    ("postgresql:///d#t", "write postgresql://user@host/database"),
+    ("postgresql://h#t", "write postgresql://user@host/database"),
+    ("mysql://h/d?sslmode=require#t", "sslmode cannot be given here; ssl_ca=/path/ca.pem can"),
+    ("jdbc:derby:/x#t?driver=org.nowhere.Driver", r"t cannot be read: org.nowhere.Driver"),
+    ("jdbc:nowhere:/x#t", "t cannot be read: No suitable driver"),
+])
+def test_an_address_that_cannot_be_read_says_why(spark, address, reason):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with pytest.raises(JobRefused, match=reason):
+        parse_outside_table(address).read(spark, {"key": "id"})
