@@ -1,6 +1,7 @@
 """Users' tables in a real MariaDB: what holds for any database, and what is its own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mariadb
@@ -9,6 +10,7 @@ from tests.databases import CHECKS, VERDICTS, Check, Database, parts
 from tests.unit.conftest import spark
 
 from regulus.errors import JobRefused
+from regulus.pipeline.outside_tables import parse_outside_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,3 +68,22 @@ def test_a_table_that_cannot_undo_takes_no_verdicts(spark: "SparkSession", datab
     with pytest.raises(JobRefused, match="table old is of MyISAM, which cannot undo what fails in the middle"):
         database.table("old").upsert(VERDICTS, "key", [])
 
+
+def test_a_server_is_verified_by_the_certificate_that_is_named(spark: "SparkSession", tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYSQL_PWD", PASSWORD)
+    (tmp_path / "other").mkdir()
+    certificate, key = mariadb.make_certificate(tmp_path)
+    other, _ = mariadb.make_certificate(tmp_path / "other")
+    with mariadb.running(PASSWORD, certificate=certificate, key=key) as server:
+        address = f"mariadb://{mariadb.USER}@127.0.0.1:{server.port}/shop"
+        table = parse_outside_table(f"{address}?ssl_ca={certificate}#verdicts")
+        assert table.upsert(VERDICTS, "key", [{"key": "a", "verdict": "lost", "sent_ms": 1}]) == 1
+        assert table.read(spark, {"key": "key"}).collect() == [("a",)]
+        wrong = parse_outside_table(f"{address}?ssl_ca={other}#verdicts")
+        with pytest.raises(JobRefused, match=r"certificate|PKIX"):
+            wrong.read(spark, {"key": "key"})
+        with pytest.raises(JobRefused, match="certificate"):
+            wrong.mark("key", "verdict", [])
+        with pytest.raises(JobRefused, match="Access denied"):
+            parse_outside_table(f"{address}#verdicts").read(spark, {"key": "key"})

@@ -7,6 +7,8 @@ _FACTS = "regulus/pipeline/steps/message_facts.py"
 _RECONCILE = "regulus/pipeline/reconcile.py"
 _SENDING = "regulus/pipeline/sending.py"
 _TABLES = "regulus/pipeline/outside_tables.py"
+_JDBC = "regulus/pipeline/jdbc_tables.py"
+_SQL = "regulus/pipeline/sql_tables.py"
 
 _VERDICTS_TESTS = "tests/unit/pipeline/steps/test_verdicts.py::"
 _LIMIT = (_VERDICTS_TESTS + "test_a_limit_is_kept_by_who_just_reaches_it",)
@@ -17,6 +19,10 @@ _RECONCILE_TESTS = "tests/unit/pipeline/test_reconcile.py::"
 _RESEND = (_RECONCILE_TESTS + "test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told",)
 _TABLES_TESTS = "tests/unit/pipeline/test_outside_tables.py::"
 _ZONES = (_TABLES_TESTS + "test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_given",)
+_POSTGRESQL = "tests/unit/pipeline/test_jdbc_tables.py::test_in_postgresql"
+_PARTS = (_POSTGRESQL + "[a_table_is_cut_by_its_whole_numbers]",)
+_MARKS = (_POSTGRESQL + "[rows_are_marked_by_exactly_their_key]",)
+_REFUSED = (_TABLES_TESTS + "test_what_is_no_table_is_refused_in_a_sentence",)
 _SENDING_TESTS = "tests/unit/pipeline/test_sending.py::"
 _CLUSTER = (_SENDING_TESTS + "test_on_a_cluster_rows_are_written_only_where_all_executors_see_them",)
 
@@ -71,4 +77,23 @@ MUTANTS = [
     Mutant(name="a cluster writes to its driver's disk", path=_SENDING, old="    if directory is None and not str",
            new="    if False and not str",
            tests=_CLUSTER),
+    Mutant(name="small tables are cut", path=_JDBC, old="count = min(count, (int(high)",
+           new="count = max(count, (int(high)", tests=_PARTS),
+    Mutant(name="a table is read in one piece", path=_JDBC, old="        if low is None:\n", new="        if True:\n",
+           tests=_PARTS),
+    Mutant(name="a time without a zone is an instant", path=_JDBC, old='"preferTimestampNTZ": "true"',
+           new='"preferTimestampNTZ": "false"', tests=(_POSTGRESQL + "[a_table_is_read_with_its_types]",)),
+    Mutant(name="a key with decimals is changed", path=_JDBC, old="if _has_decimals(kinds.get(key)) else",
+           new="if False else", tests=(_POSTGRESQL + "[a_key_with_decimals_is_read_as_it_is_written]",)),
+    Mutant(name="a password behind the table", path=_TABLES, old="_PASSWORD.search(rest)",
+           new='_PASSWORD.search(rest.partition("#")[0])', tests=_REFUSED),
+    Mutant(name="half of a run's verdicts stay", path=_SQL, old="_engine(kind, place).begin()",
+           new='_engine(kind, place).execution_options(isolation_level="AUTOCOMMIT").connect()',
+           tests=(_POSTGRESQL + "[a_failure_in_the_middle_leaves_the_tables_as_they_were]",)),
+    Mutant(name="008 is 8", path=_SQL, old="None if str(found) != text or is_too_large", new="None if is_too_large",
+           tests=_MARKS),
+    Mutant(name="a number that no row can have", path=_SQL, old="found.bit_length() > bits",
+           new="found.bit_length() > 999", tests=_MARKS),
+    Mutant(name="many rows of one key", path=_SQL, old="    if [key] not in unique:\n", new="    if False:\n",
+           tests=(_POSTGRESQL + "[a_table_of_another_shape_takes_no_verdicts]",)),
 ]

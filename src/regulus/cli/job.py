@@ -184,7 +184,8 @@ def outside(job: Job, text: str | None, key: str, time: str | None, time_name: s
 def effects_options(command: Callable[P, Any]) -> Callable[P, Any]:
     for option in (
         click.option("--effects", metavar="TABLE", help="What the consumers did: sqlite:/path#table, "
-                     "postgresql://user@host/db#table, jdbc:url#table, parquet:/path, table:name."),
+                     "postgresql://user@host/db#table, mysql://user@host/db#table, jdbc:url#table, parquet:/path, "
+                     "table:name."),
         click.option("--effects-key", default="key", show_default=True, help="The column with the business key."),
         click.option("--effects-time", help="The column with the time of the effect; ms or ISO 8601."),
     ):
@@ -433,7 +434,8 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
 @click.option("--mark", help="A column of the stub table that gets the verdict, where it is not fine.")
 @effects_options
 @click.option("--late-ms", type=LIMIT, default=60_000, show_default=True)
-@click.option("--verdicts", metavar="TABLE", help="Table that keeps the verdicts: sqlite: or postgresql:.")
+@click.option("--verdicts", metavar="TABLE", help="Table that keeps the verdicts: sqlite:, postgresql:, mysql: or "
+              "mariadb:.")
 @click.option("--report", help="Directory that keeps what each run sent, as Parquet; on a cluster one that all "
               "executors see.")
 @sending_options

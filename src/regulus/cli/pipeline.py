@@ -31,7 +31,7 @@ def pipeline() -> None:
 @click.option("--topic", "topics", multiple=True, help="May be repeated.")
 @click.option("--group", help="The consumer group whose retries, dead letters and progress count.")
 @click.option("--effects", help="What the consumers did: sqlite:/path#table, postgresql://host/database#table, "
-                                "parquet:/path ...")
+                                "mysql://host/database#table, parquet:/path ...")
 @click.option("--effects-key", help="Its column with the business key.  [default: key]")
 @click.option("--effects-time", help="Its column with the time of the effect; ms or ISO 8601.")
 @click.option("--effects-deliveries", help="Its column that counts the deliveries of a key.")

@@ -114,10 +114,16 @@ def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
+    from regulus.pipeline.ledger_parameters import PREFIX
+    from regulus.pipeline.outside_tables import parse_outside_table
+
     configuration = _changeable(spark, order["configuration"])
     for key, value in configuration.items():
         spark.conf.set(key, value)
     _report_progress(spark, tell)
+    if effects := configuration.get(f"{PREFIX}effects"):
+        # A pipeline's definitions may not add a jar to the session.
+        parse_outside_table(effects).provide_driver(spark)
     graph = create_dataflow_graph(spark, order["catalog"], order["database"], configuration)
     _define(spark, graph, SparkConnectGraphElementRegistry(spark, graph), order)
     for message in _start(spark, graph, order):

@@ -90,6 +90,10 @@ class JdbcTable:
         more |= self._parts(spark, kinds, key)
         return self._load(spark, {"dbtable": self.table, **more}) if more else frame
 
+    def provide_driver(self, spark: SparkSession) -> None:
+        """Raises JobRefused when there is none, and when the table cannot be read."""
+        self._load(spark, {"dbtable": self.table})
+
     def _parts(self, spark: SparkSession, kinds: Mapping[str, DataType], key: str) -> dict[str, str]:
         """The options that cut the table; none where it is read in one piece."""
         chosen = self.options.get("partitionColumn")
@@ -118,7 +122,9 @@ class JdbcTable:
                    **self._login(), **given, **more}
 
         def load() -> DataFrame:
-            return spark.read.format("jdbc").options(**options).load()
+            frame = spark.read.format("jdbc").options(**options).load()
+            _ = frame.schema    # Spark Connect looks at the table only now
+            return frame
 
         driver = self.driver
         if driver is None:

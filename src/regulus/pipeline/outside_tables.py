@@ -64,6 +64,11 @@ class OutsideTable:
             named.append(F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias("is_chosen"))
         return frame.select(*named)
 
+    def provide_driver(self, spark: SparkSession) -> None:
+        """Have Spark fetch the driver that it needs for `read`, where that cannot. Raises JobRefused."""
+        if self.kind in jdbc_tables.NAMED:
+            jdbc_tables.NAMED[self.kind](self.place, self.table, self.options).provide_driver(spark)
+
     def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None) -> DataFrame:
         """All columns where none are named, and where Spark itself reads no more of them than are used."""
         if self.kind in jdbc_tables.NAMED:

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from regulus.cli.spark_session import command_session, java_places
+from regulus.cli.spark_session import command_session, java_places, spark_refusals
 from regulus.errors import MissingJava
 from tests.unit.spark.conftest import GOLDEN
 
@@ -32,6 +33,13 @@ def test_a_session_that_was_there_before_is_used_and_goes_on(spark):
         assert session.range(3).count() == 3
         assert session.sparkContext.master == spark.sparkContext.master
     assert spark.range(4).count() == 4
+
+
+@pytest.mark.spark
+@pytest.mark.once
+def test_what_java_refuses_is_one_sentence(spark):
+    with pytest.raises(click.ClickException, match=r"^No suitable driver$"), spark_refusals():
+        spark.read.jdbc("jdbc:nowhere:/x", "t")
 
 
 @pytest.mark.spark

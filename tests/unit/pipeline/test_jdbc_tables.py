@@ -1,5 +1,8 @@
 """Tables of databases, read and written, with a real PostgreSQL; MariaDB's turn is in tests/interop."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -10,6 +13,7 @@ from tests.databases import CHECKS, VERDICTS, Database
 from tests.frames import small_table
 
 from . import postgresql
+from .test_ledger_page import RUN_TIMEOUT_S, append, order
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
@@ -71,6 +75,26 @@ def test_a_password_is_in_no_text(spark, database, monkeypatch, capfd):
     texts = (*capfd.readouterr(), str(refused.value), repr(refused.value.__cause__), repr(table), repr(frame))
     assert "outbox" in "".join(texts)
     assert all("tell-nobody" not in text for text in texts)
+
+
+@pytest.mark.once
+def test_the_ledger_takes_effects_from_a_database(database, tmp_path):
+    """In a pipeline's process, where Spark is reached by Spark Connect."""
+    from regulus.pipeline.report import read_tables
+
+    database.run("CREATE TABLE invoices AS SELECT 'order-' || n AS order_id, now() AS created_at "
+                 "FROM generate_series(0, 3) AS n")
+    append(tmp_path / "store", [order(number) for number in range(6)], {"orders": 6})
+    subprocess.run(
+        [sys.executable, "-m", "regulus.cli.main", "pipeline", "run", "--store", tmp_path / "store", "--topic",
+         "orders", "--group", "billing", "--storage", tmp_path / "ledger", "--effects", f"{database.address}#invoices",
+         "--effects-key", "order_id", "--effects-time", "created_at"],
+        check=True, timeout=RUN_TIMEOUT_S, cwd=tmp_path, env={**os.environ, "PGPASSWORD": "tell-nobody"})
+    (total,) = read_tables(tmp_path / "ledger", ["ledger_total"])["ledger_total"]
+    assert (total["sent"], total["applied"], total["lost"]) == (6, 4, 2)
+    texts = {path: path.read_bytes() for path in (tmp_path / "ledger").rglob("*") if path.is_file()}
+    assert texts
+    assert [path for path, text in texts.items() if b"tell-nobody" in text] == []
 
 
 def test_a_driver_that_cannot_be_fetched_is_named_with_the_mend(spark):

@@ -7,6 +7,8 @@ version: 3.10 than that in driver: 3.11, PySpark cannot run with different minor
 VERSION_MEND = ("the executors run Python 3.10 and the driver 3.11: set PYSPARK_PYTHON, or spark.pyspark.python, to "
                 "the same minor version on both")
 
+ABORTED = "An error occurred while calling o1.load.\n: org.apache.spark.SparkException: Job aborted\n\tat x"
+
 
 @pytest.mark.parametrize(("text", "sentence"), [
     ("[PYTHON_DATA_SOURCE_ERROR] Failed.\nTraceback ...:\nregulus.errors.OptionError: unknown option 'x'\n",
@@ -14,6 +16,10 @@ VERSION_MEND = ("the executors run Python 3.10 and the driver 3.11: set PYSPARK_
     (VERSION_MISMATCH, VERSION_MEND),
     ("...\nModuleNotFoundError: No module named 'regulus.spark'\n...",
      "the executors have no regulus: install the wheel there, or submit with --py-files or --archives"),
+    ("An error occurred while calling o1.load.\n: org.postgresql.util.PSQLException: ERROR: no such role\n\tat x\n",
+     "ERROR: no such role"),
+    (f"{ABORTED}\nCaused by: java.sql.SQLException: gone away\n\tat y", "gone away"),
+    (ABORTED, "org.apache.spark.SparkException: Job aborted"),
     ("something else\nthat nobody reads", "something else"),
 ])
 def test_one_sentence(text, sentence):
