@@ -94,6 +94,8 @@ MUTANTS = [
            tests=_MARKS),
     Mutant(name="a number that no row can have", path=_SQL, old="found.bit_length() > bits",
            new="found.bit_length() > 999", tests=_MARKS),
+    Mutant(name="verdicts are looked at when all is sent", path=_RECONCILE, old="        _check_writes(request)\n",
+           new="        pass\n", tests=(_RECONCILE_TESTS + "test_nothing_is_sent_whose_verdict_cannot_be_kept",)),
     Mutant(name="many rows of one key", path=_SQL, old="    if [key] not in unique:\n", new="    if False:\n",
            tests=(_POSTGRESQL + "[a_table_of_another_shape_takes_no_verdicts]",)),
 ]

@@ -147,6 +147,8 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     """
     request = replace(request, source=request.source.listed(spark))
     request.source.check(spark, request.topic)
+    if request.sends:
+        _check_writes(request)
     stubs = _stubs(spark, request)
     # Stubs are read before the log: one made in between is then not asked for, and one that is, was sent by now or
     # belongs to those that have time left.
@@ -168,6 +170,14 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
             report = _resent(rows, report, request, request.target, run, say)
     frame.unpersist()
     return report
+
+
+def _check_writes(request: ReconcileRequest) -> None:
+    """Raises JobRefused when the verdicts could not be kept: nothing is sent yet."""
+    if request.verdicts is not None:
+        request.verdicts.upsert(VERDICT_COLUMNS, "key", ())
+    if request.columns.mark is not None:
+        request.stubs.mark(request.columns.key, request.columns.mark, ())
 
 
 def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:

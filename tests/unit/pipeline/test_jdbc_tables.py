@@ -77,6 +77,13 @@ def test_a_password_is_in_no_text(spark, database, monkeypatch, capfd):
     assert all("tell-nobody" not in text for text in texts)
 
 
+def test_a_server_that_is_away_is_named_when_verdicts_are_written(spark, database):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with pytest.raises(JobRefused, match=r"^postgresql://u@127.0.0.1:1/d: connection failed: .*; no row was changed$"):
+        parse_outside_table("postgresql://u@127.0.0.1:1/d#t").mark("id", "state", [])
+
+
 @pytest.mark.once
 def test_the_ledger_takes_effects_from_a_database(database, tmp_path):
     """In a pipeline's process, where Spark is reached by Spark Connect."""

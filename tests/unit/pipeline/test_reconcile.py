@@ -83,6 +83,22 @@ def test_a_lost_stub_without_a_body_is_refused_and_nothing_is_sent(spark, shop, 
     assert len(messages_of(shop.server, TOPIC)) == before
 
 
+@pytest.mark.parametrize(("verdicts", "columns", "reason"), [
+    ("sqlite:{stubs}#kept", {}, "table kept may have many rows of one 'key'"),
+    ("parquet:{stubs}", {}, "parquet: tables are only read"),
+    ("sqlite:{stubs}#verdicts", {"mark": "status"}, "table stubs has no column 'status'")])
+def test_nothing_is_sent_whose_verdict_cannot_be_kept(spark, shop, stubs, verdicts, columns, reason):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    before = len(messages_of(shop.server, TOPIC))
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("CREATE TABLE kept(key TEXT, verdict TEXT, decided_ms INTEGER, sent_ms INTEGER)")
+    with pytest.raises(JobRefused, match=reason):
+        reconciled(spark, shop, stubs, is_real=True, columns=columns,
+                   verdicts=parse_outside_table(verdicts.format(stubs=stubs)))
+    assert len(messages_of(shop.server, TOPIC)) == before
+
+
 def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told(spark, shop, tmp_path):
     """In a topic of their own; `twice` has two rows, of which the older one is sent, once; one of `fourth` is void."""
     from regulus.pipeline.reconcile import ResendLimits
