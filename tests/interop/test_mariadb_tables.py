@@ -69,6 +69,18 @@ def test_a_table_that_cannot_undo_takes_no_verdicts(spark: "SparkSession", datab
         database.table("old").upsert(VERDICTS, "key", [])
 
 
+def test_a_text_that_is_too_long_is_not_cut(spark: "SparkSession", database: Database) -> None:
+    database.run("DROP TABLE IF EXISTS verdicts")
+    (mode,) = database.run("SELECT @@global.sql_mode")
+    database.run("SET GLOBAL sql_mode = ''")
+    try:
+        with pytest.raises(JobRefused, match="Data too long for column 'key'"):
+            database.table("verdicts").upsert(VERDICTS, "key", [{"key": "k" * 256, "verdict": "lost", "sent_ms": 1}])
+    finally:
+        database.run("SET GLOBAL sql_mode = %s", *mode)
+    assert database.run("SELECT * FROM verdicts") == []
+
+
 def test_a_server_is_verified_by_the_certificate_that_is_named(spark: "SparkSession", tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MYSQL_PWD", PASSWORD)

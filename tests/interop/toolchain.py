@@ -158,12 +158,18 @@ def mariadb_server() -> tuple[Path, dict[str, str]]:
                           "nor apt-get, which would fetch it: install MariaDB 10.11 or newer.")
 
     def make(directory: Path) -> None:
-        (directory / "packages" / "partial").mkdir(parents=True)
-        _run(["apt-get", "-o", f"Dir::Cache::archives={directory / 'packages'}", "-o", "Debug::NoLocking=true",
-              "--download-only", "--no-install-recommends", "-y", "install", "mariadb-server-core",
+        lists, packages = directory / "apt" / "lists", directory / "apt" / "archives"
+        for place in (lists, packages):
+            (place / "partial").mkdir(parents=True)
+        # With lists of its own, because those of the machine may be missing or old.
+        apt = ["apt-get", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={directory / 'apt'}",
+               "-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root", "-y"]
+        _run([*apt, "update"], HERE)
+        _run([*apt, "--download-only", "--no-install-recommends", "install", "mariadb-server-core",
               "mariadb-client-core"], HERE)
-        for package in sorted((directory / "packages").glob("*.deb")):
+        for package in sorted(packages.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(directory)], HERE)
+        shutil.rmtree(directory / "apt")
 
     directory = _made("mariadb", [HERE / "mariadb.py"], make)
     libraries = ":".join(map(str, directory.glob("usr/lib/*-linux-gnu")))

@@ -25,6 +25,9 @@ BATCH_ROWS = 4096
 KEY_LENGTH_MAX = 255
 """Signs of a key in a table that we make in MySQL or MariaDB, which keep no unique text of any length."""
 
+_STRICT = "SET sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+"""Else MySQL and MariaDB may be set to cut a text that is too long, and to say nothing."""
+
 _UNSAFE_ENGINES = frozenset({"myisam", "aria", "memory", "csv", "archive"})
 """Of MySQL and MariaDB: those that keep what was written when a transaction fails."""
 
@@ -36,9 +39,9 @@ def upsert(kind: str, place: str, name: str, columns: Mapping[str, type], key: s
     `columns`: name -> str or int. The table is made when it is not there. Raises JobRefused when the database cannot be
     written to, or the table is of another shape.
     """
-    from sqlalchemy import inspect
-
     with _writing(kind, place) as connection:
+        from sqlalchemy import inspect
+
         if inspect(connection).has_table(*_name_and_schema(name)):
             table = _existing(connection, place, name, [*columns])
             _check_unique(connection, table, key)
@@ -56,9 +59,9 @@ def mark(kind: str, place: str, name: str, key: str, column: str, rows: Iterable
 
     `rows` have `key` and `value`. Raises JobRefused when the database cannot be written to, or lacks a column.
     """
-    from sqlalchemy import bindparam, update
-
     with _writing(kind, place) as connection:
+        from sqlalchemy import bindparam, update
+
         table = _existing(connection, place, name, [key, column])
         as_kept = _key_reader(table.c[key], connection.dialect.name)
         statement = update(table).where(_has_key(table.c[key], connection.dialect.name)).values(
@@ -108,7 +111,7 @@ def _engine(kind: str, place: str) -> "Engine":
     return make(URL.create(
         "mysql+pymysql", username=unquote(parts.username or "") or None, password=os.environ.get(MARIADB.password),
         host=parts.hostname, port=port, database=unquote(parts.path.strip("/")),
-        query={"charset": "utf8mb4", **({"ssl_ca": authority} if authority else {})}))
+        query={"charset": "utf8mb4", "init_command": _STRICT, **({"ssl_ca": authority} if authority else {})}))
 
 
 def _begun(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -1,13 +1,13 @@
 """Verdicts in a SQLite file; those in PostgreSQL and MariaDB are in the tests of their tables."""
 
 import sqlite3
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from regulus.errors import JobRefused, MissingExtra
-from regulus.spark import extras
 from tests.databases import VERDICTS, WRITES, Database
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
@@ -49,6 +49,7 @@ def test_a_database_that_refuses_is_quoted(database):
 
 
 def test_packages_that_are_missing_are_named(database, monkeypatch):
-    monkeypatch.setitem(extras.EXTRAS, "sql", ("sqlalchemy", "no_such_package"))
-    with pytest.raises(MissingExtra, match=r"needs no_such_package, which is not installed: .*\[sql\]"):
-        database.table("stubs").mark("id", "state", [])
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    for deed in (lambda table: table.mark("id", "state", []), lambda table: table.upsert(VERDICTS, "key", [])):
+        with pytest.raises(MissingExtra, match=r"needs sqlalchemy, which is not installed: .*\[sql\]"):
+            deed(database.table("stubs"))
