@@ -9,19 +9,16 @@ it has, not as much as there is.
 Source: RouteInfoManager.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from regulus.model import permission
 from regulus.model.happenings import Happenings
-from regulus.model.steps import run_to_end
 from regulus.model.topics import DataVersion, TopicConfig
 
 MASTER_ID = 0
 DEFAULT_BROKER_TIMEOUT_MS = 120_000
-TOPICS_A_STEP = 512
-"""Topics that one step of a registration enters."""
 TOPIC_SYS_FLAG_UNIT = 1
 TOPIC_SYS_FLAG_UNIT_SUB = 2
 SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -120,29 +117,14 @@ class RouteTable:
         self._channels: dict[int, dict[tuple[str, str], None]] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._under_way: set[tuple[str, str]] = set()       # addresses that are being registered, in steps
 
     # --- brokers come -------------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, steady_ms: int, delete_missing_topics: bool = False) -> Registered:
-        """Enter a broker. Not accepted: an unknown one that sends one topic, which is an update without its base."""
-        return run_to_end(self.register_in_steps(registration, steady_ms, delete_missing_topics))
+        """Enter a broker, in one go: whoever comes, goes or changes rows meanwhile would meet half of it.
 
-    def register_in_steps(self, registration: Registration, steady_ms: int,
-                          delete_missing_topics: bool = False) -> Generator[None, None, Registered]:
-        """The same; yields after each part of what may be very many topics. What is registered meanwhile for the same
-        address waits. Not accepted, either: one that was unregistered on the way."""
-        key = (registration.cluster_name, registration.broker_addr)
-        while key in self._under_way:
-            yield
-        self._under_way.add(key)
-        try:
-            return (yield from self._register(registration, steady_ms, delete_missing_topics))
-        finally:
-            self._under_way.discard(key)
-
-    def _register(self, registration: Registration, steady_ms: int,
-                  delete_missing_topics: bool) -> Generator[None, None, Registered]:
+        Not accepted: an unknown one that sends one topic, which is an update without its base.
+        """
         known = self.brokers.get(registration.broker_name)
         if len(registration.topics or ()) == 1 and (known is None or registration.broker_id not in known.broker_addrs):
             return Registered(accepted=False)
@@ -154,33 +136,25 @@ class RouteTable:
         row.zone_name = registration.zone_name
         min_changed = bool(row.broker_addrs) and registration.broker_id < min(row.broker_addrs)
         _forget_other_ids(row, registration)
-        key = (registration.cluster_name, registration.broker_addr)
         if self._is_outdated(row, registration):
-            self._take_live(key)
+            self._take_live((registration.cluster_name, registration.broker_addr))
             return Registered(accepted=True)
         first = first or not row.broker_addrs.get(registration.broker_id)
         is_new = row.broker_addrs.get(registration.broker_id) != registration.broker_addr
         row.broker_addrs[registration.broker_id] = registration.broker_addr
-        before = self._live.get(key)
-        # Until all its topics are entered it has the version of before, and goes with its connection.
-        live = self._enter_live(registration, steady_ms, before.data_version if before is not None else DataVersion())
-        changed = first or before is None or before.data_version != registration.data_version
-        for _ in self._topics_taken(row, registration, first, changed, delete_missing_topics):
-            yield
-            if self._live.get(key) is not live:
-                return Registered(accepted=False)
-        live.data_version = registration.data_version
-        self._note_broker(row, registration, is_new, before)
+        self._take_topics(row, registration, first, delete_missing_topics)
+        self._note_broker(row, registration, is_new)
+        self._enter_live(registration, steady_ms)
         master_addr, ha_server_addr = self._master_of(row, registration)
         return Registered(True, master_addr, ha_server_addr, min_changed)
 
-    def _note_broker(self, row: BrokerRow, registration: Registration, is_new: bool,
-                     before: BrokerLiveInfo | None) -> None:
+    def _note_broker(self, row: BrokerRow, registration: Registration, is_new: bool) -> None:
         """A broker that comes, which may tell the rest of its topics in requests that follow."""
+        live = self._live.get((registration.cluster_name, registration.broker_addr))
         described = self._described(row, registration.broker_addr, " so far")
         if is_new:
             self.happenings.note("brokers registered", described)
-        elif before is not None and before.channel != registration.channel:
+        elif live is not None and live.channel != registration.channel:
             self.happenings.note("brokers registered over another connection", described)
 
     def _described(self, row: BrokerRow, address: str, so_far: str = "") -> str:
@@ -207,24 +181,20 @@ class RouteTable:
         live = self._live.get((registration.cluster_name, holder))
         return live is not None and live.data_version.state_version > registration.data_version.state_version
 
-    def _topics_taken(self, row: BrokerRow, registration: Registration, first: bool, changed: bool,
-                      delete_missing: bool) -> Iterator[None]:
-        """Yields after each step but the last."""
+    def _take_topics(self, row: BrokerRow, registration: Registration, first: bool, delete_missing: bool) -> None:
         is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (registration.enable_acting_master is not None and not is_master
                           and registration.broker_id == min(row.broker_addrs))
         if registration.topics is None or not (is_master or is_prime_slave):
             return
         if delete_missing:
-            for number, topic in enumerate(list(self._topics_of.get(row.broker_name, ())), 1):
-                if topic not in registration.topics and row.broker_name in self.topics.get(topic, ()):
-                    self.happenings.note("routes deleted", f"{topic} on {row.broker_name}")
-                    self._drop_rows(row.broker_name, [topic])
-                if number % TOPICS_A_STEP == 0:
-                    yield
-        for number, (topic, config) in enumerate(registration.topics.items()):
-            if number and number % TOPICS_A_STEP == 0:
-                yield
+            missing = [topic for topic in self._topics_of.get(row.broker_name, ()) if topic not in registration.topics]
+            for topic in missing:
+                self.happenings.note("routes deleted", f"{topic} on {row.broker_name}")
+            self._drop_rows(row.broker_name, missing)
+        known = self.data_version(registration.cluster_name, registration.broker_addr)
+        changed = first or known != registration.data_version
+        for topic, config in registration.topics.items():
             if changed or row.broker_name not in self.topics.get(topic, {}):
                 perm = config.perm & ~permission.WRITE if is_prime_slave and row.enable_acting_master else config.perm
                 self._enter_row(topic, row.broker_name, QueueRow(config.read_queue_nums, config.write_queue_nums, perm,
@@ -238,20 +208,19 @@ class RouteTable:
         rows[broker_name] = row
         self._topics_of.setdefault(broker_name, {})[topic] = None
 
-    def _enter_live(self, registration: Registration, steady_ms: int, data_version: DataVersion) -> BrokerLiveInfo:
+    def _enter_live(self, registration: Registration, steady_ms: int) -> None:
         key = (registration.cluster_name, registration.broker_addr)
         timeout_ms = DEFAULT_BROKER_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms
         self._take_live(key)
         self._channels.setdefault(registration.channel, {})[key] = None
-        live = self._live[key] = BrokerLiveInfo(
+        self._live[key] = BrokerLiveInfo(
             broker_name=registration.broker_name, broker_id=registration.broker_id, channel=registration.channel,
-            data_version=data_version, ha_server_addr=registration.ha_server_addr,
+            data_version=registration.data_version, ha_server_addr=registration.ha_server_addr,
             heard_ms=steady_ms, timeout_ms=timeout_ms)
         if registration.filter_servers:
             self._filter_servers[key] = registration.filter_servers
         elif registration.filter_servers is not None:
             self._filter_servers.pop(key, None)
-        return live
 
     def _take_live(self, key: tuple[str, str]) -> BrokerLiveInfo | None:
         live = self._live.pop(key, None)

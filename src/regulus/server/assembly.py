@@ -55,6 +55,7 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connector import split_address
 from regulus.transport.listener import Listener, bind
 from regulus.transport.unfinished_frames import UnfinishedFrames
+from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ Bind = Callable[[str, int], socket]
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
+_ROUTE_CHANGES_MAX = 1_024      # that wait at a name server: after its start all brokers register at once
+_ROUTES = "routes"
 _NOTHING_SAVED_LATER_MS = 3_600_000
 _EXPECTED_DOCUMENTS = {
     TOPICS_DOCUMENT: "a topic is unknown until it is made anew or sent to (autoCreateTopicEnable), with the default "
@@ -117,7 +120,7 @@ class NameServer:
         self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
         self._answers: deque[Notice] = deque()
-        self._long_answers = LongAnswers(self._answers, SettingsChanges())
+        self._long_answers = LongAnswers(self._answers, SettingsChanges(), _ROUTE_CHANGES_MAX)
 
     @property
     def port(self) -> int:
@@ -198,8 +201,10 @@ class NameServer:
         self._long_answers.drop_channel(channel)
 
     def _decide(self, request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
-        outcome = self._long_answers.begin(request, peer,
-                                           name_server_table.handle_in_steps(request, peer, state, now_ms))
+        is_change = request.code in name_server_table.ROUTE_CHANGES
+        outcome = self._long_answers.begin(
+            request, peer, name_server_table.handle_in_steps(request, peer, state, now_ms),
+            is_deed=is_change and request.code != RequestCode.REGISTER_BROKER, line=_ROUTES if is_change else None)
         if self._documents is not None and self._documents.note_changes() and self._keeper is not None:
             self._keeper.settings_changed()
         if request.is_oneway:

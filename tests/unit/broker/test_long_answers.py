@@ -17,11 +17,11 @@ from regulus.wire.remoting_command import RemotingCommand
 class Asked:
     """Requests by number, which is also their channel; the number of each step that is done."""
 
-    def __init__(self, count_max: int = 64) -> None:
+    def __init__(self, count_max: int = 64, bodies_size_max: int = 1000) -> None:
         self.notices: deque[Notice] = deque()
         self.settings = SettingsChanges()
         self.settings.is_kept = True
-        self.long = LongAnswers(self.notices, self.settings, count_max)
+        self.long = LongAnswers(self.notices, self.settings, count_max, bodies_size_max)
         self.done: list[int] = []
 
     def steps(self, request: RemotingCommand, count: int,
@@ -34,9 +34,18 @@ class Asked:
         self.done.append(request.opaque)
         return request.response(0, "done")
 
-    def begin(self, number: int, count: int, error: Exception | None = None, oneway: bool = False):
-        request = RemotingCommand.request(20, opaque=number, oneway=oneway)
-        return self.long.begin(request, Peer(number, b"", b""), self.steps(request, count, error))
+    def begin(self, number: int, count: int, error: Exception | None = None, oneway: bool = False,
+              line: str | None = None, body: bytes = b"", is_deed: bool = False):
+        request = RemotingCommand.request(20, body=body, opaque=number, oneway=oneway)
+        return self.long.begin(request, Peer(number, b"", b""), self.steps(request, count, error), line=line,
+                               is_deed=is_deed)
+
+    def run(self) -> list[int]:
+        """To the end; those that are answered, in their order."""
+        for _ in range(100):
+            if self.long.tick() is None:
+                break
+        return [notice.command.opaque for notice in self.notices]
 
 
 def test_what_takes_one_step_is_answered_at_once():
@@ -141,3 +150,70 @@ def test_an_answer_says_which_changes_of_any_step_must_be_saved_before_it(step):
     while not asked.notices:
         asked.long.tick()
     assert asked.notices.pop().change == 2
+
+
+def test_of_a_line_only_the_first_is_worked_at():
+    asked = Asked()
+    for number, count in ((1, 3), (2, 1), (3, 2)):
+        assert asked.begin(number, count, line="a") is HOLD
+    assert isinstance(asked.begin(4, 1, line="b"), Reply)
+    asked.begin(5, 2)
+    assert asked.run() == [5, 1, 2, 3]
+    assert [number for number in asked.done if number in (1, 2, 3)] == [1, 1, 1, 2, 3, 3]
+    assert isinstance(asked.begin(6, 1, line="a"), Reply)
+
+
+@pytest.mark.parametrize("bounds", [{"count_max": 2}, {"bodies_size_max": 25}])
+def test_what_has_a_line_is_not_refused_and_makes_room_by_doing_the_first_at_once(bounds):
+    asked = Asked(**bounds)
+    for number in (1, 2, 3):
+        assert asked.begin(number, 3, line="a", body=b"0123456789") is HOLD
+        assert len(asked.long) <= 2
+    assert [notice.command.opaque for notice in asked.notices] == [1]
+    assert asked.done == [1, 1, 1]
+    assert asked.run() == [1, 2, 3]
+
+
+def test_what_has_a_line_is_done_at_once_where_others_leave_no_room():
+    asked = Asked(count_max=1)
+    asked.begin(1, 3)
+    assert asked.begin(2, 3, line="a").answer.remark == "done"
+    assert asked.begin(3, 3, line="a", is_deed=True).answer.remark == "done"
+    assert asked.done == [1, 2, 2, 2, 3, 3, 3]
+
+
+def test_one_that_is_larger_than_all_may_be_is_begun_when_it_is_alone():
+    asked = Asked(bodies_size_max=5)
+    assert asked.begin(1, 2, line="a", body=b"0123456789") is HOLD
+    assert asked.run() == [1]
+
+
+def test_the_next_of_a_line_has_its_turn_when_the_first_is_given_up():
+    asked = Asked()
+    for number in (1, 2, 1, 3):
+        asked.begin(number, 2, line="a")
+    asked.begin(1, 2, line="a", is_deed=True)
+    asked.long.drop_channel(1)
+    assert asked.run() == [2, 3, 1]
+    assert len(asked.long) == 0
+    assert isinstance(asked.begin(4, 1, line="a"), Reply)
+
+
+def test_the_next_of_a_line_has_its_turn_when_the_first_fails():
+    asked = Asked()
+    asked.begin(1, 3, ZeroDivisionError(), line="a")
+    asked.begin(2, 1, line="a")
+    with pytest.raises(ZeroDivisionError):
+        asked.run()
+    assert asked.run() == [1, 2]
+    assert asked.notices[0].command.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_making_room_leaves_alone_what_the_next_one_waits_for():
+    asked = Asked(count_max=1)
+    asked.begin(1, 2, line="a")
+    asked.settings.next({}, "T")
+    asked.begin(2, 2, line="a")
+    assert asked.notices.pop().change == 0
+    asked.run()
+    assert asked.notices.pop().change == 1

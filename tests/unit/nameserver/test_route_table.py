@@ -3,9 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from regulus.model.steps import run_to_end
 from regulus.model.topics import DataVersion, TopicConfig
-from regulus.nameserver import route_table
 from regulus.nameserver.route_table import QueueRow, Registration, RouteTable
 
 TOPICS = {name: TopicConfig(topic_name=name) for name in ("TopicA", "TopicB")}
@@ -218,81 +216,3 @@ def test_routes_that_change_are_noted() -> None:
     table.wipe_write_perm("broker-a")
     table.wipe_write_perm("broker-a")
     assert happened(table) == {"routes changed": "TopicB on broker-a"}
-
-
-def many(counter: int = 1, count: int = 40, **fields: object) -> Registration:
-    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}", perm=counter) for number in range(count)}
-    return replace(registration(counter=counter), topics=topics, **fields)
-
-
-@pytest.fixture
-def in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route_table, "TOPICS_A_STEP", 10)
-
-
-@pytest.mark.usefixtures("in_short_steps")
-def test_many_topics_are_entered_in_steps_and_the_version_counts_with_the_last() -> None:
-    table = RouteTable()
-    steps = table.register_in_steps(many(), 0)
-    for entered in (10, 20, 30):
-        next(steps)
-        assert len(table.topics) == entered
-        assert table.data_version("C", "10.0.0.1:10911") != DataVersion(counter=1)
-    assert run_to_end(steps).accepted
-    assert len(table.topics) == 40
-    assert table.data_version("C", "10.0.0.1:10911") == DataVersion(counter=1)
-
-
-@pytest.mark.usefixtures("in_short_steps")
-@pytest.mark.parametrize("is_known", [False, True])
-def test_who_goes_while_he_registers_leaves_nothing_behind(is_known: bool) -> None:
-    for go in (lambda table: table.channel_closed(1), lambda table: table.expire(10_000_000),
-               lambda table: table.unregister("C", "broker-a", "10.0.0.1:10911", 0)):
-        table = RouteTable()
-        if is_known:
-            table.register(many(1), 0)
-        steps = table.register_in_steps(many(2), 0)
-        next(steps)
-        go(table)
-        assert not run_to_end(steps).accepted
-        assert (table.topics, table.brokers, table.clusters) == ({}, {}, {})
-        assert not any((table._live, table._channels, table._topics_of, table._under_way))
-
-
-@pytest.mark.usefixtures("in_short_steps")
-def test_a_registration_whose_answer_is_given_up_keeps_no_later_one_waiting() -> None:
-    table = RouteTable()
-    steps = table.register_in_steps(many(1), 0)
-    next(steps)
-    table.channel_closed(1)
-    steps.close()
-    assert table.register(many(2), 0).accepted
-    assert len(table.topics) == 40
-
-
-@pytest.mark.usefixtures("in_short_steps")
-def test_what_one_broker_registers_twice_is_entered_in_its_order() -> None:
-    table = RouteTable()
-    first, second = table.register_in_steps(many(1), 0), table.register_in_steps(many(2, count=3), 0)
-    next(first)
-    for _ in range(3):
-        next(second)
-    assert "T0" in table.topics
-    assert table.topics["T0"]["broker-a"].perm == 1
-    assert run_to_end(first).accepted
-    assert run_to_end(second).accepted
-    assert table.topics["T2"]["broker-a"].perm == 2
-    assert table.topics["T3"]["broker-a"].perm == 1
-    assert table.data_version("C", "10.0.0.1:10911") == DataVersion(counter=2)
-
-
-@pytest.mark.usefixtures("in_short_steps")
-def test_many_topics_that_are_missing_go_in_steps() -> None:
-    table = RouteTable()
-    table.register(many(1), 0)
-    steps = table.register_in_steps(many(2, count=5), 0, delete_missing_topics=True)
-    for left in (35, 25, 15):
-        next(steps)
-        assert abs(len(table.topics) - left) <= 5
-    assert run_to_end(steps).accepted
-    assert len(table.topics) == 5

@@ -1,23 +1,26 @@
 """A name server on its port: what it was told is kept, if not at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regulus.errors import StoreError
+from regulus.broker.long_answers import LONG_ANSWERS_MAX
+from regulus.errors import ClientError, StoreError
+from regulus.model import permission
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import documents
 from regulus.server.assembly import NameServer
 from regulus.server.workers import Line
+from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import RegisterBrokerRequest
+from regulus.wire.headers import RegisterBrokerRequest, UnregisterBrokerRequest
 from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
 HOST = "127.0.0.1"
@@ -163,17 +166,45 @@ async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_late
     await again.stop()
 
 
-async def test_others_are_answered_while_a_broker_registers_very_many_topics(tmp_path: Path) -> None:
+def registering(count: int, version: int = 1, *, address: str = "10.0.0.1:10911", queues: int = 4) -> RemotingCommand:
+    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}", read_queue_nums=queues, write_queue_nums=queues)
+              for number in range(count)}
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics,
+                                          data_version=DataVersion(counter=version, state_version=version))
+    header = RegisterBrokerRequest(broker_name="b", broker_addr=address, cluster_name="C",
+                                   ha_server_addr="10.0.0.1:10912", broker_id=0)
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(),
+                                   RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode())
+
+
+def unregistering(address: str = "10.0.0.1:10911") -> RemotingCommand:
+    header = UnregisterBrokerRequest(broker_name="b", broker_addr=address, cluster_name="C", broker_id=0)
+    return RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header.ext())
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NameServer]:
     server = NameServer(config(tmp_path / "kvConfig.json"))
     await server.start()
+    yield server
+    await server.stop()
+
+
+async def asked(server: NameServer, connections: list[Connection], *requests: RemotingCommand) -> list[int]:
+    """What is answered to requests each of which comes before the one in front of it is done, if that takes steps; each
+    over the connection of its number."""
+    answers: list[asyncio.Future[RemotingCommand]] = []
+    for number, request in enumerate(requests):
+        waiting = len(server._long_answers)
+        answers.append(asyncio.ensure_future(connections[number % len(connections)].request(request, 20_000)))
+        while len(server._long_answers) == waiting and not answers[-1].done():
+            await asyncio.sleep(0)
+    return [answer.code for answer in await asyncio.gather(*answers)]
+
+
+async def test_others_are_answered_while_a_broker_registers_very_many_topics(server: NameServer) -> None:
     broker, client = await connect(HOST, server.port), await connect(HOST, server.port)
-    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}") for number in range(5_000)}
-    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
-    header = RegisterBrokerRequest(broker_name="b", broker_addr="10.0.0.1:10911", cluster_name="C",
-                                   ha_server_addr="10.0.0.1:10912", broker_id=0)
-    registered = asyncio.ensure_future(broker.request(RemotingCommand.request(
-        RequestCode.REGISTER_BROKER, header.ext(),
-        RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()), 20_000))
+    registered = asyncio.ensure_future(broker.request(registering(5_000), 20_000))
     answered = 0
     while not registered.done():
         await client.request(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 5_000)
@@ -183,4 +214,78 @@ async def test_others_are_answered_while_a_broker_registers_very_many_topics(tmp
     assert len(server.state.routes.topics) == 5_000
     broker.close()
     client.close()
-    await server.stop()
+
+
+async def test_what_a_broker_says_later_counts_later(server: NameServer) -> None:
+    broker = await connect(HOST, server.port)
+    assert await asked(server, [broker], registering(3_000, 1, queues=4), registering(2, 2, queues=16)) == [0, 0]
+    assert [server.state.routes.topics[topic]["b"].read_queue_nums for topic in ("T0", "T1", "T2")] == [16, 16, 4]
+    assert server.state.routes.data_version("C", "10.0.0.1:10911") == DataVersion(counter=2, state_version=2)
+    assert await asked(server, [broker], registering(3_000, 3), unregistering()) == [0, 0]
+    assert (server.state.routes.brokers, server.state.routes.topics) == ({}, {})
+    broker.close()
+
+
+@pytest.mark.parametrize("goes", [False, True])
+async def test_a_successor_takes_the_place_of_one_that_is_still_read(server: NameServer, goes: bool) -> None:
+    brokers = [await connect(HOST, server.port) for _ in range(3)]
+    old, new = registering(3_000, 1, address="old:1"), registering(3_000, 2, address="new:1", queues=8)
+    routes = server.state.routes
+    if goes:
+        assert await asked(server, brokers, old, new, unregistering("new:1")) == [0, 0, 0]
+        assert (routes.brokers, routes.topics) == ({}, {})
+    else:
+        assert await asked(server, brokers, old, new) == [0, 0]
+        assert {rows["b"].read_queue_nums for rows in routes.topics.values()} == {8}
+        assert routes.brokers["b"].broker_addrs == {0: "new:1"}
+    for broker in brokers:
+        broker.close()
+
+
+async def test_what_an_operator_does_meanwhile_is_done_to_all_of_a_registration(server: NameServer) -> None:
+    broker, operator = await connect(HOST, server.port), await connect(HOST, server.port)
+    wipe = RemotingCommand.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "b"})
+    delete = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T7"})
+    assert await asked(server, [broker, operator, operator], registering(3_000), wipe, delete) == [0, 0, 0]
+    assert {rows["b"].perm for rows in server.state.routes.topics.values()} == {permission.READ}
+    assert len(server.state.routes.topics) == 2_999
+    broker.close()
+    operator.close()
+
+
+async def test_a_broker_that_goes_while_it_registers_leaves_nothing_behind(server: NameServer) -> None:
+    broker, other = await connect(HOST, server.port), await connect(HOST, server.port)
+    answer = asyncio.ensure_future(broker.request(registering(3_000), 20_000))
+    await asyncio.sleep(0)
+    behind = asyncio.ensure_future(other.request(registering(2, address="new:1"), 20_000))
+    await asyncio.sleep(0)
+    broker.close()
+    assert (await behind).code == ResponseCode.SUCCESS
+    assert sorted(server.state.routes.topics) == ["T0", "T1"]
+    await asyncio.wait([answer])
+    assert isinstance(answer.exception(), ClientError)
+    other.close()
+
+
+async def test_the_broker_in_this_process_waits_for_nobody(server: NameServer) -> None:
+    """Though a peer registers the same address, with more topics than one step takes."""
+    peer = await connect(HOST, server.port)
+    answer = asyncio.ensure_future(peer.request(registering(3_000), 20_000))
+    asked = 0
+    while not answer.done():
+        own = server.ask(registering(2, 2))
+        assert own is not None
+        assert own.code == ResponseCode.SUCCESS
+        asked += 1
+        await asyncio.sleep(0)
+    assert (await answer).code == ResponseCode.SUCCESS
+    assert asked > 10
+    peer.close()
+
+
+async def test_many_brokers_that_register_at_once_are_all_taken(server: NameServer) -> None:
+    """As after a start of the name server."""
+    broker = await connect(HOST, server.port)
+    requests = [registering(300, address=f"10.0.0.{number}:10911") for number in range(LONG_ANSWERS_MAX + 6)]
+    assert set(await asked(server, [broker], *requests)) == {ResponseCode.SUCCESS}
+    broker.close()

@@ -21,8 +21,10 @@ FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
-    """One that names many topics is read in steps; what it says counts at once, when all is read."""
-    return broker.long_answers.begin(request, peer, _heard(request, named_body(request), peer, broker, now_ms))
+    """One that names many topics is read in steps; what it says counts at once, when all is read, and before what its
+    connection says later."""
+    return broker.long_answers.begin(request, peer, _heard(request, named_body(request), peer, broker, now_ms),
+                                     line=_line(peer))
 
 
 def _heard(request: RemotingCommand, body: bytes, peer: Peer, broker: BrokerState, now_ms: int) -> Steps:
@@ -60,12 +62,22 @@ def _register(consumer: ConsumerData, client: Client, without_sub: bool, broker:
 
 
 def handle_unregister_client(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """Behind the heartbeats that its connection sent before."""
+    return broker.long_answers.begin(request, peer, _unregistered(request, peer, broker), line=_line(peer))
+
+
+def _unregistered(request: RemotingCommand, peer: Peer, broker: BrokerState) -> Steps:
+    yield from ()       # all in one step, but when its turn in the line has come
     header = UnregisterClientRequest.decode(request)
     if header.producer_group:
         broker.clients.unregister_producer(header.producer_group, peer.channel)
     if header.consumer_group and broker.clients.unregister_consumer(header.consumer_group, peer.channel):
         broker.group_notices.note(header.consumer_group)
-    return succeed(request)
+    return request.response(ResponseCode.SUCCESS)
+
+
+def _line(peer: Peer) -> tuple[str, int]:
+    return "client", peer.channel
 
 
 def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:

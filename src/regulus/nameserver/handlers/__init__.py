@@ -65,6 +65,11 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.BROKER_HEARTBEAT: handle_broker_heartbeat,
 }
 
+ROUTE_CHANGES = frozenset((
+    RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.DELETE_TOPIC_IN_NAMESRV, RequestCode.REGISTER_TOPIC_IN_NAMESRV))
+"""What one of these does may be undone or done again by the next: they count in the order in which they came."""
+
 SETTINGS = frozenset((RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG))
 """A yes to one of these means that it is so and saved, also when it had been so before."""
 

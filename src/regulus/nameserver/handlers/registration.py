@@ -11,7 +11,7 @@ from regulus.model.topics import DataVersion
 from regulus.nameserver.handlers.reached import reached_address, reached_addresses
 from regulus.nameserver.handlers.steps import Steps
 from regulus.nameserver.kv_config import ORDER_TOPIC_CONFIG
-from regulus.nameserver.route_table import TOPICS_A_STEP, Registration
+from regulus.nameserver.route_table import Registration
 from regulus.nameserver.state import NameServerState
 from regulus.wire.bodies import (
     BrokerMemberGroup,
@@ -36,18 +36,19 @@ from regulus.wire.remoting_command import RemotingCommand
 
 CHECKED_A_STEP = 1 << 20
 """Bytes of a body that one step makes the checksum of."""
+TOPICS_A_STEP = 512
+"""Topics of a registration that one step frees."""
 _VERSION_WITH_FILTER_SERVERS = 37
 """V3_0_11: from here on the body is a RegisterBrokerBody, before it the topic table alone."""
 
 
 def handle_register_broker(request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Steps:
-    """In steps, for a broker may have very many topics."""
+    """Read in steps, for a broker may have very many topics; entered in one."""
     header = RegisterBrokerRequest.decode(request)
     if header.body_crc32 and (yield from _checksum(request.body)) & 0x7FFFFFFF != header.body_crc32:
         return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     registration = yield from _registration(request, header, peer)
-    result = yield from state.routes.register_in_steps(registration, state.steady_ms,
-                                                       state.config.delete_topic_with_broker_registration)
+    result = state.routes.register(registration, state.steady_ms, state.config.delete_topic_with_broker_registration)
     yield from _let_go(registration)
     if not result.accepted:
         return request.response(ResponseCode.SYSTEM_ERROR, "register broker failed")

@@ -158,3 +158,32 @@ def test_a_client_that_is_gone_before_its_heartbeat_was_read_is_none(rig, monkey
     for _ in range(5):
         rig.broker.tick(rig.now_ms)
     assert rig.broker.clients.consumer_group("CG") is None
+
+
+def heartbeat_of(*topics):
+    consumer = ConsumerData(group_name="CG", subscription_data_set=[
+        SubscriptionData.compile(topic, "*", 1) for topic in topics])
+    return HeartbeatData(client_id="c1", consumer_data_set=[consumer]).encode()
+
+
+def test_who_unregisters_behind_a_long_heartbeat_is_gone(rig, monkeypatch):
+    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 1)
+    assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("T0", "T1")) is HOLD
+    ext = UnregisterClientRequest(client_id="c1", producer_group=None, consumer_group="CG").ext()
+    assert rig.handle(RequestCode.UNREGISTER_CLIENT, ext) is HOLD
+    assert [rig.late_answer().code for _ in range(2)] == [ResponseCode.SUCCESS] * 2
+    assert rig.broker.clients.consumer_group("CG") is None
+
+
+def test_the_newer_of_two_heartbeats_counts_though_it_is_read_sooner(rig, monkeypatch):
+    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
+    assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of("Now")) is HOLD
+    assert [rig.late_answer().code for _ in range(2)] == [ResponseCode.SUCCESS] * 2
+    assert list(rig.broker.clients.consumer_group("CG").subscriptions) == ["Now"]
+
+
+def test_a_heartbeat_does_not_wait_for_those_of_others(rig, monkeypatch):
+    monkeypatch.setattr(json_fields, "BODIES_A_STEP", 10)
+    assert rig.handle(RequestCode.HEART_BEAT, body=heartbeat_of(*[f"T{number}" for number in range(30)])) is HOLD
+    assert rig.heartbeat("CG", "TopicA", channel=2, client_id="c2").code == ResponseCode.SUCCESS
