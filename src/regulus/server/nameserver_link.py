@@ -189,26 +189,32 @@ class EmbeddedLink:
     def _go_on(self) -> None:
         """As far as one turn of the loop may last, which is to the end unless many topics are to be told."""
         registered = 0
+        is_over = True
         assert self._talk is not None
         try:
             while registered < REQUESTS_PER_TURN:
                 request = self._request
                 registered += request is None or request.code == RequestCode.REGISTER_BROKER
                 self._request = self._talk.send(None if request is None else self._ask(request))
+            is_over = False
         except StopIteration as end:
             self._told = end.value
-            self._end()
         except BrokerRefused as error:
             _log.error("the name server in this process refused the broker: %s", error.remark)
-            self._end()
-        else:
-            self._call(0.0, self._go_on)
+        finally:
+            # Also after a fault, which the loop tells: who waits for the end goes on, and all is told anew soon.
+            if is_over:
+                self._end()
+            else:
+                self._call(0.0, self._go_on)
 
     def _end(self) -> None:
         self._talk = None
         self._is_told.set()
-        wait_s = 0.0 if self._is_outdated else self._broker.config.register_name_server_period / 1000
-        self._call(wait_s, self._register)
+        wait_s = self._broker.config.register_name_server_period / 1000
+        if self._told is None:
+            wait_s = min(wait_s, RETRY_INTERVAL_MAX_S)
+        self._call(0.0 if self._is_outdated else wait_s, self._register)
 
     def _call(self, delay_s: float, deed: Callable[[], None]) -> None:
         if self._timer is not None:

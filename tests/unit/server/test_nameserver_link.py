@@ -16,6 +16,7 @@ from regulus.server.registration import TOPICS_PER_REQUEST
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
+from regulus.wire.remoting_command import RemotingCommand
 
 HOST = "127.0.0.1"
 
@@ -154,3 +155,28 @@ async def test_a_link_that_is_ended_while_it_starts_keeps_nobody_waiting(
     await link.stop()
     async with asyncio.timeout(10):
         await starting
+
+
+async def test_a_fault_on_the_way_ends_the_start_and_all_is_told_anew(
+        broker: BrokerState, name_server: NameServer, monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3 * TOPICS_PER_REQUEST):
+        broker.topics.create_if_absent(f"T{number}", 1, 5)
+    asked = 0
+
+    def ask(request: RemotingCommand) -> RemotingCommand | None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise ZeroDivisionError
+        return name_server.ask(request)
+
+    monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
+    link = EmbeddedLink(broker, 10911, ask)
+    async with asyncio.timeout(10):
+        await link.start()
+        assert not broker.topics.facts.keys() <= name_server.state.routes.topics.keys()
+        while not broker.topics.facts.keys() <= name_server.state.routes.topics.keys():
+            await asyncio.sleep(0)
+    assert "ZeroDivisionError" in caplog.text
+    await link.stop()
