@@ -3,8 +3,7 @@
 Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
 """
 
-from collections.abc import Iterator
-
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
 from regulus.wire.bodies import ConsumerOffsetSerializeWrapper
@@ -16,15 +15,20 @@ NOT_FOUND = -1
 
 
 class ConsumerOffsets:
-    """Consumer offsets by `topic@group` and queue id. `changes` counts changes, for saving.
+    """Consumer offsets by `topic@group` and queue id.
+
+    `changes` counts changes, for saving; `last_removal` is the number of the last one that took offsets away: who is
+    told that a topic is deleted may make it anew, and must not find them again after a crash.
 
     Who committed what stands beside the table, so that one topic or group costs what it has and not what there is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: SettingsChanges | None = None) -> None:
         self.table: dict[str, dict[int, int]] = {}
         self.data_version = DataVersion()
         self.changes = 0
+        self.last_removal = -1
+        self._settings = settings or SettingsChanges()
         self._topics_of: dict[str, dict[str, None]] = {}
         self._groups_of: dict[str, list[str]] = {}      # lists, for most topics have one group
         self._resets: dict[str, dict[int, int]] = {}
@@ -73,27 +77,34 @@ class ConsumerOffsets:
             self._unencoded[key] = None
             self.changes += 1
 
-    def remove_group(self, group: str) -> Iterator[None]:
-        """Yields after each of what may be many topics."""
-        topics = self.topics_of(group)
-        while topics:       # and not all of them freed in the last step
-            self.remove(group, topics.pop())
-            yield
+    def remove_group(self, group: str) -> None:
+        topics = self._topics_of.pop(group, {})
+        for topic in topics:
+            groups = self._groups_of[topic]
+            groups.remove(group)
+            if not groups:
+                del self._groups_of[topic]
+        self._forget([f"{topic}@{group}" for topic in topics])
 
-    def remove_topic(self, topic: str) -> Iterator[None]:
-        """Yields after each of what may be many groups."""
-        for group in self.groups_of(topic):
-            self.remove(group, topic)
-            yield
+    def remove_topic(self, topic: str) -> None:
+        groups = self._groups_of.pop(topic, [])
+        for group in groups:
+            topics = self._topics_of[group]
+            del topics[topic]
+            if not topics:
+                del self._topics_of[group]
+        self._forget([f"{topic}@{group}" for group in groups])
 
-    def remove(self, group: str, topic: str) -> None:
-        key = f"{topic}@{group}"
-        if self.table.pop(key, None) is not None:
-            self._leave(topic, group)
+    def _forget(self, keys: list[str]) -> None:
+        for key in keys:
+            del self.table[key]
             self._unencoded[key] = None
+            self._resets.pop(key, None)
+            self._pulls.pop(key, None)
+        if keys:
             self.changes += 1
-        self._resets.pop(key, None)
-        self._pulls.pop(key, None)
+            self.last_removal = self.changes
+            self._settings.next({})
 
     # An operator's reset is told to the group once: its next query of the offset gets it, its next pull is sent there.
 
@@ -151,15 +162,6 @@ class ConsumerOffsets:
         """The group committed something of the topic for the first time."""
         self._topics_of.setdefault(group, {})[topic] = None
         self._groups_of.setdefault(topic, []).append(group)
-
-    def _leave(self, topic: str, group: str) -> None:
-        topics, groups = self._topics_of[group], self._groups_of[topic]
-        del topics[topic]
-        groups.remove(group)
-        if not topics:
-            del self._topics_of[group]
-        if not groups:
-            del self._groups_of[topic]
 
 
 def _write_queues(queues: dict[int, int]) -> str:

@@ -28,7 +28,8 @@ class Part(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPart:
     """`load` takes over what was saved, and raises HeaderError. `tables` may be encoded bit by bit before the document
-    is made. `saved` is the number of changes that needs no saving at the start."""
+    is made. `saved` is the number of changes that needs no saving at the start. `urgent` tells the last of its changes
+    that is saved at once, though others are not."""
 
     name: str
     part: Part
@@ -36,6 +37,7 @@ class KeptPart:
     load: Callable[[str], None]
     tables: tuple[EncodedTable[Any], ...] = ()
     saved: int = -1
+    urgent: Callable[[], int] = lambda: -1
 
     @property
     def unencoded(self) -> int:

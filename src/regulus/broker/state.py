@@ -68,7 +68,7 @@ class BrokerState:
         self.settings = SettingsChanges()
         self.topics = Topics(config, self.settings)
         self.subscription_groups = SubscriptionGroups(config.auto_create_subscription_group, self.settings)
-        self.consumer_offsets = ConsumerOffsets()
+        self.consumer_offsets = ConsumerOffsets(self.settings)
         self.clients = Clients()
         self.held_requests = HeldRequests()
         self.sink_marks = SinkMarks(store, config.sink_marks_max)
@@ -183,7 +183,7 @@ class BrokerState:
             KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
                      tables=(groups.encoded,)),
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
-                     tables=(offsets.encoded,)),
+                     tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),

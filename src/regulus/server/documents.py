@@ -2,7 +2,8 @@
 
 A change of topics or groups is written at once, and its answer waits for that; while one write runs, the next changes
 gather for the next. Offsets change all the time and are saved at an interval, after the log is on disk up to what they
-speak of. What changed is encoded on the event loop, a part at a time; of the rest the encoded members are kept.
+speak of; where some went with their topic or group, they are written at once as well. What changed is encoded on the
+event loop, a part at a time; of the rest the encoded members are kept.
 
 When a document of the settings cannot be written, whoever waits for it is refused. The change stays and is tried again:
 messages may have come for it, and clients gone to work with it. Until it is saved, those who depend on it are refused.
@@ -151,7 +152,8 @@ class DocumentKeeper:
         documents = [_Document(kept.name, kept.part.changes, kept.part.document()) for kept in changed]
         for kept in changed:
             kept.tell(self._unsaved[kept.name])
-        faults = await self._write(documents, behind_log=not at_once)
+        behind_log = not at_once or any(kept.when is When.LATER for kept in changed)
+        faults = await self._write(documents, behind_log=behind_log)
         for document in documents:
             self._tell(document.name, faults.get(document.name, ""))
             if document.name not in faults:
@@ -165,7 +167,8 @@ class DocumentKeeper:
                 if self._is_at_once(kept) == at_once and kept.part.changes != self._saved[kept.name]]
 
     def _is_at_once(self, kept: KeptPart) -> bool:
-        return kept.when is When.AT_ONCE or (kept.when is When.FIRST_AT_ONCE and self._saved[kept.name] < 0)
+        return (kept.when is When.AT_ONCE or (kept.when is When.FIRST_AT_ONCE and self._saved[kept.name] < 0)
+                or kept.urgent() > self._saved[kept.name])
 
     async def _encode(self, parts: Sequence[KeptPart]) -> None:
         """Almost all of what the documents need, so that making them is quick."""

@@ -41,8 +41,8 @@ def test_who_committed_what_is_told_without_a_look_at_the_others():
     offsets.table = Unwalked(offsets.table)
     assert offsets.topics_of("G") == ["T", "U"]
     assert offsets.groups_of("T") == ["G", "H"]
-    list(offsets.remove_topic("T"))
-    list(offsets.remove_group("G"))
+    offsets.remove_topic("T")
+    offsets.remove_group("G")
     assert offsets.topics_of("G") == offsets.topics_of("H") == offsets.groups_of("T") == []
 
 
@@ -52,7 +52,7 @@ def test_who_committed_what_is_known_after_a_start():
     again.load(encoded_table.text(committed().document()))
     assert sorted(again.topics_of("G")) == ["T", "U"]
     assert sorted(again.groups_of("T")) == ["G", "H"]
-    list(again.remove_group("H"))
+    again.remove_group("H")
     again.clone("G", "H", "U")
     again.clone("G", "H", "U")
     assert again.topics_of("H") == ["U"]
@@ -66,11 +66,11 @@ def test_offsets_can_be_taken_over_and_removed():
     assert offsets.queues("Copy", "T") == {0: 5, 3: 7}
     offsets.commit("AG", "T", 0, 8)
     offsets.commit("G", "AT", 0, 6)
-    list(offsets.remove_group("G"))
+    offsets.remove_group("G")
     assert offsets.topics_of("G") == []
     assert offsets.table == {"T@H": {0: 2}, "T@Copy": {0: 5, 3: 7}, "T@AG": {0: 8}}
     offsets.commit("H", "TT", 0, 1)
-    list(offsets.remove_topic("T"))
+    offsets.remove_topic("T")
     assert offsets.groups_of("T") == []
     assert offsets.table == {"TT@H": {0: 1}}
 
@@ -96,7 +96,7 @@ def test_offsets_are_saved_and_loaded():
 def test_what_changes_between_two_documents_is_in_the_second():
     offsets = committed()
     offsets.document()
-    offsets.remove("G", "U")
+    offsets.remove_topic("U")
     offsets.clone("G", "Copy", "T")
     offsets.assign_reset("H", "T", 0, 1)
     again = ConsumerOffsets()

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import pairwise
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import ConsumerOffsets
 from regulus.broker.state import BrokerState
 from regulus.errors import StoreNotWritable
 from regulus.model.topics import TopicConfig
@@ -187,6 +188,36 @@ async def test_offsets_are_not_saved_without_the_log(bench: Bench, caplog: pytes
     bench.shelf.log_fails = False
     await bench.keeper.save_all()
     assert '"T@G":{' in bench.shelf.documents["consumerOffset"]
+
+
+@pytest.mark.parametrize("remove", [lambda offsets: offsets.remove_topic("T"),
+                                    lambda offsets: offsets.remove_group("G")])
+async def test_who_is_told_that_offsets_are_gone_does_not_find_them_after_a_crash(
+        bench: Bench, remove: Callable[[ConsumerOffsets], None]) -> None:
+    offsets = bench.broker.consumer_offsets
+    offsets.commit("G", "T", 0, 7)
+    await bench.keeper.save_all()
+    bench.shelf.deeds.clear()
+    remove(offsets)
+    bench.keeper.when_saved(bench.broker.settings.count, bench.answers.append)
+    await bench.until(1)
+    assert bench.answers == [""]
+    assert bench.shelf.deeds == ["flush", "consumerOffset"]
+    assert "T@G" not in bench.shelf.documents["consumerOffset"]
+    offsets.commit("G", "T", 0, 1)
+    bench.put("Other")
+    await bench.until(2)
+    assert bench.shelf.deeds[2:] == ["topics", "regulusTopicEpochs"], "a commit alone has time"
+
+
+async def test_a_removal_that_could_not_be_saved_is_refused(bench: Bench) -> None:
+    bench.broker.consumer_offsets.commit("G", "T", 0, 7)
+    await bench.keeper.save_all()
+    bench.shelf.log_fails = True
+    bench.broker.consumer_offsets.remove_topic("T")
+    bench.keeper.when_saved(bench.broker.settings.count, bench.answers.append)
+    await bench.until(1)
+    assert "the log is not on disk" in bench.answers[0]
 
 
 async def test_many_entries_are_encoded_in_steps(bench: Bench) -> None:

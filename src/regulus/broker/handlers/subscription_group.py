@@ -49,11 +49,15 @@ def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker
 
 def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
              now_ms: int) -> Steps:
+    """What is only counted goes in steps, while the group is there; all that would speak of a group that is made anew
+    goes with it, in one."""
     group = header.group_name
-    broker.subscription_groups.delete(group, now_ms)
     yield from done_in_steps(broker.statistics.drop_pairs_of_group(group))
+    broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
-        yield from done_in_steps(broker.consumer_offsets.remove_group(group))
+        broker.consumer_offsets.remove_group(group)
+    for _ in broker.statistics.drop_pairs_of_group(group):
+        pass        # what was counted between the steps
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 

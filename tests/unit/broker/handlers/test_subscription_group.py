@@ -92,26 +92,46 @@ def test_what_a_group_has_of_many_topics_goes_in_steps(rig, monkeypatch):
     for number in range(100):
         rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 1)
         rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
+    rig.broker.subscription_groups.find("CG", 0)
     rig.broker.consumer_offsets.commit("Other", "T7", 0, 1)
     ext = {"groupName": "CG", "cleanOffset": "true"}
     assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext) is HOLD
     ticks = 0
-    while rig.broker.consumer_offsets.topics_of("CG"):
-        left = len(rig.broker.consumer_offsets.topics_of("CG"))
+    while "CG" in rig.broker.subscription_groups:
+        assert len(rig.broker.consumer_offsets.topics_of("CG")) == 100
         rig.broker.tick(rig.now_ms)
-        assert left - len(rig.broker.consumer_offsets.topics_of("CG")) <= 10
         ticks += 1
-    assert ticks >= 29
+    assert ticks >= 19
+    assert rig.broker.consumer_offsets.topics_of("CG") == []
     assert rig.late_answer().code == ResponseCode.SUCCESS
     assert rig.broker.consumer_offsets.topics_of("Other") == ["T7"]
     assert rig.broker.statistics.item("GROUP_GET_NUMS", "T7@CG") is None
+
+
+def test_a_group_that_is_made_anew_keeps_what_it_commits(rig, monkeypatch):
+    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 1)
+    for number in range(20):
+        rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 7)
+        rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
+    rig.broker.subscription_groups.find("CG", 0)
+    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"}) is HOLD
+    while "CG" in rig.broker.subscription_groups:
+        rig.broker.statistics.note_get("CG", "T1", 1, 1)
+        rig.broker.tick(rig.now_ms)
+    assert rig.broker.statistics.item("GROUP_GET_NUMS", "T1@CG") is None
+    rig.broker.subscription_groups.find("CG", 0)
+    assert rig.broker.consumer_offsets.query("CG", "T1", 0) == -1
+    rig.broker.consumer_offsets.commit("CG", "T1", 0, 1)
+    rig.late_answer()
+    rig.run(100)
+    assert rig.broker.consumer_offsets.query("CG", "T1", 0) == 1
 
 
 def test_a_deletion_in_steps_is_answered_when_it_is_saved(rig, monkeypatch):
     monkeypatch.setattr(stepped, "DEEDS_A_STEP", 1)
     rig.broker.settings.is_kept = True
     for number in range(3):
-        rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 1)
+        rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
     rig.broker.subscription_groups.find("Before", 0)
     assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"}) is HOLD
     while not rig.broker.notices:
