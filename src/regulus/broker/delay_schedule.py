@@ -10,17 +10,22 @@ One whose queue is damaged is appended to the schedule topic once more, so that 
 It waits as long as its queue has been out of use by then, within limits: so the waits double, the log grows by few
 copies, and a queue that was built anew gets its messages late by no more than it was gone.
 
+One that lies in a file of the log that is missing keeps nobody either: its place is noted beside the offsets, and
+looked at again after each start, for that is when the file may be back.
+
 Source: ScheduleMessageService.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from regulus.broker.message_store import MessageStore
 from regulus.broker.placement import parked_again, when_due
 from regulus.broker.storing import Storing
+from regulus.errors import HeaderError
 from regulus.model.store_result import PutStatus, QueueUnit
 from regulus.model.topics import SCHEDULE_TOPIC, DataVersion
-from regulus.wire import encoded_table
+from regulus.wire import encoded_table, fastjson
 from regulus.wire.bodies import DelayOffsetSerializeWrapper
 from regulus.wire.encoded_table import Pieces
 from regulus.wire.json_fields import to_value
@@ -28,10 +33,13 @@ from regulus.wire.json_fields import to_value
 DELIVERIES_PER_TICK_MAX = 256
 POLL_MS = 100
 """How long an empty or refused level rests; a waiting one rests at most as long as its head still has to wait."""
+AGAIN_PER_TICK_MAX = DELIVERIES_PER_TICK_MAX // 2
+"""Of those that were missing in an earlier run, so that others go on."""
 UPDATES_PER_DATA_VERSION = 200
 PARKED_AGAIN_MS_MIN = 60_000
 PARKED_AGAIN_MS_MAX = 1_800_000
 """What cannot be delivered because its queue is damaged waits for the longest level up to a time between these."""
+_MISSING_KEY = "regulusMissing"
 DAMAGED_QUEUES_MAX = 10_000
 """Queues of which it is remembered since when they take nothing; of more, the first begin anew."""
 
@@ -48,6 +56,10 @@ class DelaySchedule:
         self._ladder_ms = tuple(ladder_ms)
         self._last_level = 0
         self._damaged_since: dict[tuple[str, int], int] = {}    # of each queue that took nothing, when that began
+        # Of each level what was not delivered, by the queue offset behind it, and where that begins; of an earlier run
+        # level, begin and end.
+        self._missing: dict[int, dict[int, int]] = {}
+        self._again: deque[tuple[int, int, int]] = deque()
 
     @property
     def level_max(self) -> int:
@@ -62,7 +74,9 @@ class DelaySchedule:
     def tick(self, now_ms: int) -> int:
         """Deliver what is due, DELIVERIES_PER_TICK_MAX at most; ms until the next look, 0 when more is due."""
         room = DELIVERIES_PER_TICK_MAX
-        wait_ms = POLL_MS
+        again = self._deliver_again(now_ms)
+        room -= again
+        wait_ms = 0 if again and self._again else POLL_MS
         for step in range(self.level_max):
             level = (self._last_level + step) % self.level_max + 1
             delivered, level_wait_ms = self._deliver(level, room, now_ms)
@@ -84,17 +98,37 @@ class DelaySchedule:
             wait_ms = self._due_ms(unit, level, now_ms) - now_ms
             if wait_ms > 0:
                 return count, min(wait_ms, POLL_MS)
-            if not self._deliver_unit(unit, now_ms):
+            if not self._deliver_unit(unit, level, now_ms):
                 return count, POLL_MS
             self._move(level, unit.queue_offset + 1, now_ms)
         return len(units), POLL_MS
+
+    def _deliver_again(self, now_ms: int) -> int:
+        """Deliver a part of what was missing in an earlier run; how many that were. What still is, is noted anew."""
+        if not self._again:
+            return 0
+        level, begin, end = self._again.popleft()
+        first = begin = max(begin, self._store.min_offset(SCHEDULE_TOPIC, level - 1))
+        count = min(AGAIN_PER_TICK_MAX, end - first)
+        for unit in self._store.queue_units(SCHEDULE_TOPIC, level - 1, first, count) if count > 0 else ():
+            if not self._deliver_unit(unit, level, now_ms):
+                break
+            first = unit.queue_offset + 1
+        if first < end:
+            self._again.append((level, first, end))
+        self.changes += first > begin or first >= end
+        return first - begin
+
+    def _note_missing(self, level: int, queue_offset: int) -> None:
+        ranges = self._missing.setdefault(level, {})
+        ranges[queue_offset + 1] = ranges.pop(queue_offset, queue_offset)
 
     def _due_ms(self, unit: QueueUnit, level: int, now_ms: int) -> int:
         # Further away than one full delay: the clock was turned back since. It counts as due.
         due_ms = unit.tags_code
         return now_ms if due_ms > now_ms + self._ladder_ms[level - 1] else due_ms
 
-    def _deliver_unit(self, unit: QueueUnit, now_ms: int) -> bool:
+    def _deliver_unit(self, unit: QueueUnit, level: int, now_ms: int) -> bool:
         """False when the store refuses for now, so that the unit must be tried again.
 
         What it never takes is passed: all behind it would wait for ever. What its own queue does not take, because
@@ -103,6 +137,8 @@ class DelaySchedule:
         parked = self._store.look_message(unit.physical_offset)
         message = None if parked is None else when_due(parked)
         if message is None:
+            if parked is None and self._store.is_missing(unit.physical_offset):
+                self._note_missing(level, unit.queue_offset)
             return True
         queue = (message.topic, message.queue_id)
         status = self._storing.append(message, now_ms).status
@@ -139,7 +175,9 @@ class DelaySchedule:
         return DelayOffsetSerializeWrapper(offset_table=self.offset_table, data_version=self.data_version)
 
     def document(self) -> Pieces:
-        return encoded_table.document(to_value(self.wrapper()))
+        missing = [[level, first, end] for level, ranges in self._missing.items() for end, first in ranges.items()]
+        missing += [list(each) for each in self._again]
+        return encoded_table.document({**to_value(self.wrapper()), **({_MISSING_KEY: missing} if missing else {})})
 
     def load(self, text: str) -> None:
         """Take over saved offsets, each moved into what its queue holds. Raises HeaderError."""
@@ -151,3 +189,14 @@ class DelaySchedule:
                 first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
                 end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
                 self.offset_table[level] = min(max(queue_offset, first), end)
+        self._again.extend(place for place in _missing_places(text) if 1 <= place[0] <= self.level_max)
+
+
+def _missing_places(text: str) -> list[tuple[int, int, int]]:
+    value = fastjson.loads(text)
+    places = value.get(_MISSING_KEY, []) if isinstance(value, dict) else []
+    if not isinstance(places, list) or not all(
+            isinstance(place, list) and len(place) == 3 and all(type(number) is int for number in place)
+            for place in places):
+        raise HeaderError(f"{_MISSING_KEY} is no list of level, first and end")
+    return [(level, first, end) for level, first, end in places]

@@ -54,6 +54,9 @@ class MessageStore(Protocol):
         one found whose queue is gone (its topic was deleted), for its queue is what vouches for a record.
         """
 
+    def is_missing(self, physical_offset: int) -> bool:
+        """Whether it lies in a file of the log that is not there, and may be there again after a start."""
+
     def record_bytes(self, physical_offset: int) -> memoryview | None:
         """The same undecoded, to be shown and not acted on: also of a queue that is gone, which nothing vouches for."""
 

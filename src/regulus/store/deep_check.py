@@ -44,8 +44,8 @@ class DeepCheck:
         if missing and missing not in self._met_missing:
             self._met_missing.add(missing)
             self._met.append(f"a message was to be copied from {physical_offset} of the log, in {missing}, which is "
-                             "missing: delayed messages that are due, halves and messages to be sent again that lie "
-                             "there are passed over")
+                             "missing: delayed messages that are due wait for a start with that file; halves and "
+                             "messages to be sent again that lie there are passed over")
 
     def take_met(self) -> list[str]:
         """What was met since the last call, to be told."""

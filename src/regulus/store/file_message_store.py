@@ -390,6 +390,9 @@ class FileMessageStore:
             return None
         return message
 
+    def is_missing(self, physical_offset: int) -> bool:
+        return bool(self._log.lacks(physical_offset))
+
     def record_bytes(self, physical_offset: int) -> memoryview | None:
         message = self._decode(physical_offset, False)
         if message is None or physical_offset in self._log.rotten:

@@ -36,6 +36,8 @@ class MemoryStore:
         """Set by a test: appends answer SERVICE_NOT_AVAILABLE with this remark."""
         self.damaged: dict[tuple[str, int], str] = {}
         """Set by a test: sentences about queues that take nothing and cannot be read."""
+        self.missing: range | tuple[int, ...] = ()
+        """Set by a test: physical offsets in a file of the log that is not there."""
         self._rules = rules
         self._log = bytearray()
         self._queues: dict[tuple[str, int], list[QueueUnit]] = {}
@@ -194,8 +196,11 @@ class MemoryStore:
         return [queue_id for name, queue_id in self.queues() if name == topic]
 
     def look_message(self, physical_offset: int) -> MessageExt | None:
-        message = self._decode(physical_offset)
+        message = None if self.is_missing(physical_offset) else self._decode(physical_offset)
         return message if message is not None and self._is_own_record(message) else None
+
+    def is_missing(self, physical_offset: int) -> bool:
+        return physical_offset in self.missing
 
     def _decode(self, physical_offset: int) -> MessageExt | None:
         if not 0 <= physical_offset < len(self._log):

@@ -11,6 +11,7 @@ from regulus.broker.delay_schedule import DELIVERIES_PER_TICK_MAX, POLL_MS, Dela
 from regulus.broker.send_facts import SendFacts
 from regulus.broker.storing import Storing
 from regulus.broker.topics import Topics
+from regulus.errors import HeaderError
 from regulus.model.message import MessageExt
 from regulus.model.store_result import Appended, PutStatus
 from regulus.testing.memory_store import MemoryStore
@@ -179,6 +180,69 @@ def test_a_damaged_queue_does_not_hold_up_its_level_and_loses_nothing(clockwork)
     assert clockwork.delivered() == 0
     clockwork.tick(20_050)
     assert clockwork.delivered() == 1
+
+
+def started_anew(clockwork: Clockwork) -> None:
+    saved = encoded_table.text(clockwork.schedule.document())
+    clockwork.schedule = DelaySchedule(clockwork.store, (50, 1000, 10_000), clockwork.storing)
+    clockwork.schedule.load(saved)
+
+
+def test_what_lies_in_a_missing_file_keeps_nobody_and_comes_after_the_start_that_has_it_again(clockwork):
+    clockwork.park(1, 0, 3)
+    clockwork.park(2, 0, 2)
+    behind = clockwork.store.commit_log_max_offset()
+    clockwork.park(1, 0, topic="U")
+    clockwork.store.missing = range(behind)
+    for _ in range(2):
+        clockwork.tick(1000)
+        assert (clockwork.delivered(), clockwork.delivered("U")) == (0, 1)
+        started_anew(clockwork)
+    clockwork.store.missing = ()
+    clockwork.tick(1001)
+    assert clockwork.delivered() == 3, "one level at a time"
+    started_anew(clockwork)
+    clockwork.tick(1002)
+    assert clockwork.delivered() == 5
+    assert "regulusMissing" not in encoded_table.text(clockwork.schedule.document())
+    started_anew(clockwork)
+    clockwork.tick(2000)
+    assert (clockwork.delivered(), clockwork.delivered("U")) == (5, 1)
+
+
+def test_much_that_was_missing_comes_in_parts_and_waits_for_a_store_that_refuses(clockwork, monkeypatch):
+    monkeypatch.setattr(delay_schedule, "AGAIN_PER_TICK_MAX", 4)
+    clockwork.park(1, 0, 10)
+    clockwork.store.missing = range(clockwork.store.commit_log_max_offset())
+    clockwork.tick(50)
+    started_anew(clockwork)
+    clockwork.store.missing = ()
+    clockwork.store.refusal = "full"
+    changes = clockwork.schedule.changes
+    assert clockwork.tick(51) == POLL_MS
+    assert clockwork.schedule.changes == changes
+    clockwork.store.refusal = ""
+    for delivered in (4, 8):
+        assert clockwork.tick(52) == 0
+        assert clockwork.delivered() == delivered
+    started_anew(clockwork)
+    assert clockwork.tick(53) == POLL_MS
+    assert clockwork.delivered() == 10
+
+
+def test_two_runs_of_what_is_missing_are_noted_as_one(clockwork):
+    clockwork.park(1, 0, 2)
+    clockwork.store.missing = range(1 << 20)
+    clockwork.tick(50)
+    clockwork.park(1, 50, 2)
+    clockwork.tick(100)
+    assert '"regulusMissing":[[1,0,4]]' in "".join(encoded_table.text(clockwork.schedule.document()).split())
+
+
+@pytest.mark.parametrize("places", ["{}", "[1]", "[[1,2]]", '[[1,2,"3"]]'])
+def test_places_that_are_none_are_refused(clockwork, places):
+    with pytest.raises(HeaderError, match="regulusMissing is no list"):
+        clockwork.schedule.load(f'{{"offsetTable":{{}},"regulusMissing":{places}}}')
 
 
 def test_the_longer_a_queue_is_damaged_the_fewer_copies_are_made_for_it() -> None:

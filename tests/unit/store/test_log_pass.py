@@ -235,6 +235,8 @@ def test_a_file_that_is_missing_in_the_middle_is_told_and_refused(store: FileMes
                                                f"{4096:020d}, which is missing. .* is set to {lost[-1] + 1}"):
             again.get_message("TopicA", 0, queue_offset, 32, 1 << 20, EVERYTHING)
         assert again.look_message(messages[queue_offset].physical_offset) is None
+        assert again.is_missing(messages[queue_offset].physical_offset)
+    assert not any(again.is_missing(place) for place in (messages[0].physical_offset, 1 << 40))
     before = again.get_message("TopicA", 0, 0, 32, 1 << 20, EVERYTHING)
     assert [before.message_count, before.next_begin_offset] == [lost[0], lost[0]]
     assert again.get_message("TopicA", 0, lost[-1] + 1, 32, 1 << 20, EVERYTHING).message_count == 2
