@@ -6,11 +6,12 @@ was sent.
 """
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
@@ -23,6 +24,8 @@ REDRIVE_OF = "REDRIVE_OF"
 REPLAY_OF = "REPLAY_OF"
 REPLAY_ID = "REPLAY_ID"
 RESEND_OF = "RESEND_OF"
+TABLE_PREFIX = "regulus_run_"
+"""Of the tables in which rows are written down."""
 
 _OF_A_FORMER_LIFE = (
     names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
@@ -78,19 +81,59 @@ def send(rows: DataFrame, target: Target) -> None:
 
 @contextmanager
 def written_down(rows: DataFrame, directory: str | None, run: int) -> Iterator[tuple[DataFrame, str]]:
-    """The rows as they lie in `<directory>/run=<run>`, and that place; without a directory they are gone afterwards.
+    """The rows as they were written down, and where: in `<directory>/run=<run>`, or without a directory in a place that
+    is gone afterwards.
 
-    Raises JobRefused where there is no directory and executors may be on other machines: they would not see one of
-    this.
+    Raises JobRefused where not all of them can be read again, because the tasks wrote to disks of their own.
     """
     spark: SparkSession = rows.sparkSession
-    if directory is None and not str(spark.conf.get("spark.master", "")).startswith("local["):
-        raise JobRefused("what is sent is written down before, where all executors find it; this Spark runs on a "
-                         "cluster, so name such a directory as the run's report: hdfs:/..., s3a://... or a shared disk")
-    with tempfile.TemporaryDirectory(prefix="regulus-job-") if directory is None else nullcontext(directory) as home:
-        place = f"{home.rstrip('/')}/run={run}"
-        rows.write.mode("error").parquet(place)
-        yield spark.read.parquet(place), place
+    if directory is not None:
+        yield _in_directory(rows, directory, run)
+    elif is_one_process(spark):
+        with tempfile.TemporaryDirectory(prefix="regulus-job-") as home:
+            yield _in_directory(rows, home, run)
+    else:
+        # Neither this process nor a task may have a disk that the others see; Spark's tables are where all see them.
+        name = f"{TABLE_PREFIX}{run}"
+        try:
+            yield _kept(rows, name, lambda written: written.saveAsTable(name), spark.table), name
+        finally:
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def is_one_process(spark: SparkSession) -> bool:
+    """Whether the driver and its tasks run where this program does."""
+    try:
+        master = str(spark.sparkContext.master)
+    except PySparkException:        # of Spark Connect, whose server may be anywhere
+        return False
+    return master == "local" or master.startswith("local[")
+
+
+def _in_directory(rows: DataFrame, directory: str, run: int) -> tuple[DataFrame, str]:
+    place = f"{directory.rstrip('/')}/run={run}"
+    # With its schema, for where no file can be seen there is nothing to infer it from.
+    reader = rows.sparkSession.read.schema(rows.schema)
+    return _kept(rows, place, lambda written: written.parquet(place), reader.parquet), place
+
+
+def _kept(rows: DataFrame, place: str, write: Callable[[DataFrameWriter], None],
+          read: Callable[[str], DataFrame]) -> DataFrame:
+    """The rows, written and read again. The driver ends a write whose files it does not see as one of no rows, so that
+    they are counted when they are written."""
+    written = Observation()
+    write(rows.observe(written, F.count("*").alias("rows")).write.format("parquet").mode("error"))
+    kept = read(place)
+    check_whole(kept.count(), int(written.get["rows"]), place)
+    return kept
+
+
+def check_whole(kept: int, written: int, place: str) -> None:
+    """Raises JobRefused when other rows can be read than were written."""
+    if kept != written:
+        raise JobRefused(f"{written} rows were written down in {place}, and {kept} are there: Spark's tasks wrote to "
+                         "disks that its driver does not see; as the run's report name a directory that all of them "
+                         "share, such as hdfs:/... or s3a://...; nothing was sent")
 
 
 def anew(properties: Column, **added: Column) -> Column:

@@ -1,7 +1,9 @@
 """Rows are written down before they are sent; messages lose what belongs to their former life."""
 
+import shutil
+import time
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,17 +37,68 @@ def test_rows_are_kept_where_a_report_is_wanted_and_else_are_gone(spark, tmp_pat
     assert not Path(place).exists()
 
 
-def test_on_a_cluster_rows_are_written_only_where_all_executors_see_them():
+@pytest.mark.parametrize("rows", [3, 0])
+def test_where_no_disk_is_known_to_be_shared_rows_are_a_table_until_they_are_sent(spark, monkeypatch, rows):
     from regulus.pipeline.sending import written_down
 
-    class OnACluster:
-        """As much of a table as is looked at."""
+    monkeypatch.setattr("regulus.pipeline.sending.is_one_process", lambda spark: False)
+    with written_down(spark.range(rows), None, 7) as (fixed, place):
+        assert place == "regulus_run_7"
+        assert spark.catalog.tableExists(place)
+        assert fixed.count() == rows
+    assert not spark.catalog.tableExists(place)
+    place = f"{spark.conf.get('spark.sql.warehouse.dir').removeprefix('file:')}/{place}"
+    assert not Path(place).exists()
 
-        class sparkSession:
-            conf: ClassVar = {"spark.master": "spark://node:7077"}
 
-    with (pytest.raises(JobRefused, match="name such a directory as the run's report"),
-          written_down(OnACluster, None, 7)):
+@pytest.mark.parametrize(("master", "is_one"), [
+    ("local", True), ("local[2]", True), ("local-cluster[2,1,1024]", False), ("spark://node:7077", False),
+    ("k8s://https://node:6443", False), (None, False)])
+def test_only_a_local_session_is_one_process(master, is_one):
+    from pyspark.errors import PySparkAttributeError
+
+    from regulus.pipeline.sending import is_one_process
+
+    class Session:
+        """As much of a session as is looked at; that of Spark Connect has no context."""
+
+        @property
+        def sparkContext(self):
+            if master is None:
+                raise PySparkAttributeError("no context")
+            return SimpleNamespace(master=master)
+
+    assert is_one_process(Session()) is is_one
+
+
+@pytest.mark.parametrize("kept", [0, 2, 4])
+def test_rows_that_are_not_all_there_are_refused(kept):
+    from regulus.pipeline.sending import check_whole
+
+    check_whole(3, 3, "file:/report/run=7")
+    with pytest.raises(JobRefused, match=f"^3 rows were written down in file:/report/run=7, and {kept} are there: "):
+        check_whole(kept, 3, "file:/report/run=7")
+
+
+def test_rows_that_the_driver_does_not_see_are_missed(spark, tmp_path):
+    from regulus.pipeline.sending import written_down
+
+    def lose_the_other_task(batches):
+        """As where a task wrote to a disk of its own: for the driver it wrote nothing."""
+        import pyarrow as pa
+
+        for batch in batches:
+            if batch.column(0)[0].as_py() > 0:
+                until = time.monotonic() + 60
+                while not (written := list(tmp_path.glob("run=7/_temporary/0/task_*"))):
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+                shutil.rmtree(written[0])
+            yield pa.RecordBatch.from_arrays(batch.columns, names=["id"])
+
+    rows = spark.range(0, 2, 1, 2).mapInArrow(lose_the_other_task, "id bigint")
+    with pytest.raises(JobRefused, match=f"^2 rows were written down in {tmp_path}/run=7, and 1 are there: "), \
+            written_down(rows, str(tmp_path), 7):
         pass
 
 
