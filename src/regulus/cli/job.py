@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -17,7 +16,7 @@ import click
 from regulus.cli.connection import Moment
 from regulus.cli.options import CORES_MAX, COUNT, LIMIT, Finite, renamed
 from regulus.cli.output import counted, print_facts, print_table, with_output
-from regulus.cli.spark_session import command_session, spark_refusals
+from regulus.cli.spark_session import SparkDirectory, command_session, spark_refusals
 from regulus.errors import ClientError
 from regulus.spark.extras import require_extra
 from regulus.wire.codes import ResponseCode
@@ -123,7 +122,7 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
 
     What Spark refuses is one sentence, too.
     """
-    @click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    @click.option("--store", "store_path", type=SparkDirectory(),
                   help="Directory of a broker's store, running or not.")
     @click.option("-n", "--namesrv", "name_server", envvar="NAMESRV_ADDR", show_envvar=True,
                   help="Name servers, host:port;host:port.")
@@ -136,10 +135,10 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
              help="How many rows of each kind to print.")
     @with_output
     @wraps(command)
-    def call(*args: Any, store_path: Path | None, name_server: str | None, archive_path: str | None,
+    def call(*args: Any, store_path: str | None, name_server: str | None, archive_path: str | None,
              broker_name: str | None, credentials: str | None, accept_gaps: bool, cores: int, limit: int,
              json_output: bool, **kwargs: Any) -> None:
-        given = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
+        given = {"storePath": store_path, "nameServer": name_server,
                  "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials,
                  "failOnDataLoss": "false" if accept_gaps else None}
         require_extra("spark", "a job")

@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from regulus.cli.options import CORES_MAX, LIMIT, renamed
-from regulus.cli.spark_session import command_session, java_places, spark_refusals
+from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
 from regulus.spark.doctor import Finding, examine, examine_executors
 from regulus.spark.extras import require_extra
 from regulus.spark.session import REMOTE_PREFIX
@@ -46,10 +45,10 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 
 
 @spark.command()
-@click.option("--store", "store_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--store", "store_path", type=SparkDirectory(),
               help="Directory of a broker's store.")
 @click.option("-n", "--namesrv", "name_server", help="Name servers of running brokers, host:port;host:port.")
-@click.option("--archive", "archive_path", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--archive", "archive_path", type=SparkDirectory(),
               help="Directory of an archive; with --namesrv, the archive and from its end on the brokers.")
 @click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
 @renamed("--tag", "tags", old="--tags", default="*", show_default=True, help="`TagA || TagB`.")
@@ -60,15 +59,15 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
-def read(store_path: Path | None, name_server: str | None, archive_path: Path | None, topics: tuple[str, ...],
+def read(store_path: str | None, name_server: str | None, archive_path: str | None, topics: tuple[str, ...],
          tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
          cores: int) -> None:
     """Print messages: of a store's directory, of running brokers, of an archive."""
     if store_path is None and name_server is None and archive_path is None:
         raise click.UsageError("give --store, --namesrv or --archive: the place to read from")
     require_extra("spark", "reading as a table")
-    options = {"storePath": str(store_path.resolve()) if store_path else None, "nameServer": name_server,
-               "archivePath": str(archive_path.resolve()) if archive_path else None, "subscribe": ",".join(topics),
+    options = {"storePath": store_path, "nameServer": name_server,
+               "archivePath": archive_path, "subscribe": ",".join(topics),
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     given = {key: value for key, value in options.items() if value}
     with spark_refusals(), command_session(f"local[{cores}]") as session:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,19 @@ _SETTINGS = {"spark.log.level": "ERROR", "spark.python.sql.dataFrameDebugging.en
 """The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
 
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+class SparkDirectory(click.Path):
+    """A directory that Spark reads, with its whole path. It must be there, unless a Spark Connect server reads it: that
+    sees other disks, and says itself what it does not find."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, resolve_path=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if os.environ.get("SPARK_REMOTE"):
+            return str(Path(value).absolute())
+        return os.fsdecode(super().convert(value, param, ctx))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from regulus.cli.spark_session import command_session, java_places, spark_refusals
+from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
 from regulus.errors import MissingJava
 from tests.unit.spark.conftest import GOLDEN
 
@@ -52,6 +52,20 @@ def test_a_command_stops_the_session_that_it_started(tmp_path):
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split()
     assert first == second
+
+
+def test_a_directory_must_be_here_unless_a_server_elsewhere_reads_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to("store")
+    assert SparkDirectory().convert("link", None, None) == f"{tmp_path}/store"
+    with pytest.raises(click.BadParameter, match="/nowhere' does not exist"):
+        SparkDirectory().convert("/nowhere", None, None)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://far:15002")
+    assert SparkDirectory().convert("/nowhere", None, None) == "/nowhere"
+    # What a link here points to says nothing of the machine there.
+    assert SparkDirectory().convert("link", None, None) == f"{tmp_path}/link"
 
 
 def test_a_java_is_looked_for_when_one_is_needed_and_no_sooner(monkeypatch, tmp_path):
