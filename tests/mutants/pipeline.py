@@ -24,7 +24,12 @@ _PARTS = (_POSTGRESQL + "[a_table_is_cut_by_its_whole_numbers]",)
 _MARKS = (_POSTGRESQL + "[rows_are_marked_by_exactly_their_key]",)
 _REFUSED = (_TABLES_TESTS + "test_what_is_no_table_is_refused_in_a_sentence",)
 _SENDING_TESTS = "tests/unit/pipeline/test_sending.py::"
-_CLUSTER = (_SENDING_TESTS + "test_on_a_cluster_rows_are_written_only_where_all_executors_see_them",)
+_CLUSTER = (_SENDING_TESTS + "test_only_a_local_session_is_one_process",)
+_UNSEEN = (_SENDING_TESTS + "test_rows_that_the_driver_does_not_see_are_missed",)
+_TABLE = (_SENDING_TESTS + "test_where_no_disk_is_known_to_be_shared_rows_are_a_table_until_they_are_sent",)
+_TASKS = "regulus/pipeline/range_tasks.py"
+_TASKS_TESTS = "tests/unit/pipeline/test_range_tasks.py::"
+_APART = (_TASKS_TESTS + "test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it",)
 
 MUTANTS = [
     Mutant(name="late from the limit on", path=_VERDICTS, old='"applied_time") > limits.late_ms',
@@ -74,9 +79,6 @@ MUTANTS = [
            old="    if zone is not None:\n",
            new="    if zone == '':\n",
            tests=_ZONES),
-    Mutant(name="a cluster writes to its driver's disk", path=_SENDING, old="    if directory is None and not str",
-           new="    if False and not str",
-           tests=_CLUSTER),
     Mutant(name="small tables are cut", path=_JDBC, old="count = min(count, (int(high)",
            new="count = max(count, (int(high)", tests=_PARTS),
     Mutant(name="a table is read in one piece", path=_JDBC, old="        if low is None:\n", new="        if True:\n",
@@ -98,4 +100,15 @@ MUTANTS = [
            new="        pass\n", tests=(_RECONCILE_TESTS + "test_nothing_is_sent_whose_verdict_cannot_be_kept",)),
     Mutant(name="many rows of one key", path=_SQL, old="    if [key] not in unique:\n", new="    if False:\n",
            tests=(_POSTGRESQL + "[a_table_of_another_shape_takes_no_verdicts]",)),
+    Mutant(name="a cluster writes to its driver's disk", path=_SENDING, old='master.startswith("local[")',
+           new='master.startswith("local")', tests=_CLUSTER),
+    Mutant(name="a server's disk is taken for this program's", path=_SENDING,
+           old="        return False\n    return master",
+           new="        return True\n    return master", tests=_CLUSTER),
+    Mutant(name="rows that the driver does not see are left out", path=_SENDING, old="    if kept != written:",
+           new="    if kept > written:", tests=_UNSEEN),
+    Mutant(name="what was written down for a run stays", path=_SENDING, old='f"DROP TABLE IF EXISTS {name}"',
+           new='"SELECT 1"', tests=_TABLE),
+    Mutant(name="one task that sees a directory speaks for all", path=_TASKS,
+           old="if not all(tasks.run(_is_there", new="if not any(tasks.run(_is_there", tests=_APART),
 ]

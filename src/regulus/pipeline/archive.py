@@ -24,8 +24,8 @@ from regulus.pipeline import archive_check, archive_files, log_ranges
 from regulus.pipeline.archive_check import QueueEnds
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock, Step
-from regulus.pipeline.archive_task import RangeFacts, RangeTask, archive_range
-from regulus.pipeline.range_tasks import Tasks
+from regulus.pipeline.archive_task import RangeFacts, RangeTask, archive_range, disk_errors
+from regulus.pipeline.range_tasks import Tasks, check_shared
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import Manifest, Range, TopicQueue
 from regulus.spark.store_files import ConsumeQueueFiles
@@ -95,6 +95,8 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
     archive_files.check_target(archive)
     with ArchiveLock(archive, archive_files.owner_text(f"archive run of {config.broker_name}")):
         swept = archive_files.sweep(archive)
+        with disk_errors(archive):
+            check_shared(tasks, archive_files.staging_of(archive, run))
         (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
         job = _Run(tasks, config, run, gate, catalog, step)
         job.report.swept = len(swept)

@@ -31,7 +31,7 @@ from regulus.pipeline.archive import WAVE_TASKS, Catalog
 from regulus.pipeline.archive_files import ArchiveLock, Step
 from regulus.pipeline.archive_parquet import BATCH_ROWS, StagedFile, row_groups, write_row_groups
 from regulus.pipeline.archive_task import day_text, disk_errors
-from regulus.pipeline.range_tasks import Tasks
+from regulus.pipeline.range_tasks import Tasks, check_shared
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import (
     ArchivedFile,
@@ -107,6 +107,9 @@ def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog:
             staging = str(archive_files.staging_of(archive, run))
             wanted = [CompactTask(archive=str(archive), staging=staging, manifests=tuple(group),
                                   range=_spanned(group)) for group in groups]
+            if wanted:
+                with disk_errors(archive):
+                    check_shared(tasks, Path(staging))
             for number in range(0, len(wanted), WAVE_TASKS * tasks.parallelism):
                 step("tasks")
                 some = wanted[number:number + WAVE_TASKS * tasks.parallelism]

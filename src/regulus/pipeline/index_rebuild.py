@@ -21,6 +21,7 @@ from typing import TypeAlias
 from regulus.errors import ArchiveFailed, ConfigError, HeaderError, OptionError, StoreDamaged
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.pipeline import log_ranges
+from regulus.pipeline.archive_task import disk_errors
 from regulus.pipeline.index_task import (
     IndexTask,
     Piece,
@@ -34,7 +35,7 @@ from regulus.pipeline.index_task import (
     write_fillers,
 )
 from regulus.pipeline.log_ranges import LogEnd
-from regulus.pipeline.range_tasks import LocalTasks, Tasks
+from regulus.pipeline.range_tasks import LocalTasks, Tasks, check_shared
 from regulus.record import index_entry
 from regulus.record.consume_queue_unit import UNIT_SIZE
 from regulus.spark.archive_manifest import TopicQueue
@@ -112,6 +113,8 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
     log = log_ranges.open_log(config.store_path)
     with ExitStack() as undoing:
         undoing.callback(shutil.rmtree, output, ignore_errors=True)
+        with disk_errors(output):
+            check_shared(tasks, output)
         report = _rebuilt(tasks, config, log)
         undoing.pop_all()
     return report

@@ -5,10 +5,12 @@ small store the tasks can as well run in this process, which is done before a JV
 """
 
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from regulus.errors import RegulusError
+from regulus.errors import OptionError, RegulusError
 from regulus.spark.worker_memory import keep_imports
 
 if TYPE_CHECKING:
@@ -81,6 +83,22 @@ class SparkTasks:
             if isinstance(result, _Raised):
                 raise result.error
         return [results[number] for number in range(len(tasks))]
+
+
+def check_shared(tasks: Tasks, directory: Path) -> None:
+    """Raises OptionError when tasks do not see what this program writes into the directory, which is made.
+
+    One look for each core: whoever shares the directory with some of the machines alone may pass.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".seen-") as mark:
+        if not all(tasks.run(_is_there, [mark.name] * tasks.parallelism)):
+            raise OptionError(f"Spark's tasks do not see what is written into {directory} here: name a directory that "
+                              "all machines share, or do without Spark (--cores 0)")
+
+
+def _is_there(path: str, attempt: str) -> bool:
+    return Path(path).exists()
 
 
 class _Raised:

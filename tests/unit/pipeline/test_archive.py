@@ -17,6 +17,7 @@ from regulus.pipeline import archive_files, archive_parquet
 from regulus.pipeline.archive import run_archive
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock
+from regulus.pipeline.archive_task import archive_range
 from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import manifest_path, ranges
@@ -42,7 +43,8 @@ class FourCores(LocalTasks):
         self.ahead: list[list[bool]] = []
 
     def run(self, work, tasks):
-        self.ahead.append([task.makes_ahead for task in tasks])
+        if work is archive_range:
+            self.ahead.append([task.makes_ahead for task in tasks])
         return super().run(work, tasks)
 
 

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from regulus.errors import DataLoss
-from regulus.pipeline.range_tasks import LocalTasks, SparkTasks
+from regulus.errors import DataLoss, OptionError
+from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, check_shared
 
 
 def doubled(number: int, attempt: str) -> int:
@@ -38,3 +38,19 @@ def test_a_worker_does_not_look_at_its_imports_behind_each_task(spark):
     counts = SparkTasks(spark).run(kept_from_collection, list(range(6)))
     assert os.getpid() not in dict(counts)
     assert min(kept for _, kept in counts) > 10_000
+
+
+class Apart(LocalTasks):
+    """The last of its two cores has another disk."""
+
+    parallelism = 2
+
+    def run(self, work, tasks):
+        return [work(task, "0") for task in [*tasks[:-1], f"/elsewhere{tasks[-1]}"]]
+
+
+def test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it(tmp_path):
+    check_shared(LocalTasks(), tmp_path / "new" / "one")
+    with pytest.raises(OptionError, match=f"do not see what is written into {tmp_path} here: name a directory that"):
+        check_shared(Apart(), tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
