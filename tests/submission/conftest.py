@@ -7,7 +7,9 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pyspark
 import pytest
@@ -67,30 +69,65 @@ class Process:
             self._child.wait()
 
 
-@pytest.fixture
-def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Process]]:
-    """Start a class of Spark's by name, with arguments; all are ended after the test."""
+Start: TypeAlias = Callable[..., Process]
+"""A class of Spark's, by name, with arguments; `through` makes its command line another, variables are its own."""
+
+
+@contextmanager
+def processes(logs: Path, environment: Mapping[str, str]) -> Iterator[Start]:
+    """What starts classes of Spark's by name, with arguments; all are ended at the end."""
     started: list[Process] = []
 
-    def run(*arguments: str) -> Process:
-        process = Process([str(SPARK_HOME / "bin" / "spark-class"), *arguments], environment,
-                          tmp_path / f"process-{len(started)}.log")
+    def run(*arguments: str, through: Callable[..., list[str]] = lambda *command: list(command),
+            **variables: str) -> Process:
+        process = Process(through(str(SPARK_HOME / "bin" / "spark-class"), *arguments), {**environment, **variables},
+                          logs / f"process-{len(started)}.log")
         started.append(process)
         return process
 
-    yield run
-    for process in reversed(started):
-        process.stop()
+    try:
+        yield run
+    finally:
+        for process in reversed(started):
+            process.stop()
 
 
 @pytest.fixture
-def standalone_master(start: Callable[..., Process], tmp_path: Path) -> str:
-    """The address spark://... of a cluster with one worker of two cores."""
+def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Start]:
+    """What starts classes of Spark's for a test."""
+    with processes(tmp_path, environment) as run:
+        yield run
+
+
+def start_master(start: Start) -> str:
+    """The address spark://... of a cluster that has no worker yet."""
     master = start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    address = master.wait_for("Starting Spark master at").rpartition(" ")[2]
+    return master.wait_for("Starting Spark master at").rpartition(" ")[2]
+
+
+def start_worker(start: Start, master: str, directory: Path, **how: Any) -> None:
+    """Two cores for a cluster."""
     worker = start("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g",
-                   "--webui-port", "0", "--work-dir", str(tmp_path / "work"), address)
+                   "--webui-port", "0", "--work-dir", str(directory), master, **how)
     worker.wait_for("Successfully registered with master")
+
+
+def start_connect_server(start: Start, *settings: str, **how: Any) -> str:
+    """The address sc://... of a Spark Connect server."""
+    port = free_port()
+    server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+                   "--conf", f"spark.connect.grpc.binding.port={port}",
+                   "--conf", "spark.connect.grpc.binding.address=127.0.0.1", *settings,
+                   "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal", **how)
+    server.wait_for("Spark Connect server started at")
+    return f"sc://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def standalone_master(start: Start, tmp_path: Path) -> str:
+    """The address spark://... of a cluster with one worker of two cores."""
+    address = start_master(start)
+    start_worker(start, address, tmp_path / "work")
     return address
 
 

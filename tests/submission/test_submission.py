@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from tests.submission.conftest import SOURCES, SPARK_HOME, free_port
+from tests.submission.conftest import SOURCES, SPARK_HOME, start_connect_server
 from tests.unit.spark.conftest import GOLDEN, queue_ends
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop]
@@ -76,14 +76,8 @@ def test_spark_submit_runs_the_command_line(environment):
 
 
 def test_a_connect_server_serves_commands_that_have_no_java(start, environment, tmp_path):
-    port = free_port()
-    server = start("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-                   "--conf", f"spark.connect.grpc.binding.port={port}",
-                   "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
-                   "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
-                   "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
-    server.wait_for("Spark Connect server started at")
-    remote = f"sc://127.0.0.1:{port}"
+    remote = start_connect_server(start, "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse",
+                                  PYTHONPATH=str(SOURCES))
     (tmp_path / "sitecustomize.py").write_text(NO_JAVA)
     client = {"PATH": "", "PYTHONPATH": os.pathsep.join([str(tmp_path), str(SOURCES)])}
 
