@@ -1,4 +1,4 @@
-"""Faults of jobs that judge by the log and send again."""
+"""Faults of jobs that judge by the log and send again, and of the archive."""
 
 from tests.mutants import Mutant
 
@@ -30,6 +30,10 @@ _TABLE = (_SENDING_TESTS + "test_where_no_disk_is_known_to_be_shared_rows_are_a_
 _TASKS = "regulus/pipeline/range_tasks.py"
 _TASKS_TESTS = "tests/unit/pipeline/test_range_tasks.py::"
 _APART = (_TASKS_TESTS + "test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it",)
+_FILES = "regulus/pipeline/archive_files.py"
+_FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
+_SINK_TESTS = "tests/unit/spark/sink/test_transactions.py::"
+_POWER = ("tests/crash/test_archive_power_cut.py",)
 
 MUTANTS = [
     Mutant(name="late from the limit on", path=_VERDICTS, old='"applied_time") > limits.late_ms',
@@ -111,4 +115,32 @@ MUTANTS = [
            new='"SELECT 1"', tests=_TABLE),
     Mutant(name="one task that sees a directory speaks for all", path=_TASKS,
            old="if not all(tasks.run(_is_there", new="if not any(tasks.run(_is_there", tests=_APART),
+    Mutant(name="whoever completes a commit does not look before it ends a half",
+           path="regulus/spark/sink/transactions.py",
+           old="TransactionState.COMMIT, looks_first=True)", new="TransactionState.COMMIT)",
+           tests=(_SINK_TESTS + "test_who_completes_a_commit_ends_no_half_whose_message_is_there",)),
+    # --- the archive -------------------------------------------------------------------------------------------------
+    Mutant(name="an archive's files go before their manifest", path=_FILES, old='        step("unlink manifest")\n',
+           new="        for name in gone:\n            (archive / name).unlink(missing_ok=True)\n"
+               '        step("unlink manifest")\n',
+           tests=(_FILES_TESTS + "test_a_manifest_goes_before_its_files",)),
+    Mutant(name="files that another manifest names are removed", path=_FILES, old="sorted(gone - _named(archive))",
+           new="sorted(gone)", tests=(_FILES_TESTS + "test_files_that_two_manifests_name_stay_with_the_other",)),
+    Mutant(name="a manifest is not synced", path=_FILES, old="        os.fsync(file.fileno())", new="        pass",
+           tests=_POWER),
+    Mutant(name="no folder of an archive is synced", path=_FILES, old="        os.fsync(descriptor)",
+           new="        pass", tests=_POWER),
+    Mutant(name="the folders of archived files are not synced", path=_FILES,
+           old="            folders |= _folders_of(archive, target)\n", new="", tests=_POWER),
+    Mutant(name="the folders above an archived file's are not synced", path=_FILES,
+           old="            folders |= _folders_of(archive, target)\n", new="            folders |= {target.parent}\n",
+           tests=_POWER),
+    Mutant(name="the folder of a manifest is not synced", path=_FILES,
+           old="        for folder in sorted(_folders_of(archive, path)):\n            _sync_folder(folder)\n", new="",
+           tests=_POWER),
+    Mutant(name="the name of a new archive is not synced", path=_FILES,
+           old="        path.mkdir(exist_ok=True)\n        _sync_folder(path.parent)\n",
+           new="        path.mkdir(exist_ok=True)\n", tests=_POWER),
+    Mutant(name="an archived file is not synced", path="regulus/pipeline/archive_parquet.py",
+           old="        os.fsync(self._written.fileno())\n", new="", tests=_POWER),
 ]

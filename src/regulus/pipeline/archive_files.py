@@ -48,7 +48,7 @@ class ArchiveLock:
     def __enter__(self) -> "ArchiveLock":
         """Raises ArchiveLocked that names the owner, ArchiveFailed when the place cannot be written."""
         with disk_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(self._path.parent)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,14 +79,14 @@ def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], 
     """
     path = archive / manifest_path(manifest.range)
     with disk_errors(archive):
-        folders = set()
+        folders = {archive}
         for number, (staged, name) in enumerate(moves):
             step(f"move {number}")
             target = archive / name
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(staged).replace(target)
-            folders |= {target.parent, target.parent.parent}
-        for folder in sorted(folders | {archive}):
+            folders |= _folders_of(archive, target)
+        for folder in sorted(folders):
             _sync_folder(folder)
         step("manifest")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def commit(archive: Path, manifest: Manifest, moves: Sequence[tuple[str, str]], 
             if path.read_bytes() != archive_manifest.encode(manifest):
                 raise ArchiveFailed(f"{path} is there already and says something else: two jobs archived one broker "
                                     "name from different logs; give each broker a name of its own") from None
-        for folder in (path.parent, path.parent.parent):
+        for folder in sorted(_folders_of(archive, path)):
             _sync_folder(folder)
     step("committed")
 
@@ -113,10 +113,7 @@ def sweep(archive: Path) -> list[str]:
     staging = archive / STAGING
     removed = [str(path.relative_to(archive)) for path in sorted(staging.glob("*"))]
     shutil.rmtree(staging, ignore_errors=True)
-    named = set()
-    for part in archive_manifest.ranges(archive):
-        path = archive / manifest_path(part)
-        named |= names_of(archive_manifest.decode(path.read_bytes(), str(path)))
+    named = _named(archive)
     present = [*archive.glob("data/*/*/*.parquet"), *archive.glob("_rejects/*.jsonl")]
     for path in sorted(present):
         name = str(path.relative_to(archive))
@@ -131,6 +128,15 @@ def names_of(manifest: Manifest) -> set[str]:
     return {file.path for file in manifest.files} | ({manifest.rejects.path} if manifest.rejects else set())
 
 
+def _named(archive: Path) -> set[str]:
+    """The files that the manifests name, superseded ones included."""
+    named = set()
+    for part in archive_manifest.ranges(archive):
+        path = archive / manifest_path(part)
+        named |= names_of(archive_manifest.decode(path.read_bytes(), str(path)))
+    return named
+
+
 def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
     """Remove manifests, and then the files that none of the others names; the files' paths below the archive."""
     gone: set[str] = set()
@@ -141,7 +147,7 @@ def remove(archive: Path, parts: Iterable[Range], step: Step) -> list[str]:
         path.unlink()
         _sync_folder(path.parent)
     removed = []
-    for name in sorted(gone):
+    for name in sorted(gone - _named(archive)):
         step("unlink file")
         (archive / name).unlink(missing_ok=True)
         removed.append(name)
@@ -188,11 +194,22 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _make_folder(path: Path) -> None:
+    """With those above it; a power cut takes none of them."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_folder(path.parent)
+
+
+def _folders_of(archive: Path, path: Path) -> set[Path]:
+    """The folders by which a file is found. The name of each is kept by the one above it, and not by itself."""
+    return {folder for folder in path.parents if folder.is_relative_to(archive)}
+
+
 def _sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-

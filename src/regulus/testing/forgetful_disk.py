@@ -4,8 +4,9 @@
         ...                             a store works below `root`
         power.crash(seed, target)       a copy of `root` as a power cut could leave it now
 
-While it is entered it stands between `store/disk.py` and the system, and notes what each sync makes sure; nothing is
-really synced meanwhile. All that is read here is the files themselves, so writes through memory maps are seen.
+While it is entered it stands between the system and `store/disk.py`, and other modules that are named and call `os`
+themselves. It notes what each sync makes sure; nothing is really synced meanwhile. All that is read here is the files
+themselves, so writes through memory maps are seen.
 
     fsync, fdatasync    the file's bytes and length, as they were when the sync began
     msync               the same of the pages in its range, and the length
@@ -29,7 +30,7 @@ from mmap import mmap
 from pathlib import Path
 from stat import S_ISDIR
 from threading import RLock
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from regulus.store import disk
@@ -172,8 +173,9 @@ class _Choice:
 class ForgetfulDisk:
     """Entered once. What lies below `root` then is sure. Threads may sync beside each other."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *others: ModuleType) -> None:
         self.root = root.resolve()
+        self._others = others
         self.on_sync: Callable[[SyncPoint], None] | None = None
         """Called while a sync is under way, by the thread that syncs: what it writes, the sync does not vouch for."""
         self.fails: Callable[[SyncPoint], bool] | None = None
@@ -185,26 +187,27 @@ class ForgetfulDisk:
         self._lock = RLock()
         self._nodes: dict[tuple[int, int], _File | _Directory] = {}
         self._maps: list[tuple[int, int, _File]] = []
-        self._replaced: list[tuple[str, Any]] = []
+        self._replaced: list[tuple[ModuleType, str, Any]] = []
 
     def __enter__(self) -> Self:
         self.root.mkdir(parents=True, exist_ok=True)
         self._look_below(self.root, is_sure=True)
-        self._replace("os", _SystemCalls(self))
-        self._replace("_libc", _LibraryCalls(self, disk._libc))
-        self._replace("mmap", self._map)
+        for module in (disk, *self._others):
+            self._replace(module, "os", _SystemCalls(self))
+        self._replace(disk, "_libc", _LibraryCalls(self, disk._libc))
+        self._replace(disk, "mmap", self._map)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         while self._replaced:
-            setattr(disk, *self._replaced.pop())
+            setattr(*self._replaced.pop())
         for node in self._nodes.values():
             os.close(node.descriptor)
 
-    def _replace(self, name: str, stand_in: Any) -> None:
-        self._replaced.append((name, getattr(disk, name)))
-        setattr(disk, name, stand_in)
+    def _replace(self, module: ModuleType, name: str, stand_in: Any) -> None:
+        self._replaced.append((module, name, getattr(module, name)))
+        setattr(module, name, stand_in)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -399,7 +402,7 @@ def rebooted() -> Iterator[None]:
 
 
 class _SystemCalls:
-    """Stands for the module `os` in `store/disk.py`."""
+    """Stands for the module `os`."""
 
     def __init__(self, power: ForgetfulDisk) -> None:
         self._power = power

@@ -42,15 +42,31 @@ def test_run_compact_and_status(store, tmp_path):
     assert "has other bytes than its manifest says" in result.output
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_an_iceberg_table(store, tmp_path):
+    from pyiceberg.catalog import load_catalog
+
     (tmp_path / "warehouse").mkdir()
-    properties = [word for text in ("type=sql", f"uri=sqlite:///{tmp_path}/catalog.db",
-                                    f"warehouse=file://{tmp_path}/warehouse")
-                  for word in ("--iceberg-property", text)]
-    call("run", "--store", store, "--archive", tmp_path / "archive", "--cores", 0, "--iceberg-table", "a.messages",
-         *properties)
-    assert (tmp_path / "warehouse").exists()
-    assert (tmp_path / "catalog.db").stat().st_size > 0
+    place = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    words = [word for name, value in place.items() for word in ("--iceberg-property", f"{name}={value}")]
+    target = tmp_path / "archive"
+
+    def rows_and_files() -> tuple[list[int], set[Path]]:
+        table = load_catalog("default", **place).load_table("a.messages")
+        files = {Path(path.removeprefix("file://")) for path in table.inspect.files()["file_path"].to_pylist()}
+        return sorted(table.scan().to_arrow()["queue_offset"].to_pylist()), files
+
+    call("run", "--store", store, "--archive", target, "--range-size", "1k", "--cores", 0, "--iceberg-table",
+         "a.messages", *words)
+    numbers, files = rows_and_files()
+    assert numbers == list(range(40))
+    assert files == set((target / "data").rglob("*.parquet"))
+    assert len(files) > 2
+    call("compact", "--archive", target, "--cores", 0, "--iceberg-table", "a.messages", *words)
+    numbers, compacted = rows_and_files()
+    assert numbers == list(range(40))
+    assert len(compacted) == 1
+    assert not compacted & files
 
 
 def test_what_is_refused(store, tmp_path):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from regulus.errors import ArchiveLocked
 from regulus.pipeline import archive_files
 from regulus.pipeline.archive_files import ArchiveLock, remove, sweep, verify
 from regulus.spark import archive_manifest
+from regulus.spark.archive_manifest import manifest_path
 from tests.archives import archive_store, files_of, nothing
 
 
@@ -34,12 +36,36 @@ def test_only_what_no_manifest_names_is_swept(archive):
     assert sweep(archive) == []
 
 
-def test_files_that_two_manifests_name_stay_with_the_other(archive):
+def test_what_is_removed_goes_with_its_manifest_and_nothing_else(archive):
     manifests = archive_manifest.load(archive)
     removed = remove(archive, [manifests[0].range], nothing)
     assert sorted(removed) == sorted(archive_files.names_of(manifests[0]))
-    assert [manifest.range for manifest in archive_manifest.load(archive)] == [
-        manifest.range for manifest in manifests[1:]]
+    assert not any((archive / name).exists() for name in removed)
+    assert archive_manifest.load(archive) == manifests[1:]
+    assert verify(archive, manifests[1:]) == []
+
+
+def test_files_that_two_manifests_name_stay_with_the_other(archive):
+    first, second = archive_manifest.load(archive)[:2]
+    both = replace(second, files=(*second.files, *first.files))
+    (archive / manifest_path(second.range)).write_bytes(archive_manifest.encode(both))
+    assert remove(archive, [first.range], nothing) == []
+    assert verify(archive, [both]) == []
+    assert remove(archive, [second.range], nothing) == sorted(archive_files.names_of(both))
+
+
+def test_a_manifest_goes_before_its_files(archive):
+    """Whenever a job is killed, no manifest names a file that is gone."""
+    looks = []
+
+    def look(step: str) -> None:
+        looks.append(step)
+        assert verify(archive, archive_manifest.load(archive)) == []
+
+    remove(archive, archive_manifest.ranges(archive)[:2], look)
+    assert looks[:2] == ["unlink manifest"] * 2
+    assert looks[2:] == ["unlink file"] * len(looks[2:])
+    assert looks[2:]
 
 
 def test_changed_and_missing_files_are_found(archive):

@@ -7,6 +7,7 @@ import pytest
 
 from regulus.client import shared_loop
 from regulus.client.admin import Admin
+from regulus.client.transaction_producer import TransactionState
 from regulus.errors import ClientError, SinkRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -263,3 +264,29 @@ def test_a_new_checkpoint_under_an_old_sink_is_refused(regulus_server):
 def test_without_rows_there_is_nothing_to_decide(regulus_server):
     commit([TaskReport(stored=0, duplicates=0)], options(regulus_server), "sink", 0, {})
     assert not is_done(regulus_server, 0)
+
+
+def test_who_completes_a_commit_ends_no_half_whose_message_is_there(regulus_server, monkeypatch):
+    """Where a broker has forgotten that a half was ended, a second end would store its message once more."""
+    ended: list[int] = []
+    end = Transactions._end
+
+    async def noted(self, half, state):
+        if len(ended) == 7:
+            raise ClientError("the driver is gone")
+        await end(self, half, state)
+        ended.append(half.queue_offset)
+
+    async def noted_again(self, half, state):
+        if state is TransactionState.COMMIT:
+            ended.append(half.queue_offset)
+        await end(self, half, state)
+
+    monkeypatch.setattr(transactions, "ENDS_AT_ONCE", 1)
+    monkeypatch.setattr(Transactions, "_end", noted)
+    with pytest.raises(ClientError, match="the driver is gone"):
+        commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    monkeypatch.setattr(Transactions, "_end", noted_again)
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    assert len(ended) == len(set(ended)) == 20
