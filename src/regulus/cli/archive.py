@@ -12,14 +12,16 @@ import click
 
 from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_json, print_table, time_text, with_output
+from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_session
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
-from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, Tasks
+from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, Tasks
 from regulus.spark.extras import require_extra
 from regulus.spark.options import DEFAULT_BROKER_NAME
 
 if TYPE_CHECKING:
+    from regulus.pipeline.archive_files import Step
     from regulus.pipeline.archive_iceberg import IcebergCatalog
 
 _ARCHIVE = click.option("--archive", "archive_path", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -33,6 +35,12 @@ _CATALOG = click.option("--iceberg-catalog", default="default", show_default=Tru
                         help="A catalog of pyiceberg's configuration.")
 _PROPERTY = click.option("--iceberg-property", "properties", multiple=True, metavar="KEY=VALUE",
                          help="A property of the catalog, such as uri or warehouse.")
+
+_STEPS = {
+    "tasks": "writing Parquet files", "check": "comparing them with the consume queues",
+    "move": "moving files to their places", "manifest": "writing manifests", "committed": "writing manifests",
+    "catalog": "showing the files in the Iceberg table", "gate": "telling the broker what is archived",
+    "unlink": "removing what was replaced or is too old", "end": "sweeping up"}
 
 
 @click.group()
@@ -71,8 +79,11 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
         range_size=size_of(range_size), accept_gaps=accept_gaps)
     gate = BrokerGate(config) if name_server else None
     catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
-    with tasks_of(cores) as tasks:
-        click.echo(run_archive(tasks, config, uuid.uuid4().hex, gate, catalog, _silent))
+    with Progress.on_stderr() as progress:
+        with tasks_of(cores, progress) as tasks:
+            report = run_archive(tasks, config, uuid.uuid4().hex, gate, catalog, _steps_of(progress), progress.say)
+        progress.end()
+        click.echo(report)
 
 
 @archive.command()
@@ -95,8 +106,12 @@ def compact(archive_path: Path, keep_superseded: int, expire_after: int, range_s
     config = CompactConfig(archive_path=str(archive_path.resolve()), range_size=size_of(range_size),
                            keep_superseded_ms=keep_superseded * 60_000, expire_after_days=expire_after)
     catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
-    with tasks_of(cores) as tasks:
-        click.echo(compact_archive(tasks, config, uuid.uuid4().hex, time.time_ns() // 1_000_000, catalog, _silent))
+    with Progress.on_stderr() as progress:
+        with tasks_of(cores, progress) as tasks:
+            report = compact_archive(tasks, config, uuid.uuid4().hex, time.time_ns() // 1_000_000, catalog,
+                                     _steps_of(progress), progress.say)
+        progress.end()
+        click.echo(report)
 
 
 @archive.command()
@@ -126,13 +141,13 @@ def status(archive_path: Path, is_verified: bool, json_output: bool) -> None:
 
 
 @contextmanager
-def tasks_of(cores: int) -> Iterator[Tasks]:
-    """Where a job's tasks run."""
+def tasks_of(cores: int, progress: Progress) -> Iterator[Tasks]:
+    """Where a job's tasks run, and what shows how far they are."""
     if not cores:
         yield LocalTasks()
         return
-    with command_session(f"local[{cores}]") as session:
-        yield SparkTasks(session)
+    with command_session(f"local[{cores}]", progress=progress) as session:
+        yield SeenTasks(SparkTasks(session), progress.expect)
 
 
 def size_of(text: str) -> int:
@@ -157,5 +172,6 @@ def _catalog(table: str | None, name: str, properties: tuple[str, ...],
     return IcebergCatalog(target, archive_path)
 
 
-def _silent(step: str) -> None:
-    """Steps are of interest to nobody at the command line."""
+def _steps_of(progress: Progress) -> "Step":
+    """Shows what a job's steps are about: there are some for each file, and those of one kind are one."""
+    return lambda step: progress.step(_STEPS.get(step.split()[0], step))

@@ -6,6 +6,7 @@ import click
 
 from regulus.cli.archive import size_of, tasks_of
 from regulus.cli.options import CORES_MAX, COUNT, INT_MAX
+from regulus.cli.progress import Progress
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.spark.extras import require_extra
 
@@ -41,5 +42,8 @@ def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: 
         store_path=str(store_path.resolve()), output=str(output.resolve()), message_delay_level=delay_levels,
         mapped_file_size_consume_queue=queue_file_size, max_hash_slot_num=hash_slots, max_index_num=index_entries,
         message_index_enable=not no_index, range_size=size_of(range_size), with_deleted_topics=deleted_topics)
-    with tasks_of(cores) as tasks:
-        click.echo(rebuild_index(tasks, config))
+    with Progress.on_stderr() as progress:
+        with tasks_of(cores, progress) as tasks:
+            report = rebuild_index(tasks, config, progress.say)
+        progress.end()
+        click.echo(report)

@@ -16,6 +16,7 @@ import click
 from regulus.cli.connection import Moment
 from regulus.cli.options import CORES_MAX, COUNT, LIMIT, Finite, renamed
 from regulus.cli.output import counted, print_facts, print_table, with_output
+from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, spark_refusals
 from regulus.errors import ClientError
 from regulus.spark.extras import require_extra
@@ -36,11 +37,12 @@ ROWS_SHOWN = 20
 class Job:
     """One run: where its messages are, the session that it works in, and where its words go.
 
-    `at_end` stops the session.
+    `at_end` stops the session. `progress` is shown until `results`.
     """
 
     def __init__(self, source_options: dict[str, str], cores: int, json_output: bool, limit: int,
-                 at_end: ExitStack) -> None:
+                 at_end: ExitStack, progress: Progress) -> None:
+        self.progress = progress
         self._source_options = source_options
         self._cores = cores
         self._at_end = at_end
@@ -53,7 +55,7 @@ class Job:
         """Started when it is first needed, so that a wrong argument is refused at once. Raises MissingJava."""
         if self._session is None:
             self._session = self._at_end.enter_context(command_session(f"local[{self._cores}]", {
-                "spark.sql.shuffle.partitions": str(self._cores), "spark.driver.memory": "1g"}))
+                "spark.sql.shuffle.partitions": str(self._cores), "spark.driver.memory": "1g"}, self.progress))
         return self._session
 
     @property
@@ -98,9 +100,18 @@ class Job:
 
     @property
     def say(self) -> "Say":
-        """On standard error, with the seconds since the job began, so that standard output is the result alone."""
-        begin = monotonic()
-        return lambda sentence: click.echo(f"[{monotonic() - begin:6.1f} s] {sentence}", err=True)
+        return self.progress.say
+
+    def results(self) -> None:
+        """All is there that is printed now."""
+        self.progress.end()
+
+    def verdict(self, sentence: str, colour: str | None = None) -> None:
+        """The last line; beside a JSON document it is not part of the result."""
+        if self.json_output:
+            self.say(sentence)
+        else:
+            click.secho(sentence, bold=True, fg=colour)
 
     def table(self, title: str, rows: "Iterable[Row]") -> None:
         """Rows of one shape under a title; nothing when there are none."""
@@ -109,11 +120,13 @@ class Job:
             click.secho(f"\n{title}", bold=True)
             print_table(list(listed[0]), [[shown(value) for value in row.values()] for row in listed])
 
-    def offenders(self, title: str, frame: "DataFrame") -> None:
+    def some(self, frame: "DataFrame") -> "list[Row]":
         """As many rows of a table as were asked for."""
-        self.table(title, frame.limit(self.limit).collect())
+        return frame.limit(self.limit).collect()
 
     def document(self, **parts: object) -> None:
+        """Its rows were collected to be given here."""
+        self.results()
         click.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=as_text))
 
 
@@ -142,8 +155,9 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
                  "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials,
                  "failOnDataLoss": "false" if accept_gaps else None}
         require_extra("spark", "a job")
-        with spark_refusals(), ExitStack() as at_end:
-            job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end)
+        with spark_refusals(), Progress.on_stderr() as progress, ExitStack() as at_end:
+            job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end,
+                      progress)
             command(job, *args, **kwargs)
     return call
 
@@ -216,20 +230,23 @@ def audit(job: Job, topics: Sequence[str], group: str | None, effects: str | Non
                            effects=outside(job, effects, effects_key, effects_time, "applied_time"),
                            starting=moment(starting), ending=moment(ending))
     found = run(job.spark, request, datetime.now(UTC), job.say)
+    sentence = found.sentence()
     if job.json_output:
         job.document(
             passed=found.passed, messages=found.messages, queues=found.queues, missing=found.missing,
             rules={result.rule.name: {"broken_by": result.count, "says": result.rule.says,
-                                      "rows": [row.asDict() for row in result.offenders.limit(job.limit).collect()]}
+                                      "rows": [row.asDict() for row in job.some(result.offenders)]}
                    for result in found.results},
             verdicts=found.verdicts, latencies=[row.asDict() for row in found.latencies])
     else:
-        for result in found.results:
-            if result.count:
-                job.offenders(f"{result.rule.name} ({result.count}): {result.rule.says}", result.offenders)
+        broken = {f"{result.rule.name} ({result.count}): {result.rule.says}": job.some(result.offenders)
+                  for result in found.results if result.count}
+        job.results()
+        for title, rows in broken.items():
+            job.table(title, rows)
         job.table("latency", found.latencies)
         click.echo(f"\nkeys: {', '.join(f'{count} {verdict}' for verdict, count in found.verdicts.items())}")
-        click.secho(found.sentence(), bold=True, fg="green" if found.passed else "red")
+    job.verdict(sentence, "green" if found.passed else "red")
     if not found.passed:
         sys.exit(1)
 
@@ -251,7 +268,11 @@ def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: s
         effects=outside(job, effects, effects_key, effects_time, "applied_time"),
         starting=moment(starting), ending=moment(ending)), job.say)
     tables = {"ladder": report.ladder, "dead letters": report.causes, "time to success": report.success}
-    _print_tables(job, tables, f"no retries in {len(report.groups)} groups")
+    rows = _print_tables(job, tables)
+    messages = sum(row["messages"] for row in rows["ladder"])
+    dead = sum(row["dead_letters"] for row in rows["ladder"])
+    job.verdict(f"{counted(messages, 'message')} retried in {counted(len(report.groups), 'group')}, "
+                f"{counted(dead, 'dead letter')}" if messages else f"no retries in {len(report.groups)} groups")
 
 
 @job.command()
@@ -275,7 +296,10 @@ def trace(job: Job, topic: str | None, message_id: str | None, slow_ms: int, spa
     if spans or message_id:
         tables["spans"] = report.spans.orderBy("start_time").limit(job.limit)
     tables["rejected records"] = report.rejects.limit(job.limit)
-    _print_tables(job, tables, "no trace records")
+    rows = _print_tables(job, tables)
+    consumed, slow = (sum(row[name] for row in rows["groups"]) for name in ("consumed", "slow"))
+    job.verdict(f"{counted(consumed, 'delivery', 'deliveries')} to {counted(len(rows['groups']), 'group')}, {slow} of "
+                f"{slow_ms} ms or longer" if any(rows.values()) else "no trace records")
 
 
 @job.command()
@@ -295,7 +319,10 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
 
     request = SearchRequest(source=job.source, topics=tuple(topics), key=key, message_id=message_id, tag=tag,
                             where=where, starting=moment(starting), ending=moment(ending), limit=job.limit)
-    rows = run(job.spark, request, datetime.now(UTC), job.say).collect()
+    found = run(job.spark, request, datetime.now(UTC), job.say)
+    job.say("looking for it")
+    rows = found.collect()
+    job.results()
     if job.json_output:
         job.document(messages=[row.asDict() for row in rows])
     for row in [] if job.json_output else rows:
@@ -304,19 +331,21 @@ def search(job: Job, topics: Sequence[str], key: str | None, message_id: str | N
     if not rows:
         raise ClientError("no such message is there", ResponseCode.NO_MESSAGE)
     if not job.json_output:
-        cut = f", no more than --limit {job.limit}" if len(rows) == job.limit else ""
-        click.echo(f"\n{counted(len(rows), 'message')}{cut}")
+        click.echo()
+    cut = f", no more than --limit {job.limit}" if len(rows) == job.limit else ""
+    job.verdict(f"{counted(len(rows), 'message')}{cut}")
 
 
-def _print_tables(job: Job, tables: "dict[str, DataFrame]", nothing: str) -> None:
+def _print_tables(job: Job, tables: "dict[str, DataFrame]") -> "dict[str, list[Row]]":
+    """What was printed."""
     collected = {title: frame.collect() for title, frame in tables.items()}
     if job.json_output:
         job.document(**{title.replace(" ", "_"): [row.asDict() for row in rows] for title, rows in collected.items()})
-        return
+        return collected
+    job.results()
     for title, rows in collected.items():
         job.table(title, rows)
-    if not any(collected.values()):
-        click.echo(nothing)
+    return collected
 
 
 def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
@@ -371,11 +400,12 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
     if job.json_output:
         job.document(sent=is_real, report=found.place, messages=[
             {"topic": topic, "status": status, "messages": count} for (topic, status), count in found.counts.items()])
-        return
-    print_table(("topic", "status", "messages"), [(*key, count) for key, count in sorted(found.counts.items())])
-    click.echo(found.sentence() + ("" if is_real else "; this was a dry run, --send does it"))
-    if found.place:
-        click.echo(f"what was sent is in {found.place}")
+    else:
+        job.results()
+        print_table(("topic", "status", "messages"), [(*key, count) for key, count in sorted(found.counts.items())])
+        if found.place:
+            click.echo(f"what was sent is in {found.place}")
+    job.verdict(found.sentence() + _unless_real(is_real))
 
 
 @job.command()
@@ -410,10 +440,10 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     if job.json_output:
         job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
                      behind_ms=found.behind_ms)
-        return
-    click.echo(found.sentence() + ("" if is_real else "; this was a dry run, --send does it"))
-    if is_real:
+    job.results()
+    if is_real and not job.json_output:
         click.echo(f"its name is {name}: with --id {name} the same command goes on after a failure")
+    job.verdict(found.sentence() + _unless_real(is_real))
 
 
 @job.command()
@@ -472,10 +502,17 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
     bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
     if job.json_output:
         job.document(verdicts=found.counts, sent=found.sent, left_out=dict(found.left_out), written=found.written,
-                     rows=[row.asDict() for row in bad.orderBy("verdict", "key").limit(job.limit).collect()])
-        return
-    job.offenders("not fine", bad.orderBy("verdict", "key"))
-    click.echo(f"\n{found.sentence()}")
+                     rows=[row.asDict() for row in job.some(bad.orderBy("verdict", "key"))])
+    else:
+        rows = job.some(bad.orderBy("verdict", "key"))
+        job.results()
+        job.table("not fine", rows)
+        click.echo()
+    job.verdict(found.sentence())
+
+
+def _unless_real(is_real: bool) -> str:
+    return "" if is_real else "; this was a dry run, --send does it"
 
 
 def _assignment(text: str) -> tuple[str, str]:

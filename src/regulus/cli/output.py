@@ -80,9 +80,9 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
         click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, many: str = "") -> str:
+    """`1 message`, `2 messages`; `many` where an s does not make it."""
+    return f"{number} {noun if number == 1 else many or f'{noun}s'}"
 
 
 async def reader_gone() -> None:

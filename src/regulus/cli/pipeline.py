@@ -1,18 +1,26 @@
 """`regulus pipeline`: run a Spark declarative pipeline, ours or yours, and write our report page."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from regulus.cli.options import CORES_MAX, renamed
+from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
 from regulus.errors import ClientError
 from regulus.spark.extras import require_extra
+from regulus.spark.work import Work
 from regulus.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from regulus.pipeline.runner import Hearer
 
 REPORT_NAME = "report.html"
 
@@ -68,15 +76,43 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
     order = RunOrder(spec=spec, parameters=parameters, remote=remote, refresh=refresh, full_refresh=full_refresh,
                      full_refresh_all=full_refresh_all, dry=dry_run, cores=cores, heap=heap)
 
-    def tell(flow: str, state: str) -> None:
-        if not quiet and state in ("COMPLETED", "FAILED", "SKIPPED"):
-            click.echo(f"{flow}: {state.lower()}")
+    java = None if remote else command_java()
+    if quiet:
+        run_pipeline(order, java, os.environ)
+        return
+    with Progress.on_stderr() as progress, run_shown(progress) as hearer:
+        def tell(flow: str, state: str) -> None:
+            hearer.flow(flow, state)
+            if state in ("COMPLETED", "FAILED", "SKIPPED"):
+                progress.clear()
+                click.echo(f"{flow}: {state.lower()}")
 
-    result = run_pipeline(order, None if remote else command_java(), os.environ, tell)
-    if not quiet:
-        for flow, rows in sorted(result.rows.items()):
-            click.echo(f"{flow}: {rows:,} new rows read")
-        click.echo(f"{'checked' if dry_run else 'done'}: {spec.name} in {spec.storage}")
+        result = run_pipeline(order, java, os.environ, replace(hearer, flow=tell))
+        progress.end()
+    for flow, rows in sorted(result.rows.items()):
+        click.echo(f"{flow}: {rows:,} new rows read")
+    click.echo(f"{'checked' if dry_run else 'done'}: {spec.name} in {spec.storage}")
+
+
+@contextmanager
+def run_shown(progress: Progress) -> "Iterator[Hearer]":
+    """Shows how far a run is: its tables, and what Spark has at work."""
+    from regulus.pipeline.runner import Hearer
+
+    states: dict[str, str] = {}
+    newest: list[Work | None] = [None]
+
+    def flow(name: str, state: str) -> None:
+        states[name] = state
+        at_work = [name for name, state in states.items() if state == "RUNNING"]
+        made = sum(state == "COMPLETED" for state in states.values())
+        progress.step(f"{made} of {len(states)} tables made" + (f", making {', '.join(at_work)}" if at_work else ""))
+
+    def work(told: Work | None) -> None:
+        newest[0] = told
+
+    with progress.watching(lambda: newest[0]):
+        yield Hearer(say=progress.say, flow=flow, work=work)
 
 
 @pipeline.command()

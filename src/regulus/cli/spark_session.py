@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from regulus.cli.progress import Progress
 from regulus.spark.extras import require_extra
 from regulus.spark.java import Java, JavaPlaces, find_java
 from regulus.spark.reason import reason
@@ -37,8 +38,10 @@ class SparkDirectory(click.Path):
 
 
 @contextmanager
-def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> "Iterator[SparkSession]":
+def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS,
+                    progress: Progress | None = None) -> "Iterator[SparkSession]":
     """The session that the surroundings ask for, see `open_session`; stopped at the end, unless it was there before.
+    `progress` shows how far it is with what it runs.
 
     Raises MissingJava where a JVM must be started, MissingExtra where there is no Spark.
     """
@@ -46,12 +49,28 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS) -> 
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
+    if progress is not None and is_ours:
+        progress.say("starting Spark")
     session = open_session(command_java, os.environ, master, {**_SETTINGS, **settings})
+    if progress is not None:
+        progress.step("looking at what is there")
     try:
-        yield session
+        with _seen(session, progress):
+            yield session
     finally:
         if is_ours:
             session.stop()
+
+
+@contextmanager
+def _seen(session: "SparkSession", progress: Progress | None) -> Iterator[None]:
+    if progress is None:
+        yield
+        return
+    from regulus.spark.work_watch import watched
+
+    with watched(session) as look, progress.watching(look):
+        yield
 
 
 @contextmanager

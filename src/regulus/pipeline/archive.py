@@ -25,6 +25,7 @@ from regulus.pipeline.archive_check import QueueEnds
 from regulus.pipeline.archive_config import ArchiveConfig
 from regulus.pipeline.archive_files import ArchiveLock, Step
 from regulus.pipeline.archive_task import RangeFacts, RangeTask, archive_range, disk_errors
+from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import Tasks, check_shared
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import Manifest, Range, TopicQueue
@@ -86,7 +87,7 @@ class ArchiveReport:
 
 
 def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
-                step: Step) -> ArchiveReport:
+                step: Step, say: Say = say_nothing) -> ArchiveReport:
     """Archive what is there to archive. `run` names the staging folder; `step` is told each step before it is done.
 
     Raises ArchiveLocked, ArchiveFailed, DataLoss, OptionError, StoreDamaged, StoreNewer.
@@ -98,7 +99,7 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
         with disk_errors(archive):
             check_shared(tasks, archive_files.staging_of(archive, run))
         (archive / archive_manifest.MANIFESTS).mkdir(exist_ok=True)
-        job = _Run(tasks, config, run, gate, catalog, step)
+        job = _Run(tasks, config, run, gate, catalog, step, say)
         job.report.swept = len(swept)
         try:
             job.tell_again()
@@ -111,13 +112,14 @@ def run_archive(tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None
 
 class _Run:
     def __init__(self, tasks: Tasks, config: ArchiveConfig, run: str, gate: Gate | None, catalog: Catalog | None,
-                 step: Step) -> None:
+                 step: Step, say: Say) -> None:
         self._tasks = tasks
         self._config = config
         self._run = run
         self._gate = gate
         self._catalog = catalog
         self._step = step
+        self._say = say
         self._archive = Path(config.archive_path)
         self._log = log_ranges.open_log(config.store_path)
         self._queues: dict[TopicQueue, ConsumeQueueFiles] = {
@@ -180,6 +182,8 @@ class _Run:
         cuts = log_ranges.cut(self._log, start, self.report.log_end, size)
         wave = WAVE_TASKS * self._tasks.parallelism
         while cuts:
+            self._say(f"{self.report.rows:,} rows of {self._config.broker_name} are archived by this run, "
+                      f"{(self.report.log_end - start) >> 20:,} MiB of log are left")
             facts = self._archive_wave(cuts, wave)
             archive_check.check_joins(facts, start)
             self._check(facts)

@@ -31,6 +31,7 @@ from regulus.pipeline.archive import WAVE_TASKS, Catalog
 from regulus.pipeline.archive_files import ArchiveLock, Step
 from regulus.pipeline.archive_parquet import BATCH_ROWS, StagedFile, row_groups, write_row_groups
 from regulus.pipeline.archive_task import day_text, disk_errors
+from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import Tasks, check_shared
 from regulus.spark import archive_manifest
 from regulus.spark.archive_manifest import (
@@ -69,6 +70,10 @@ class CompactTask:
     range: Range
     manifests: tuple[Manifest, ...]
 
+    @property
+    def size(self) -> int:
+        return self.range.size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactFacts:
@@ -91,7 +96,7 @@ class CompactReport:
 
 
 def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog: Catalog | None,
-            step: Step) -> CompactReport:
+            step: Step, say: Say = say_nothing) -> CompactReport:
     """Raises ArchiveLocked, ArchiveFailed, OptionError."""
     archive = Path(config.archive_path)
     archive_manifest.load(archive)
@@ -110,6 +115,8 @@ def compact(tasks: Tasks, config: CompactConfig, run: str, now_ms: int, catalog:
             if wanted:
                 with disk_errors(archive):
                     check_shared(tasks, Path(staging))
+                say(f"making {len(groups)} ranges of {sum(map(len, groups))}: "
+                    f"{sum(task.size for task in wanted) >> 20:,} MiB of log")
             for number in range(0, len(wanted), WAVE_TASKS * tasks.parallelism):
                 step("tasks")
                 some = wanted[number:number + WAVE_TASKS * tasks.parallelism]

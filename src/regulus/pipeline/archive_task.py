@@ -71,6 +71,10 @@ class RangeTask:
     makes_ahead: bool
     """Whether a core would otherwise be idle: a row group is then made while the one before is written."""
 
+    @property
+    def size(self) -> int:
+        return self.range.size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFacts:

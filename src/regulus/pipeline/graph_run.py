@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from regulus.errors import RegulusError
+from regulus.spark.work import Look
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Tell = Callable[[Mapping[str, Any]], None]
+_LOOK_S = 1.0
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectService$"
 
 
@@ -39,9 +41,12 @@ def main() -> None:
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
+    lock = threading.Lock()
+
     def tell(event: Mapping[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
-        events.flush()
+        with lock:
+            events.write(json.dumps(event) + "\n")
+            events.flush()
 
     def tell_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """A definition file may raise anything; its writer needs the name and the place."""
@@ -84,6 +89,8 @@ def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from regulus.spark.work_watch import watched
+
     local = None
     if remote is None:
         local = SparkSession.builder.getOrCreate()
@@ -95,11 +102,34 @@ def _session(remote: str | None, tell: Tell) -> "Iterator[SparkSession]":
 
     spark: Any = ConnectSession.builder.remote(remote).create()
     try:
-        yield spark
+        # Where Java is ours, its own books say more, and of all that it runs.
+        with watched(local or spark) as look, _telling_of_work(look, tell):
+            yield spark
     finally:
         spark.stop()
         if local is not None:
             local._sc.stop()
+
+
+@contextmanager
+def _telling_of_work(look: Look, tell: Tell) -> Iterator[None]:
+    over = threading.Event()
+
+    def follow() -> None:
+        last = None
+        while not over.wait(_LOOK_S):
+            work = look()
+            if work != last:
+                tell({"event": "work", "work": work and work._asdict()})
+            last = work
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def server_address(local: "SparkSession") -> str:
@@ -124,8 +154,10 @@ def _run(spark: "SparkSession", order: Mapping[str, Any], tell: Tell) -> None:
     if effects := configuration.get(f"{PREFIX}effects"):
         # A pipeline's definitions may not add a jar to the session.
         parse_outside_table(effects).provide_driver(spark)
+    tell({"event": "step", "text": "reading the definitions"})
     graph = create_dataflow_graph(spark, order["catalog"], order["database"], configuration)
     _define(spark, graph, SparkConnectGraphElementRegistry(spark, graph), order)
+    tell({"event": "step", "text": "running the flows"})
     for message in _start(spark, graph, order):
         # For the log as well, where it stands beside what Spark says of itself.
         print(message, file=sys.stderr, flush=True)

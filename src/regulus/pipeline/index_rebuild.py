@@ -35,6 +35,7 @@ from regulus.pipeline.index_task import (
     write_fillers,
 )
 from regulus.pipeline.log_ranges import LogEnd
+from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.range_tasks import LocalTasks, Tasks, check_shared
 from regulus.record import index_entry
 from regulus.record.consume_queue_unit import UNIT_SIZE
@@ -100,7 +101,7 @@ class RebuildReport:
         return text + (f"; the log ends there: {self.stop_reason}" if self.stop_reason else "")
 
 
-def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
+def rebuild_index(tasks: Tasks, config: RebuildConfig, say: Say = say_nothing) -> RebuildReport:
     """Raises OptionError for a running store or an output that is not empty, ArchiveFailed, StoreDamaged.
 
     What was written until then is removed.
@@ -115,12 +116,13 @@ def rebuild_index(tasks: Tasks, config: RebuildConfig) -> RebuildReport:
         undoing.callback(shutil.rmtree, output, ignore_errors=True)
         with disk_errors(output):
             check_shared(tasks, output)
-        report = _rebuilt(tasks, config, log)
+        report = _rebuilt(tasks, config, log, say)
         undoing.pop_all()
     return report
 
 
-def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> RebuildReport:
+def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles, say: Say) -> RebuildReport:
+    say(f"writing the queues of {(log_ranges.filled_end(log) - log.start) >> 20:,} MiB of log")
     cuts, facts, end = _units(tasks, config, log)
     log_ranges.refuse_newer(log, end.offset)
     report = RebuildReport(start=log.start, end=end.offset, stop_reason=end.reason)
@@ -129,8 +131,10 @@ def _rebuilt(tasks: Tasks, config: RebuildConfig, log: CommitLogFiles) -> Rebuil
         report.units += part.units
         report.skipped += part.skipped
         report.deleted_topics |= part.dropped_topics
+    say(f"settling the queues of {report.records:,} records")
     _settle_queues(tasks, config, cuts, facts, report)
     if config.message_index_enable:
+        say(f"building the index of {sum(part.entries for part in facts):,} keys")
         _build_index(tasks, config, facts, report)
     shutil.rmtree(Path(config.output) / "_entries", ignore_errors=True)
     return report

@@ -68,6 +68,10 @@ class UnitsTask:
     seeks_end: bool = False
     floors: dict[TopicQueue, int] | None = None
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsFacts:
@@ -113,6 +117,10 @@ class IndexTask:
     """The end time of the file before, 0 for the first: it shows in the first entry's time difference."""
     slots: int
     entries_max: int
+
+    @property
+    def size(self) -> int:
+        return index_entry.ENTRY_SIZE * sum(piece.entries for piece in self.pieces)
 
 
 def staged_entries(output: str, start: int) -> Path:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 _CORES_UNKNOWN = 8
 """Taken for the cluster's size where a Spark Connect client cannot see it."""
 
-T = TypeVar("T")
+
+class Task(Protocol):
+    """What a task is told."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it goes through."""
+
+
+T = TypeVar("T", bound=Task)
 R = TypeVar("R")
 
 
@@ -36,6 +45,19 @@ class Tasks(Protocol):
 
         `attempt` is a different text for each try. Raises what a task raised, if it is one of our own errors.
         """
+
+
+class SeenTasks:
+    """Those of another, of which is told how many bytes they go through before they begin."""
+
+    def __init__(self, tasks: Tasks, expect: Callable[[int], None]) -> None:
+        self.parallelism = tasks.parallelism
+        self._tasks = tasks
+        self._expect = expect
+
+    def run(self, work: Callable[[T, str], R], tasks: Sequence[T]) -> list[R]:
+        self._expect(sum(task.size for task in tasks))
+        return self._tasks.run(work, tasks)
 
 
 class LocalTasks:

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from regulus.errors import PipelineError
+from regulus.pipeline.progress import Say, say_nothing
 from regulus.pipeline.spark_conf import settings, write_conf
 from regulus.pipeline.spec import PipelineSpec, local_directory
 from regulus.spark.java import Java
 from regulus.spark.reason import reason
+from regulus.spark.work import Work
 from regulus.spark.worker_python import name_python
 
 LOG_NAME = "pipeline.log"
@@ -75,12 +77,22 @@ class RunResult:
     offsets: dict[str, str] = field(default_factory=dict)
 
 
-Progress = Callable[[str, str], None]
-"""Told (flow, state) when a flow comes to another state."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearer:
+    """Who is told how far a run is."""
+
+    say: Say = say_nothing
+    flow: Callable[[str, str], None] = lambda flow, state: None
+    """(flow, state), when a flow comes to another state."""
+    work: Callable[[Work | None], None] = lambda work: None
+    """What Spark has at work, about every second."""
+
+
+NOBODY = Hearer()
 
 
 def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, str],
-                 progress: Progress = lambda flow, state: None) -> RunResult:
+                 hearer: Hearer = NOBODY) -> RunResult:
     """Run it to its end: what is new in the sources is processed, and the run is over.
 
     `java` is for a Spark of our own. Raises PipelineError in one sentence when it cannot start or a flow fails.
@@ -92,7 +104,7 @@ def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, s
         child_environment.pop("SPARK_REMOTE", None)
         if order.remote is not None:
             log = Path(scratch) / LOG_NAME
-            return _run_child(order, child_environment, log, progress)
+            return _run_child(order, child_environment, log, hearer)
         assert java is not None
         if directory is None:
             raise PipelineError(f"storage {order.spec.storage} is not on this machine; set SPARK_REMOTE to a server "
@@ -106,7 +118,8 @@ def run_pipeline(order: RunOrder, java: Java | None, environment: Mapping[str, s
             child_environment |= {
                 "JAVA_HOME": str(java.home), "SPARK_CONF_DIR": scratch, "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": secrets.token_hex(16)}
-            return _run_child(order, child_environment, directory / LOG_NAME, progress)
+            hearer.say("starting Spark")
+            return _run_child(order, child_environment, directory / LOG_NAME, hearer)
 
 
 def _check(order: RunOrder) -> None:
@@ -132,7 +145,7 @@ def _only_run(directory: Path) -> Iterator[None]:
         yield
 
 
-def _run_child(order: RunOrder, environment: Mapping[str, str], log: Path, progress: Progress) -> RunResult:
+def _run_child(order: RunOrder, environment: Mapping[str, str], log: Path, hearer: Hearer) -> RunResult:
     spec = order.spec
     request = {
         "remote": order.remote, "root": str(spec.path.parent), "libraries": [str(file) for file in spec.libraries],
@@ -148,7 +161,7 @@ def _run_child(order: RunOrder, environment: Mapping[str, str], log: Path, progr
             child.stdin.write(json.dumps(request) + "\n")
             child.stdin.flush()
             story = _Story(spec.path)
-            story.follow(child.stdout, progress)
+            story.follow(child.stdout, hearer)
             status = child.wait()
         finally:
             child.kill()
@@ -168,14 +181,18 @@ class _Story:
         self._place = ""
         self._causes: dict[str, str] = {}
 
-    def follow(self, lines: IO[str], progress: Progress) -> None:
+    def follow(self, lines: IO[str], hearer: Hearer) -> None:
         for line in lines:
             event = json.loads(line)
             match event["event"]:
                 case "batch":
                     self._batch(event)
                 case "run":
-                    self._tell(event["text"], progress)
+                    self._tell(event["text"], hearer)
+                case "step":
+                    hearer.say(event["text"])
+                case "work":
+                    hearer.work(event["work"] and Work(**event["work"]))
                 case "failed":
                     self.failure, self._place = event["text"], event.get("place", "")
 
@@ -185,7 +202,7 @@ class _Story:
         ends = [str(source["end"]) for source in event["sources"]]
         self.result.offsets[flow] = ends[0] if ends else ""
 
-    def _tell(self, text: str, progress: Progress) -> None:
+    def _tell(self, text: str, hearer: Hearer) -> None:
         match = _FLOW_EVENT.match(text)
         if match is None:
             return
@@ -194,7 +211,7 @@ class _Story:
             self._causes[flow] = text.partition("Error: ")[2] or text
         if self.result.states.get(flow) != state:
             self.result.states[flow] = state
-            progress(flow, state)
+            hearer.flow(flow, state)
 
     def sentence(self, log: Path, *, keeps_log: bool) -> str:
         """What failed and why: the first flow that failed by itself, else what Spark said when it could not start."""

@@ -62,6 +62,10 @@ class Range(NamedTuple):
     def name(self) -> str:
         return f"{quote(self.broker_name, safe='')}-{self.text}"
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
     def contains(self, other: "Range") -> bool:
         return self.broker_name == other.broker_name and self.start <= other.start and other.end <= self.end
 

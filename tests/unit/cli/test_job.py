@@ -1,6 +1,7 @@
 """`regulus job`: what it prints, and how it refuses."""
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from regulus.cli.exit_codes import ExitCode
 from regulus.cli.job import Job
 from regulus.cli.main import regulus
+from regulus.cli.progress import Progress
 from tests.archives import archive_store
 from tests.frames import small_table
 from tests.stores import fill, open_store
@@ -41,6 +43,21 @@ def test_a_failed_audit_has_status_1_and_json_is_one_document(spark, shop, tmp_p
     assert (rule["broken_by"], len(rule["rows"])) == (7, 2)
 
 
+def test_each_job_names_its_steps_and_ends_with_a_verdict(spark, shop):
+    place = ("--store", shop.store)
+    for words, step, verdict in (
+            (("audit", "--topic", TOPIC), f"reading {TOPIC}", r"passed: 8 messages in \d queues, 0 missing, .*"),
+            (("retries",), "reading retries and dead letters", r"\d messages? retried in \d groups?, \d dead letters?"),
+            (("search", "--topic", TOPIC, "--where", "queue_offset >= 0"), "looking for it", r"\d+ messages?")):
+        shown = run(*words, *place)
+        assert shown.exit_code == 0, shown.output
+        assert re.fullmatch(verdict, shown.stdout.splitlines()[-1])
+        assert re.search(rf"^\[ +\d+\.\d s\] {step}", shown.stderr, re.MULTILINE)
+        quiet = run(*words, *place, "--json")
+        json.loads(quiet.stdout)
+        assert re.fullmatch(r"\[ +\d+\.\d s\] " + verdict, quiet.stderr.splitlines()[-1])
+
+
 def test_a_search_without_a_find_has_status_1(spark, shop):
     result = run("search", "-n", shop.name_server, "--topic", TOPIC, "--key", "o77")
     assert result.exit_code == ExitCode.NOT_FOUND
@@ -55,7 +72,7 @@ def test_an_archive_is_replayed_into_another_cluster(spark, regulus_server, tmp_
     for send in ((), ("--send",), (), ("--send",)):
         result = run(*words, *send)
         assert result.exit_code == 0, result.stderr
-        found.append(result.stdout.partition(" in ")[0])
+        found.append(result.stdout.splitlines()[-1].partition(" in ")[0])
     assert found == ["17 messages to send", "17 messages sent", "0 messages to send", "0 messages sent"]
     assert len(messages_of(regulus_server, "restored", wait_for=17)) == 17
 
@@ -63,10 +80,10 @@ def test_an_archive_is_replayed_into_another_cluster(spark, regulus_server, tmp_
 @pytest.mark.parametrize("files", ["storePath", "archivePath"])
 def test_a_job_that_sends_reads_files_and_sends_to_brokers(files):
     named = {files: "/files", "nameServer": "n:1", "credentials": "env:KEYS"}
-    job = Job(named, 1, False, 1, ExitStack())
+    job = Job(named, 1, False, 1, ExitStack(), Progress.on_stderr())
     assert job.source_to_send_from.options == {files: "/files"}
     assert job.source.options == ({files: "/files"} if files == "storePath" else named)
-    brokers = Job({"nameServer": "n:1"}, 1, False, 1, ExitStack())
+    brokers = Job({"nameServer": "n:1"}, 1, False, 1, ExitStack(), Progress.on_stderr())
     assert brokers.source_to_send_from.options == {"nameServer": "n:1"}
 
 

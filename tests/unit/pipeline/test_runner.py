@@ -12,9 +12,10 @@ import pytest
 
 from regulus.errors import PipelineError
 from regulus.pipeline.graph_run import server_address
-from regulus.pipeline.runner import RunOrder, RunResult, _Story, run_pipeline
+from regulus.pipeline.runner import NOBODY, Hearer, RunOrder, RunResult, _Story, run_pipeline
 from regulus.pipeline.spec import read_spec
 from regulus.spark.java import Java
+from regulus.spark.work import Work
 from tests.java import java_of_tests
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def order(directory: Path, **changes: object) -> RunOrder:
                        **changes})
 
 
-def run(directory: Path, java: Java | None = None, **changes: object) -> RunResult:
-    return run_pipeline(order(directory, **changes), java, os.environ)
+def run(directory: Path, java: Java | None = None, hearer: Hearer = NOBODY, **changes: object) -> RunResult:
+    return run_pipeline(order(directory, **changes), java, os.environ, hearer)
 
 
 @pytest.mark.spark
@@ -92,7 +93,9 @@ def test_a_flow_that_fails_is_named_and_the_next_run_reads_only_what_is_new(
 
     (tmp_path / "tables" / "numbers.py").write_text(TABLES)
     (source / "b.txt").write_text("40\n")
-    second = run(tmp_path, remote=server)
+    steps: list[str] = []
+    second = run(tmp_path, remote=server, hearer=Hearer(say=steps.append))
+    assert steps == ["reading the definitions", "running the flows"]
     assert second.states == {"numbers_lines": "COMPLETED", "numbers_total": "COMPLETED"}
     assert second.rows == {"numbers_lines": 1}
     assert [row.total for row in spark.table("numbers_total").collect()] == [46]
@@ -169,11 +172,11 @@ def test_a_storage_that_cannot_be_written(tmp_path: Path) -> None:
 # --- what is told of a run -------------------------------------------------------------------------------------------
 
 
-def story(tmp_path: Path, *events: dict[str, object]) -> tuple[_Story, list[tuple[str, str]]]:
-    told: list[tuple[str, str]] = []
+def story(tmp_path: Path, *events: dict[str, object]) -> tuple[_Story, list[object]]:
+    told: list[object] = []
     one = _Story(tmp_path / "spec.yml")
     one.follow(StringIO("".join(json.dumps(event) + "\n" for event in events)),
-               lambda flow, state: told.append((flow, state)))
+               Hearer(say=told.append, flow=lambda flow, state: told.append((flow, state)), work=told.append))
     (tmp_path / "pipeline.log").write_text("WARNING: something\nError: the last line\n")
     return one, told
 
@@ -190,6 +193,13 @@ def test_states_are_told_once_each_and_rows_are_added_up(tmp_path: Path) -> None
         says("Flow a.b.lines has COMPLETED."), says("Run is COMPLETED."))
     assert told == [("lines", "RUNNING"), ("lines", "COMPLETED")]
     assert (one.result.rows, one.result.offsets) == ({"lines": 7}, {"lines": "{7}"})
+
+
+def test_steps_and_the_work_of_spark_are_told(tmp_path: Path) -> None:
+    work = Work(tasks_done=1, tasks=2, rows=30, size=0, seconds=1.5)
+    _, told = story(tmp_path, {"event": "step", "text": "reading the definitions"},
+                    {"event": "work", "work": work._asdict()}, {"event": "work", "work": None})
+    assert told == ["reading the definitions", work, None]
 
 
 def test_the_first_flow_that_failed_for_good_counts(tmp_path: Path) -> None:

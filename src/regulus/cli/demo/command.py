@@ -11,10 +11,11 @@ import click
 
 from regulus.cli.demo.flights import FLIGHTS_IN_ALL
 from regulus.cli.options import PORT
+from regulus.cli.progress import Progress
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
 
     from regulus.cli.demo.run import DemoRun
 
@@ -41,7 +42,7 @@ REPORT_NAME = "report.html"
 def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     """Real flights through a broker that is killed on the way, and the verdict from Spark."""
     require_extra("demo", "the demo")
-    from regulus.cli.demo.ledger import LEDGER_TABLES, make_ledger, report_ledger
+    from regulus.cli.demo.ledger import make_ledger, report_ledger
     from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC
     from regulus.pipeline.report_charts import Mark
     from regulus.pipeline.steps.delivery_ledger import LedgerTotals
@@ -61,9 +62,8 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
         f"{run.killed_at_s:.1f} s and back at {run.back_at_s:.1f} s; {run.resent:,} sends were tried again."
     )
     click.echo("Spark reads the broker's log: the ledger pipeline ...")
-    with _bars() as bars:
-        tables = bars.add_task("tables", total=LEDGER_TABLES)
-        make_ledger(directory, TOPIC, CONSUMER_GROUP, lambda: bars.advance(tables))
+    with Progress.on_stderr() as progress:
+        make_ledger(directory, TOPIC, CONSUMER_GROUP, progress)
     kill = Mark(run.started_at + run.killed_at_s, run.started_at + run.back_at_s, "broker killed, and back")
     totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
     click.echo(
@@ -112,12 +112,13 @@ def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int) 
         return run_demo(directory, port, namesrv_port, progress, flights)
 
 
-def _bars() -> "Progress":
+def _bars() -> "Bars":
     """Drawn anew as they grow on a terminal; elsewhere once, at the end."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
-    return Progress(TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    return Bars(TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                     console=Console(file=sys.stdout), refresh_per_second=2)
 
 

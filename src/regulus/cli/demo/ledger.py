@@ -2,23 +2,20 @@
 ended."""
 
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from regulus.cli.pipeline import ledger_spec
+from regulus.cli.pipeline import ledger_spec, run_shown
+from regulus.cli.progress import Progress
 from regulus.cli.spark_session import command_java
 from regulus.pipeline.report_charts import Mark
-
-LEDGER_TABLES = 18
-"""How many tables the pipeline makes of the demo's log."""
 
 EFFECTS_OPTIONS = ("--effects sqlite:{directory}/departures.sqlite#departures --effects-key flight_id "
                    "--effects-time applied_ms --effects-deliveries deliveries --bucket '1 second'")
 """How the same is said on the command line."""
 
 
-def make_ledger(directory: Path, topic: str, consumer_group: str, table_done: Callable[[], None]) -> None:
+def make_ledger(directory: Path, topic: str, consumer_group: str, progress: Progress) -> None:
     """Run the pipeline over what the demo left in `directory`. Raises PipelineError or MissingJava."""
     from regulus.pipeline.runner import RunOrder, run_pipeline
     from regulus.pipeline.spec import read_spec
@@ -29,8 +26,8 @@ def make_ledger(directory: Path, topic: str, consumer_group: str, table_done: Ca
         "regulus.effectsTime": "applied_ms", "regulus.effectsDeliveries": "deliveries", "regulus.bucket": "1 second"}
     order = RunOrder(spec=read_spec(ledger_spec(), str(directory / "ledger")), parameters=parameters,
                      cores=os.cpu_count() or 1)
-    run_pipeline(order, command_java(), os.environ,
-                 lambda flow, state: table_done() if state == "COMPLETED" else None)
+    with run_shown(progress) as hearer:
+        run_pipeline(order, command_java(), os.environ, hearer)
 
 
 def report_ledger(directory: Path, page: Path, kill: Mark) -> dict[str, int]:
