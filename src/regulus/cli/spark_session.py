@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from regulus.cli.progress import Progress
+from regulus.spark import class_archive
 from regulus.spark.extras import require_extra
 from regulus.spark.java import Java, JavaPlaces, find_java
 from regulus.spark.reason import reason
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"spark.log.level": "ERROR", "spark.python.sql.dataFrameDebugging.enabled": "false"}
 """The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
+
+_JAVA_ENDS_S = 300
 
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -86,8 +90,24 @@ def spark_refusals() -> Iterator[None]:
 
 
 def command_java() -> Java:
-    """Raises MissingJava."""
-    return find_java(java_places())
+    """With Spark's classes as `regulus spark warm-up` kept them, if it did. Raises MissingJava."""
+    places = java_places()
+    java = find_java(places)
+    archive = class_archive.archive_of(java.home, places.cache)
+    return replace(java, options=class_archive.used(archive)) if archive.exists() else java
+
+
+def end_java() -> None:
+    """End the Java of the sessions that this process had, and wait until it has written what it writes at its end."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_JAVA_ENDS_S)
 
 
 def java_places() -> JavaPlaces:

@@ -31,11 +31,12 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME must be; `why` says how it was found."""
+    """`home` is what JAVA_HOME must be; `why` says how it was found. `options` are for the JVM of a session."""
 
     home: Path
     version: int
     why: str
+    options: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,8 +52,9 @@ def open_session(find_java: Callable[[], Java], environment: MutableMapping[str,
             if not submitted.contains(key):
                 session.conf.set(key, value)
         return session
-    _prepare(find_java(), environment, master)
-    wanted = {**jvm_settings(environment, wanted), **wanted}
+    java = find_java()
+    _prepare(java, environment, master)
+    wanted = {**jvm_settings(environment, wanted, java.options), **wanted}
     return _configured(SparkSession.builder.master(master).appName("regulus"), wanted).getOrCreate()
 
 
@@ -63,17 +64,19 @@ def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) ->
     return builder
 
 
-def jvm_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+def jvm_settings(environment: Mapping[str, str], settings: Mapping[str, str],
+                 driver_options: str = "") -> dict[str, str]:
     """The options of the JVMs of a session. A collector that the user chooses is the only one: Java refuses two."""
     defaults = Path(environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME', '')}/conf",
                     "spark-defaults.conf")
     texts = [environment.get(name, "") for name in _USERS_JAVA_OPTIONS]
     texts += [value for key, value in settings.items() if key.endswith("JavaOptions")]
     texts += [defaults.read_text(encoding="utf-8", errors="replace")] if defaults.is_file() else []
-    if any("-XX:+Use" in text for text in texts):
-        return {}
+    collector = "" if any("-XX:+Use" in text for text in texts) else _COLLECTOR
     # Spark's "default" options stand before the "extra" ones, which stay the user's.
-    return {"spark.driver.defaultJavaOptions": _COLLECTOR, "spark.executor.defaultJavaOptions": _COLLECTOR}
+    options = {"spark.driver.defaultJavaOptions": f"{collector} {driver_options}".strip(),
+               "spark.executor.defaultJavaOptions": collector}
+    return {key: value for key, value in options.items() if value}
 
 
 def _prepare(java: Java, environment: MutableMapping[str, str], master: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from regulus.cli.exit_codes import ExitCode
+
 
 @pytest.mark.spark
 @pytest.mark.once
@@ -28,6 +30,6 @@ def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> 
     (tmp_path / "precious").write_text("keep")
     done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--directory", str(tmp_path)],
                           capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
+    assert done.returncode == ExitCode.USAGE
     assert "name another with --directory" in done.stderr
     assert (tmp_path / "precious").read_text() == "keep"
