@@ -8,6 +8,7 @@ DRIVER, EXECUTOR = "spark.driver.defaultJavaOptions", "spark.executor.defaultJav
 def test_a_jvm_of_ours_gets_a_collector_and_checks_what_it_reads_of_arrow(tmp_path):
     settings = jvm_settings({"SPARK_CONF_DIR": str(tmp_path)}, {"spark.driver.extraJavaOptions": "-Da=b"})
     assert settings == dict.fromkeys((DRIVER, EXECUTOR), "-XX:+UseParallelGC")
+    assert jvm_settings({"SPARK_CONF_DIR": str(tmp_path)}, {}, "-Da=b")[DRIVER] == "-XX:+UseParallelGC -Da=b"
 
 
 @pytest.mark.parametrize("place", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "settings", "spark-defaults.conf", "home"])
@@ -25,6 +26,7 @@ def test_a_collector_of_the_user_is_the_only_one(tmp_path, place):
     else:
         environment[place] = option
     assert jvm_settings(environment, settings) == {}
+    assert jvm_settings(environment, settings, "-Da=b") == {DRIVER: "-Da=b"}
 
 
 @pytest.mark.spark
