@@ -4,7 +4,8 @@ import os
 import pytest
 
 from regulus.errors import DataLoss, OptionError
-from regulus.pipeline.range_tasks import LocalTasks, SparkTasks, check_shared
+from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, check_shared
+from regulus.spark.archive_manifest import Range
 
 
 def doubled(number: int, attempt: str) -> int:
@@ -54,3 +55,16 @@ def test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it
     with pytest.raises(OptionError, match=f"do not see what is written into {tmp_path} here: name a directory that"):
         check_shared(Apart(), tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_bytes_of_tasks_are_told_before_they_begin():
+    told: list[object] = []
+    tasks = SeenTasks(LocalTasks(), told.append)
+
+    def work(task: Range, attempt: str) -> int:
+        told.append(task.start)
+        return task.end
+
+    assert tasks.run(work, [Range("b", 0, 30), Range("b", 30, 100)]) == [30, 100]
+    assert told == [100, 0, 30]
+    assert tasks.parallelism == 1
