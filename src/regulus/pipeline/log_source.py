@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from regulus.errors import JobRefused
 from regulus.model.topics import RETRY_PREFIX, retry_topic
-from regulus.pipeline.range_tasks import SparkTasks
+from regulus.pipeline.range_tasks import Look, SparkTasks
 from regulus.spark import archive_manifest
 from regulus.spark.selection import is_special
 from regulus.spark.store_files import StoreFiles
@@ -22,7 +22,6 @@ PROGRESS = "consumer_group string, topic string, broker_name string, queue_id in
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
 """A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""
 
-_OF_FILES = ("storePath", "archivePath")
 _WHERE = ("storePath", "nameServer", "archivePath")
 
 
@@ -54,10 +53,12 @@ class LogSource:
         """All topics, the special ones too."""
         if self.known is not None:
             return set(self.known)
-        places = [(name, self.options[name]) for name in _OF_FILES if name in self.options][:1]
-        found = {topic for topics in SparkTasks(spark).run(_topics_in_files, places) for topic in topics}
+        # By a task, for the program that asks may see other disks than Spark does.
         if "storePath" in self.options:
-            return found
+            return SparkTasks(spark).run(_topics_of_a_store, [Look(self.options["storePath"])])[0]
+        found: set[str] = set()
+        if "archivePath" in self.options:
+            found |= SparkTasks(spark).run(_topics_of_an_archive, [Look(self.options["archivePath"])])[0]
         if "nameServer" in self.options:
             live = {name: value for name, value in self.options.items() if name in ("nameServer", "credentials")}
             table = spark.read.format("rocketmq").options(**live, table="topics", subscribePattern=_ALL_TOPICS).load()
@@ -127,12 +128,12 @@ class LogSource:
         return as_it_is_now(reader.option("subscribe", ",".join(topics)).load().select(*names))
 
 
-def _topics_in_files(place: tuple[str, str], attempt: str) -> set[str]:
-    """The work of a task: the program that asks may see other disks than Spark does."""
-    name, path = place
-    if name == "storePath":
-        return StoreFiles(path).topics()
-    return {file.topic for manifest in archive_manifest.load(Path(path)) for file in manifest.files}
+def _topics_of_a_store(store: Look, attempt: str) -> set[str]:
+    return StoreFiles(store.path).topics()
+
+
+def _topics_of_an_archive(archive: Look, attempt: str) -> set[str]:
+    return {file.topic for manifest in archive_manifest.load(Path(archive.path)) for file in manifest.files}
 
 
 def _empty(spark: SparkSession, schema: str) -> DataFrame:

@@ -7,6 +7,7 @@ small store the tasks can as well run in this process, which is done before a JV
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -27,6 +28,14 @@ class Task(Protocol):
     @property
     def size(self) -> int:
         """Bytes that it goes through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A task that looks at names alone."""
+
+    path: str
+    size: int = 0
 
 
 T = TypeVar("T", bound=Task)
@@ -114,13 +123,13 @@ def check_shared(tasks: Tasks, directory: Path) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".seen-") as mark:
-        if not all(tasks.run(_is_there, [mark.name] * tasks.parallelism)):
+        if not all(tasks.run(_is_there, [Look(mark.name)] * tasks.parallelism)):
             raise OptionError(f"Spark's tasks do not see what is written into {directory} here: name a directory that "
                               "all machines share, or do without Spark (--cores 0)")
 
 
-def _is_there(path: str, attempt: str) -> bool:
-    return Path(path).exists()
+def _is_there(mark: Look, attempt: str) -> bool:
+    return Path(mark.path).exists()
 
 
 class _Raised:

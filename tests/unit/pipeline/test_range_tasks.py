@@ -4,7 +4,7 @@ import os
 import pytest
 
 from regulus.errors import DataLoss, OptionError
-from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, check_shared
+from regulus.pipeline.range_tasks import LocalTasks, Look, SeenTasks, SparkTasks, check_shared
 from regulus.spark.archive_manifest import Range
 
 
@@ -47,7 +47,7 @@ class Apart(LocalTasks):
     parallelism = 2
 
     def run(self, work, tasks):
-        return [work(task, "0") for task in [*tasks[:-1], f"/elsewhere{tasks[-1]}"]]
+        return [work(task, "0") for task in [*tasks[:-1], Look(f"/elsewhere{tasks[-1].path}")]]
 
 
 def test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it(tmp_path):
