@@ -120,7 +120,7 @@ class Stream:
     def __init__(self, archive: Path, topic: str, start: dict | None = None) -> None:
         self.options = parse_options({"archivePath": str(archive), "topic": topic, "startingOffsets": "earliest",
                                       "maxOffsetsPerTrigger": "5"}, streaming=True)
-        self.planner = StreamPlanner(self.options, ArchivePlace(self.options), lambda: 0.0, lambda: 0, lambda seconds: None)
+        self.planner = StreamPlanner(self.options, ArchivePlace(self.options), lambda: 0.0, lambda: 0, pause=int)
         self.offset = start or self.planner.initial()
 
     def batch(self) -> list[bytes]:
