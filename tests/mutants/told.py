@@ -39,4 +39,13 @@ MUTANTS = [
            tests=_REFUSAL_TESTS),
     Mutant(name="a name of a peer may end a line of the log", path="regulus/server/logging_setup.py",
            old=".translate(_ESCAPED)", new="", tests=("tests/unit/server/test_logging_setup.py",)),
+    Mutant(name="a disk that is full again within the first minute is not seen", path="regulus/server/retention_loop.py",
+           old="min(rest, pause) if rest > 0 else pause", new="rest if rest > 0 else pause",
+           tests=("tests/unit/server/test_retention_loop.py",)),
+    Mutant(name="room is found by sends alone", path="regulus/server/store_care.py",
+           old='"" if self._store.is_writable else self._store.fault', new="self._store.fault",
+           tests=("tests/unit/server/test_store_care.py",)),
+    Mutant(name="a fault that lasts is told in each round", path="regulus/server/store_care.py",
+           old="kind != self._kind or steady_ms", new="True or steady_ms",
+           tests=("tests/unit/server/test_store_care.py",)),
 ]

@@ -23,13 +23,31 @@ def call(callback: Callable[..., object], *arguments: object) -> Outcome:
         return None, error
 
 
-async def call_in_loop(callback: Callable[..., object], *arguments: object) -> Outcome:
-    """A coroutine function. Our own cancellation goes on, and so does a Ctrl-C that arrives while it runs."""
+async def call_here(callback: Callable[..., object], *arguments: object) -> Outcome:
+    """A coroutine function, in this task, which ends when it is cancelled: by its owner, or by what it calls. A Ctrl-C
+    that arrives meanwhile goes on, too."""
     try:
         return await callback(*arguments), None  # type: ignore[misc]
     except BaseException as error:
         if isinstance(error, GeneratorExit) or is_being_cancelled(error) or _is_for_the_program(error):
             raise
+        return None, error
+
+
+async def call_in_loop(callback: Callable[..., object], *arguments: object) -> Outcome:
+    """A coroutine function, in a task of its own: one that cancels its task ends nothing else."""
+    calling = asyncio.get_running_loop().create_task(call_here(callback, *arguments))
+    try:
+        await asyncio.wait([calling])
+    except asyncio.CancelledError:
+        calling.cancel()
+        await asyncio.wait([calling])
+        if not calling.cancelled():
+            calling.exception()     # asked for, or asyncio would report that nobody has
+        raise
+    try:
+        return calling.result()
+    except asyncio.CancelledError as error:
         return None, error
 
 

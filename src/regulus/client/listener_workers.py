@@ -1,7 +1,9 @@
 """Calls a listener for many batches of messages at once, with a fixed number of workers and no task per message.
 
-A coroutine function runs in workers of the event loop. Any other function runs in threads that are started when there
-is work for them; their results come back in handfuls, so that the loop is woken once for many of them.
+A coroutine function runs in workers of the event loop. One that cancels the task it runs in ends a worker: a keeper,
+whose task no listener sees, counts that as a failure of the listener and begins another. Any other function runs in
+threads that are started when there is work for them; their results come back in handfuls, so that the loop is woken
+once for many of them.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from queue import Empty, SimpleQueue
 
 from regulus.client.client_instance import steady_ms
 from regulus.client.core.owned_queue import OwnedQueue
-from regulus.client.foreign_calls import call, call_in_loop, is_async
+from regulus.client.foreign_calls import call, call_anywhere, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
@@ -71,6 +73,9 @@ class ListenerWorkers:
         self._on_result = on_result
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._cut_off: deque[tuple[Work, BaseException]] = deque()
+        self._gone: deque[int] = deque()
+        self._worker_gone = asyncio.Event()
         self._tasks = TaskGroup()
         self._threads: list[threading.Thread] = []
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
@@ -81,7 +86,8 @@ class ListenerWorkers:
         self.is_async = is_async(listener)
         if self.is_async:
             for number in range(count):
-                self._tasks.supervise(self._work, f"listener worker {number}")
+                self._begin_worker(number)
+            self._tasks.supervise(self._keep_workers, "keeper of the listener's workers")
 
     @property
     def restarts(self) -> int:
@@ -119,13 +125,14 @@ class ListenerWorkers:
 
     async def call_directly(self, work: Work) -> Ended:
         """One call outside the workers."""
-        return await self._call_async(work) if self.is_async else await asyncio.to_thread(self._call, work)
+        return self._ended(work, *await call_anywhere(self._listener, list(work.messages), work.context))
 
-    async def _call_async(self, work: Work) -> Ended:
-        return self._ended(work, *await call_in_loop(self._listener, list(work.messages), work.context))
-
-    def _call(self, work: Work) -> Ended:
-        return self._ended(work, *call(self._listener, list(work.messages), work.context))
+    def _judge(self, work: Work, said: object, error: BaseException | None) -> ConsumeStatus:
+        """As `_ended`, and a failure is logged."""
+        status, error = self._ended(work, said, error)
+        if error is not None:
+            _log_failure(work, error)
+        return status
 
     def _ended(self, work: Work, said: object, error: BaseException | None) -> Ended:
         """Any failure, also to make sense of what the listener said and set, means try again later."""
@@ -137,6 +144,26 @@ class ListenerWorkers:
         return ConsumeStatus.RECONSUME_LATER, error or unclear
 
     # --- in the event loop -------------------------------------------------------------------------------------------
+
+    def _begin_worker(self, number: int) -> None:
+        worker = self._tasks.supervise(self._work, f"listener worker {number}")
+        worker.add_done_callback(lambda _: self._note_gone(number))
+
+    def _note_gone(self, number: int) -> None:
+        self._gone.append(number)
+        self._worker_gone.set()
+
+    async def _keep_workers(self) -> None:
+        """Ends with the workers where all are to end; so whatever ends a worker alone came from the listener."""
+        while True:
+            await self._worker_gone.wait()
+            self._worker_gone.clear()
+            while self._gone:
+                self._begin_worker(self._gone.popleft())
+            while self._cut_off:
+                work, error = self._cut_off.popleft()
+                _log_failure(work, error)
+                self._on_result(work, ConsumeStatus.RECONSUME_LATER)
 
     async def _work(self) -> None:
         ready = self._ready
@@ -158,12 +185,13 @@ class ListenerWorkers:
             work.started_ms = steady_ms()
             self.running[work] = None
             try:
-                status, error = await self._call_async(work)
+                said = await call_here(self._listener, list(work.messages), work.context)
+            except asyncio.CancelledError as error:
+                self._cut_off.append((work, error))
+                raise
             finally:
                 self.running.pop(work, None)
-            if error is not None:
-                _log_failure(work, error)
-            self._on_result(work, status)
+            self._on_result(work, self._judge(work, *said))
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = loop.time() + _YIELD_AFTER
@@ -191,9 +219,7 @@ class ListenerWorkers:
             if not work.owned.is_given_up:
                 work.started_ms = steady_ms()
                 self.running[work] = None
-                status, error = self._call(work)
-                if error is not None:
-                    _log_failure(work, error)
+                status = self._judge(work, *call(self._listener, list(work.messages), work.context))
             self._finished.append((work, status))
             if not self._is_drain_due:
                 self._is_drain_due = True

@@ -9,8 +9,10 @@ import logging
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,7 +23,11 @@ R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_loops: list[asyncio.AbstractEventLoop] = []
+_loops: "list[_SharedLoop]" = []
+
+_BEGUN_AT_ONCE = 64
+"""Coroutines that are begun in one turn of the loop. A thread hands them over faster than they begin, and one turn for
+all of them would take seconds, in which no answer is read and time-outs run."""
 
 
 def _begin_anew() -> None:
@@ -36,7 +42,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 def run(coroutine: Coroutine[Any, Any, R]) -> R:
     """The coroutine's result, run in the shared event loop. Raises what it raises; ClientError in that loop itself."""
-    if _loops and _is_running(_loops[0]):
+    if _loops and _is_running(_loops[0].loop):
         coroutine.close()
         raise ClientError("a blocking client was called in the event loop of the blocking clients, which would wait "
                           "for itself: in a coroutine function await an asyncio client, or give a plain function, "
@@ -45,8 +51,10 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def submit(coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
-    """Begin the coroutine in the shared event loop and return at once."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    """Begin the coroutine in the shared event loop and return at once. Cancelling the future cancels the coroutine."""
+    future: Future[R] = Future()
+    _loop().hand_over(coroutine, future)
+    return future
 
 
 def call(function: Callable[[], R]) -> R:
@@ -56,13 +64,53 @@ def call(function: Callable[[], R]) -> R:
     return run(called())
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop() -> "_SharedLoop":
     with _lock:
         if not _loops:
-            loop = loop_factory()()
-            threading.Thread(target=_keep_running, args=(loop,), name="regulus-clients", daemon=True).start()
-            _loops.append(loop)
+            _loops.append(_SharedLoop())
         return _loops[0]
+
+
+class _SharedLoop:
+    def __init__(self) -> None:
+        self.loop = loop_factory()()
+        self._handed: deque[tuple[Coroutine[Any, Any, Any], Future[Any]]] = deque()
+        self._is_begin_due = False
+        threading.Thread(target=_keep_running, args=(self.loop,), name="regulus-clients", daemon=True).start()
+
+    def hand_over(self, coroutine: Coroutine[Any, Any, R], future: "Future[R]") -> None:
+        self._handed.append((coroutine, future))
+        if not self._is_begin_due:
+            self._is_begin_due = True
+            self.loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        # Cleared first: what is handed over from now on asks for another turn.
+        self._is_begin_due = False
+        for _ in range(min(len(self._handed), _BEGUN_AT_ONCE)):
+            coroutine, future = self._handed.popleft()
+            task = self.loop.create_task(coroutine)
+            future.add_done_callback(partial(self._cancel, task))
+            task.add_done_callback(partial(_tell, future))
+        if self._handed:
+            self._is_begin_due = True
+            self.loop.call_soon(self._begin)
+
+    def _cancel(self, task: "asyncio.Task[Any]", future: "Future[Any]") -> None:
+        if future.cancelled():
+            self.loop.call_soon_threadsafe(task.cancel)
+
+
+def _tell(future: "Future[R]", task: "asyncio.Task[R]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if task.cancelled():
+        future.cancel()
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

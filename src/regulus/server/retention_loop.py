@@ -26,7 +26,7 @@ from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide
 _log = logging.getLogger(__name__)
 
 FIRST_PASS_MS = 60_000
-"""After the start, unless an operator orders a pass; whether the disk is full is looked at once before."""
+"""After the start, before which nothing is deleted unless an operator orders it; the disk is looked at meanwhile."""
 ORDERED_PASSES = 20
 """Passes that delete expired files at any hour after an operator asked for it."""
 QUEUES_PER_TURN = 256
@@ -79,19 +79,28 @@ class RetentionLoop:
         self._wake.set()
 
     async def _run(self) -> None:
+        deletes_from = self._loop.time() + FIRST_PASS_MS / 1000
         await self.run_pass(self._clock(), deletes=False)
-        wait_ms = FIRST_PASS_MS
         while True:
-            # Not `wait_for`, which forgets that it was cancelled when an order comes at the same moment.
-            with suppress(TimeoutError):    # then nobody ordered anything meanwhile
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._wake.wait()
-            self._wake.clear()
-            await self.run_pass(self._clock())
-            if self._following is None or self._following.done():
+            rest = deletes_from - self._loop.time()
+            pause = self._broker.config.clean_resource_interval / 1000
+            if await self._is_ordered_within(min(rest, pause) if rest > 0 else pause):
+                deletes_from = self._loop.time()
+            deletes = self._loop.time() >= deletes_from
+            await self.run_pass(self._clock(), deletes=deletes)
+            if deletes and (self._following is None or self._following.done()):
                 self._following = self._loop.create_task(self.follow())
                 self._following.add_done_callback(_tell_failure)
-            wait_ms = self._broker.config.clean_resource_interval
+
+    async def _is_ordered_within(self, seconds: float) -> bool:
+        """Whether an operator ordered anything meanwhile."""
+        # Not `wait_for`, which forgets that it was cancelled when an order comes at the same moment.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        is_ordered = self._wake.is_set()
+        self._wake.clear()
+        return is_ordered
 
     # --- the log -----------------------------------------------------------------------------------------------------
 

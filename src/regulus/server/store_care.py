@@ -6,6 +6,7 @@ the room itself, on the event loop; and the flush of the log must not wait behin
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -32,8 +33,8 @@ class StoreCare:
         self._task = KeptTask("bringing queues and checkpoint to disk", self._run)
         self._allocation: asyncio.Future[None] | None = None
         self._next_thorough_ms = steady_clock() + config.flush_consume_queue_thorough_interval
-        self._fault = ""
-        self._fault_told_ms = 0
+        self._refusal = _LastingFault("messages are refused", "messages are taken again")
+        self._flush_fault = _LastingFault("consume queues are not flushed", "consume queues are flushed again")
 
     def start(self) -> None:
         self.make_room()
@@ -55,7 +56,7 @@ class StoreCare:
             await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
             self._store.finish_start()
             await self._flush_queues()
-            self._tell_fault()
+            self._tell_refusal()
 
     async def _flush_queues(self) -> None:
         steady_ms = self._steady_clock()
@@ -66,7 +67,9 @@ class StoreCare:
         try:
             await self._loop.run_in_executor(self._queue_flusher, flush)
         except StoreError as error:
-            _log.error("consume queues were not flushed: %s", error)
+            self._flush_fault.tell(str(error), steady_ms)
+        else:
+            self._flush_fault.tell("", steady_ms)
 
     def _flush_dirty(self) -> None:
         self._store.flush_consume_queues(self._config.flush_consume_queue_least_pages)
@@ -77,12 +80,25 @@ class StoreCare:
         self._store.flush_checkpoint()
         self._store.flush_mark()
 
-    def _tell_fault(self) -> None:
-        """Say why messages are refused when it begins, while it lasts, and when it is over."""
-        fault, steady_ms = self._store.fault, self._steady_clock()
-        if fault and (fault != self._fault or steady_ms >= self._fault_told_ms + FAULT_REPORT_INTERVAL_MS):
-            _log.error("messages are refused: %s", fault)
-            self._fault_told_ms = steady_ms
-        elif self._fault and not fault:
-            _log.warning("messages are taken again")
-        self._fault = fault
+    def _tell_refusal(self) -> None:
+        """Room may be there again although nobody sends, who would find it; so it is tried."""
+        self._refusal.tell("" if self._store.is_writable else self._store.fault, self._steady_clock())
+
+
+class _LastingFault:
+    """Told when it begins or becomes another, now and then while it lasts, and when it is over."""
+
+    def __init__(self, begun: str, over: str) -> None:
+        self._begun = begun
+        self._over = over
+        self._kind = ""
+        self._told_ms = 0
+
+    def tell(self, fault: str, steady_ms: int) -> None:
+        kind = re.sub(r"\d+", "", fault)    # how much is free and which file is the next make no other fault
+        if fault and (kind != self._kind or steady_ms >= self._told_ms + FAULT_REPORT_INTERVAL_MS):
+            _log.error("%s: %s", self._begun, fault)
+            self._told_ms = steady_ms
+        elif self._kind and not fault:
+            _log.warning("%s", self._over)
+        self._kind = kind

@@ -55,6 +55,36 @@ async def test_a_call_that_is_cancelled_itself_is_cancelled():
     assert calling.cancelled()
 
 
+async def test_a_callback_that_cancels_its_task_ends_nothing_else():
+    async def callback(argument):
+        asyncio.current_task().cancel()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(10):
+        said, error = await call_anywhere(callback, 1)
+    assert (said, type(error)) == (None, asyncio.CancelledError)
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_callback_hears_that_its_caller_was_cancelled_and_has_its_last_word():
+    begun, heard = asyncio.Event(), asyncio.Event()
+
+    async def callback():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            heard.set()
+
+    calling = asyncio.create_task(call_in_loop(callback))
+    await begun.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
+    assert calling.cancelled()
+    assert heard.is_set()
+
+
 def test_a_ctrl_c_in_the_main_thread_goes_on_and_in_another_it_comes_back():
     async def callback():
         raise KeyboardInterrupt

@@ -92,7 +92,18 @@ def stopping(messages, context):
     return next(iter(()))
 
 
-@pytest.mark.parametrize("listener", [cancelled_within, exiting, exiting_coroutine, stopping])
+async def cancelling_itself(messages, context):
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
+
+
+async def cancelling_itself_through_another(messages, context):
+    asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("listener", [cancelled_within, cancelling_itself, cancelling_itself_through_another, exiting,
+                                      exiting_coroutine, stopping])
 async def test_a_cancellation_or_exit_out_of_a_listener_is_a_failure_and_every_worker_lives(listener):
     results = Results(60)
     workers = ListenerWorkers(listener, 3, results)
@@ -100,6 +111,55 @@ async def test_a_cancellation_or_exit_out_of_a_listener_is_a_failure_and_every_w
     assert sorted(await results.all()) == [(number, LATER) for number in range(60)]
     assert workers.restarts == 0
     await workers.close(1000)
+
+
+async def test_a_failure_by_cancellation_is_logged_and_what_comes_later_is_consumed(caplog):
+    async def listener(messages, context):
+        if messages[0].queue_offset < 4:
+            asyncio.current_task().cancel()
+            await asyncio.Event().wait()
+        return SUCCESS
+
+    results = Results(8)
+    workers = ListenerWorkers(listener, 2, results)
+    workers.submit(works_of(8))
+    assert sorted(await results.all()) == [(number, LATER if number < 4 else SUCCESS) for number in range(8)]
+    assert [type(record.exc_info[1]) for record in caplog.records] == [asyncio.CancelledError] * 4
+    await workers.close(1000)
+
+
+async def test_a_listener_that_cancels_its_task_and_returns_has_consumed():
+    async def listener(messages, context):
+        asyncio.current_task().cancel()
+        return SUCCESS
+
+    results = Results(6)
+    workers = ListenerWorkers(listener, 2, results)
+    workers.submit(works_of(3))
+    while len(results.statuses) < 3:
+        await asyncio.sleep(0)
+    workers.submit(works_of(3))
+    assert [status for _, status in await results.all()] == [SUCCESS] * 6
+    await workers.close(1000)
+
+
+async def test_workers_end_when_the_program_cancels_all_tasks():
+    begun = asyncio.Event()
+
+    async def listener(messages, context):
+        begun.set()
+        await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    workers = ListenerWorkers(listener, 3, Results(1))
+    workers.submit(works_of(1))
+    await begun.wait()
+    ended = asyncio.all_tasks() - before
+    for task in ended:
+        task.cancel()
+    await asyncio.wait(ended)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
 
 
 async def test_a_worker_that_is_cancelled_itself_ends():

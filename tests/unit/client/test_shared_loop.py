@@ -3,6 +3,9 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from collections import Counter
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -53,3 +56,50 @@ def test_a_forked_child_has_a_loop_of_its_own_even_if_another_thread_had_the_loc
     done = subprocess.run([sys.executable, "-c", FORK_WHILE_ANOTHER_HAS_THE_LOCK], capture_output=True, text=True,
                           timeout=60, check=True)
     assert done.stdout == "7\n"
+
+
+def test_however_many_coroutines_are_handed_over_the_loop_turns_meanwhile():
+    """What it reads and what times out has its turn between them."""
+    handed, turn, is_over = threading.Event(), 0, False
+
+    def count_turns():
+        nonlocal turn
+        turn += 1
+        if not is_over:
+            asyncio.get_running_loop().call_soon(count_turns)
+
+    async def hold():
+        asyncio.get_running_loop().call_soon(count_turns)
+        handed.wait(30)
+
+    async def begun():
+        return turn
+
+    futures = [shared_loop.submit(hold())] + [shared_loop.submit(begun()) for _ in range(1000)]
+    handed.set()
+    turns = [future.result(30) for future in futures][1:]
+    is_over = True
+    assert max(Counter(turns).values()) <= shared_loop._BEGUN_AT_ONCE
+    assert turns == sorted(turns)
+
+
+def test_cancelling_the_future_cancels_the_coroutine_and_the_other_way_round():
+    begun, ended = threading.Event(), threading.Event()
+
+    async def wait():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def cancelled():
+        asyncio.current_task().cancel()
+        await asyncio.sleep(0)
+
+    future = shared_loop.submit(wait())
+    assert begun.wait(30)
+    assert future.cancel()
+    assert ended.wait(30)
+    with pytest.raises(CancelledError):
+        shared_loop.submit(cancelled()).result(30)

@@ -171,6 +171,19 @@ async def test_watermarks(rig: Rig, ratio: dict[str, float], caplog: pytest.LogC
     assert rig.store.append(one_more(), NOON).status is PutStatus.PUT_OK
 
 
+async def test_the_disk_is_looked_at_from_the_start_on_and_nothing_is_deleted_in_the_first_minute(
+        rig: Rig, ratio: dict[str, float]) -> None:
+    rig.set(clean_resource_interval=1)
+    ratio["used"] = 0.95
+    rig.loop.start()
+    for used, is_full in (0.95, "true"), (0.02, "false"), (0.95, "true"):
+        ratio["used"] = used
+        async with asyncio.timeout(30):
+            while rig.broker.retention_report["diskFull"] != is_full:
+                await asyncio.sleep(0)
+    assert len(rig.files()) == 100
+
+
 async def test_reads_and_dispatch_go_on_while_the_disk_is_full(rig: Rig, ratio: dict[str, float]) -> None:
     for _ in range(3):
         assert rig.store.append(one_more(), NOON).status is PutStatus.PUT_OK
