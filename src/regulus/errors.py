@@ -3,6 +3,8 @@
 Each class says who is at fault; the text of an error names the cause, the position where there is one, and the remedy.
 """
 
+from collections.abc import Sequence
+
 
 class RegulusError(Exception):
     """The base of all errors that this package raises on purpose."""
@@ -162,6 +164,20 @@ class SendFailed(ClientError):
         self.attempts = attempts
         self.elapsed_ms = elapsed_ms
         self.brokers = brokers
+
+
+class PartlySent(ClientError):
+    """A list of messages that goes out in several batches: those before the failed one are stored.
+
+    `results`: the SendResult of each stored batch; `stored`: how many messages they are, from the first on. `code` and
+    `__cause__` are those of the failure.
+    """
+
+    def __init__(self, *, results: Sequence[object], stored: int, count: int,
+                 cause: ClientError | MessageIllegal) -> None:
+        super().__init__(f"the first {stored} of {count} messages are stored; what follows failed: {cause}", cause.code)
+        self.results = results
+        self.stored = stored
 
 
 class ClientClosed(ClientError):

@@ -2,6 +2,7 @@
 
 from tests.mutants import Mutant
 
+_RETENTION = "regulus/server/retention_loop.py"
 _REQUESTS = "regulus/server/request_server.py"
 _REFUSALS = "regulus/server/refusals.py"
 _ROUTES = "regulus/nameserver/route_table.py"
@@ -39,7 +40,11 @@ MUTANTS = [
            tests=_REFUSAL_TESTS),
     Mutant(name="a name of a peer may end a line of the log", path="regulus/server/logging_setup.py",
            old=".translate(_ESCAPED)", new="", tests=("tests/unit/server/test_logging_setup.py",)),
-    Mutant(name="a disk that is full again within the first minute is not seen", path="regulus/server/retention_loop.py",
+    Mutant(name="a pull that is refused is told each time", path="regulus/client/queue_puller.py",
+           old="self._refusal_told_ms is None or", new="True or", tests=("tests/unit/client/test_queue_puller.py",)),
+    Mutant(name="a queue whose pulls are refused is not blocked", path="regulus/client/queue_puller.py",
+           old="self._owned.is_refused = True", new="pass", tests=("tests/unit/client/test_queue_puller.py",)),
+    Mutant(name="a disk that is full again within a minute is not seen", path=_RETENTION,
            old="min(rest, pause) if rest > 0 else pause", new="rest if rest > 0 else pause",
            tests=("tests/unit/server/test_retention_loop.py",)),
     Mutant(name="room is found by sends alone", path="regulus/server/store_care.py",

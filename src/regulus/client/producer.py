@@ -49,6 +49,7 @@ from regulus.errors import (
     MessageIllegal,
     NoBroker,
     NoRoute,
+    PartlySent,
     RequestTimeout,
     RequestTooLarge,
     Throttled,
@@ -90,6 +91,7 @@ class Producer:
         self.config = config or ProducerConfig()
         self._name_server = name_server
         self._instance: ClientInstance | None = None
+        self._was_shut_down = False
         self._turns: dict[str, RoundRobin] = {}
         self._back_off = BackOff()
         strategy = self.config.isolation_strategy
@@ -135,6 +137,7 @@ class Producer:
             # Another call may have come first, and who cancels this one must not keep the instance from being closed.
             if self._instance is instance:
                 self._instance = None
+                self._was_shut_down = True
                 await client_instance.release(instance, self)
 
     async def __aenter__(self) -> Self:
@@ -181,17 +184,34 @@ class Producer:
         The result has their ids joined by commas, in order, and the queue offset of the first. Raises as `send`;
         MessageIllegal also when the messages cannot be one batch.
         """
-        batching.check_batch(messages)
-        for message in messages:
-            check_message(message, self.config.max_message_size)
+        self._check_batch(messages)
         return await self._send(messages, queue, timeout_ms)
 
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
 
-        Raises as `send_batch`; batches before the failed one are stored.
+        The result of each batch, as `send_batch` gives it. Raises as that, MessageIllegal before anything is sent;
+        PartlySent when a batch fails and those before it are stored.
         """
-        return [await self.send_batch(batch) for batch in batching.split(list(messages), size_max)]
+        listed = list(messages)
+        if listed:
+            self._check_batch(listed)
+        results: list[SendResult] = []
+        stored = 0
+        for batch in batching.split(listed, size_max):
+            try:
+                results.append(await self._send(batch, None, None))
+            except (ClientError, MessageIllegal) as error:
+                if not stored:
+                    raise
+                raise PartlySent(results=results, stored=stored, count=len(listed), cause=error) from error
+            stored += len(batch)
+        return results
+
+    def _check_batch(self, messages: Sequence[Message]) -> None:
+        batching.check_batch(messages)
+        for message in messages:
+            check_message(message, self.config.max_message_size)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None,
                           selector: QueueSelector | None = None, argument: object = None) -> None:
@@ -523,7 +543,8 @@ class Producer:
 
     def _running(self) -> ClientInstance:
         if self._instance is None:
-            raise ClientClosed(f"producer {self.group} is not running; use `async with` or call start() first")
+            raise ClientClosed(f"producer {self.group} was shut down" if self._was_shut_down else
+                               f"producer {self.group} is not running; use `async with` or call start() first")
         return self._instance
 
 

@@ -78,6 +78,8 @@ class PushConsumer:
                  config: PushConsumerConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
         check_group(group)
+        if not callable(listener):
+            raise ConfigError(f"the listener of group {group} is {listener!r}; give a function of messages and context")
         self.group = group
         self.config = config or PushConsumerConfig()
         self.is_suspended = False

@@ -33,6 +33,9 @@ NOTHING_NEW_PAUSE_MS = 50
 BAD_PULLS_MAX = 3
 """How often a record that cannot be read is pulled again, for it may have been damaged on its way."""
 
+REFUSAL_REPORT_INTERVAL_MS = 60_000
+"""A refusal that lasts is told again so often."""
+
 OFFSET_RESET = "OFFSET_RESET"
 """The remark of a broker whose group was reset; without it the offset is out of range."""
 
@@ -79,6 +82,7 @@ class QueuePuller:
         self._is_clustering = consumer.config.message_model is MessageModel.CLUSTERING
         self._room: asyncio.Future[None] | None = None
         self._bad_pulls = 0
+        self._refusal_told_ms: int | None = None
         self._first_pause_ms = pause_ms
 
     async def run(self) -> None:
@@ -194,23 +198,38 @@ class QueuePuller:
             return 0
         if code == ResponseCode.PULL_OFFSET_MOVED:
             header = PullMessageResponse.decode(answer)
-            _log.warning("offset %d of %s is out of range; going on at %d", owned.next_offset, self._queue,
-                         header.next_begin_offset)
             has_moved = header.next_begin_offset != owned.next_offset
-            self._receiver.moved(owned, header.next_begin_offset, answer.remark == OFFSET_RESET)
+            is_reset = answer.remark == OFFSET_RESET
+            if is_reset:
+                _log.info("the group was reset: going on at %d of %s", header.next_begin_offset, self._queue)
+            else:
+                _log.warning("offset %d of %s is out of range; going on at %d", owned.next_offset, self._queue,
+                             header.next_begin_offset)
+            self._receiver.moved(owned, header.next_begin_offset, is_reset)
             return 0 if has_moved else config.pull_time_delay_when_exception
         if code == ResponseCode.FLOW_CONTROL:
             return THROTTLED_PAUSE_MS
         if code in _SUBSCRIPTION_UNKNOWN:
             self._instance.heartbeat_soon()
-        elif code == ResponseCode.TOPIC_NOT_EXIST and self._asks_master and owned.next_offset:
+            _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
+            return config.pull_time_delay_when_exception
+        if code == ResponseCode.TOPIC_NOT_EXIST and self._asks_master and owned.next_offset:
             # A replica may not know the topic yet; its master would. What comes under the name later is another topic.
             _log.warning("%s is not there any more; if its topic is made anew, we begin at its first message",
                          self._queue)
             self._receiver.moved(owned, 0, True)
             return config.pull_time_delay_when_exception
-        _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
+        self._tell_refusal(code, answer.remark)
         return config.pull_time_delay_when_exception
+
+    def _tell_refusal(self, code: int, remark: str | None) -> None:
+        """Nothing behind is consumed before somebody mends it; the first line must say so, and not each second one."""
+        self._owned.is_refused = True
+        now = steady_ms()
+        if self._refusal_told_ms is None or now >= self._refusal_told_ms + REFUSAL_REPORT_INTERVAL_MS:
+            self._refusal_told_ms = now
+            _log.warning("%s stands still at offset %d: its broker refuses pulls with %d: %s", self._queue,
+                         self._owned.next_offset, code, remark)
 
     async def _found(self, body: bytes, header: PullMessageResponse, spent_ms: int) -> int:
         try:

@@ -10,7 +10,7 @@ from regulus.client.core.owned_queue import OwnedQueue
 from regulus.wire.bodies import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo, SubscriptionData
 
 BLOCKED_QUEUES = "PROP_BLOCKED_QUEUES"
-"""Queues that are consumed in order and whose head has failed again and again."""
+"""Queues that stand still: their broker refuses what lies next, or, in order, their head has failed again and again."""
 
 TASKS_RESTARTED = "PROP_TASKS_RESTARTED"
 
@@ -26,13 +26,17 @@ def running_info(*, name_servers: Iterable[str], started_ms: int, orderly: bool,
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in name_servers),
         "PROP_THREADPOOL_CORE_SIZE": str(thread_count),
-        BLOCKED_QUEUES: str(sum(isinstance(owned, OrderedQueue) and owned.is_blocked for owned in queues)),
+        BLOCKED_QUEUES: str(sum(map(_is_blocked, queues))),
         TASKS_RESTARTED: str(restarts),
     }
     return ConsumerRunningInfo(
         properties=properties, subscription_set=list(subscriptions),
         mq_table={owned.queue: _queue_info(owned, now_ms) for owned in queues},
         status_table={topic: _consume_status(each, now_ms) for topic, each in statistics.items()})
+
+
+def _is_blocked(owned: OwnedQueue) -> bool:
+    return owned.is_refused or (isinstance(owned, OrderedQueue) and owned.is_blocked)
 
 
 def _queue_info(owned: OwnedQueue, now_ms: int) -> ProcessQueueInfo:

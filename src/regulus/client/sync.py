@@ -110,7 +110,8 @@ class Producer(shared_loop.Blocking):
     def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
 
-        Raises as `send_batch`; batches before the failed one are stored.
+        The result of each batch, as `send_batch` gives it. Raises as that, MessageIllegal before anything is sent;
+        PartlySent when a batch fails and those before it are stored.
         """
         return shared_loop.run(self._client.send_in_batches(messages, size_max=size_max))
 

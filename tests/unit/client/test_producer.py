@@ -18,6 +18,7 @@ from regulus.errors import (
     NoBroker,
     NoNameServer,
     NoRoute,
+    PartlySent,
     SendFailed,
     Throttled,
     TooManyRequests,
@@ -308,6 +309,40 @@ async def test_a_batch_has_ids_in_order_and_is_never_compressed():
     assert [body for _, body, _ in message_batch.decode(request.body)] == [message.body for message in messages]
 
 
+@pytest.mark.parametrize("bad", [Message("Other", b"x" * 300), Message("T", b"x" * ((4 << 20) + 1)),
+                                 Message("T", b"x", properties={"DELAY": "3"})], ids=["topic", "size", "delay"])
+async def test_a_list_of_messages_is_checked_before_any_is_sent_however_it_is_cut(bad):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a")
+        async with producer_of(cluster) as producer:
+            with pytest.raises(MessageIllegal):
+                await producer.send_in_batches([Message("T", b"x" * 300), Message("T", b"x" * 300), bad], size_max=500)
+            assert await producer.send_in_batches([]) == []
+    assert broker.sends() == []
+
+
+async def test_when_a_later_batch_fails_the_error_says_what_is_stored():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", each_in_turn(stored, stored, refuses(ResponseCode.MESSAGE_ILLEGAL)))
+        messages = [Message("T", b"x" * 100) for _ in range(10)]
+        async with producer_of(cluster) as producer:
+            with pytest.raises(PartlySent, match="the first 6 of 10 messages are stored") as caught:
+                await producer.send_in_batches(messages, size_max=500)
+    assert caught.value.stored == 6
+    assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert [message_id for result in caught.value.results for message_id in result.message_id.split(",")] == [
+        message.message_id for message in messages[:6]]
+    assert isinstance(caught.value.__cause__, BrokerRefused)
+
+
+async def test_a_first_batch_that_fails_is_the_failure_itself():
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", refuses(ResponseCode.MESSAGE_ILLEGAL))
+        async with producer_of(cluster) as producer:
+            with pytest.raises(BrokerRefused):
+                await producer.send_in_batches([Message("T", b"x" * 300)] * 2, size_max=500)
+
+
 async def test_a_message_keeps_its_unique_key_over_retries_and_sends():
     async with scripted_cluster() as cluster:
         broker = await cluster.add_broker("a", each_in_turn(refuses(ResponseCode.SYSTEM_ERROR), stored))
@@ -370,6 +405,10 @@ async def test_a_second_name_server_serves_when_the_first_does_not():
 async def test_sending_before_start_or_after_shutdown_is_refused():
     producer = Producer("127.0.0.1:9876", "PG")
     with pytest.raises(ClientClosed, match="not running"):
+        await producer.send(Message("T", b"x"))
+    async with producer:
+        pass
+    with pytest.raises(ClientClosed, match="was shut down"):
         await producer.send(Message("T", b"x"))
 
 

@@ -647,6 +647,12 @@ async def test_a_bad_sql_expression_or_a_broker_without_sql_fails_at_start(serve
         await consumer.start()
 
 
+@pytest.mark.parametrize("listener", [None, "listen"])
+def test_a_listener_that_cannot_be_called_is_refused(listener):
+    with pytest.raises(ConfigError, match=f"the listener of group CG is {listener!r}"):
+        PushConsumer("127.0.0.1:9876", "CG", listener)
+
+
 async def test_a_consumer_needs_a_subscription(server):
     with pytest.raises(ConfigError, match="subscribe"):
         await PushConsumer(server.name_server_address, "CG", Listener()).start()

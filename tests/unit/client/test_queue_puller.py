@@ -182,7 +182,9 @@ async def test_when_nothing_is_found_it_pulls_on_behind_at_once(pulling, code):
 
 
 @pytest.mark.parametrize("remark", ["OFFSET_RESET", "OFFSET_TOO_SMALL"])
-async def test_a_moved_offset_is_told_and_why(pulling, remark):
+async def test_a_moved_offset_is_told_and_why(pulling, remark, caplog):
+    caplog.set_level("INFO", "regulus.client.queue_puller")
+
     def moved(command):
         answer = placed(command, ResponseCode.PULL_OFFSET_MOVED, 9)
         answer.remark = remark
@@ -191,6 +193,9 @@ async def test_a_moved_offset_is_told_and_why(pulling, remark):
     await until(run.task.done)
     assert run.consumer.moves == [(9, remark == "OFFSET_RESET")]
     assert len(run.pulls()) == 1
+    (record,) = caplog.records
+    assert (record.levelname, "out of range" in record.message) == (
+        ("INFO", False) if remark == "OFFSET_RESET" else ("WARNING", True))
 
 
 async def test_an_offset_that_moves_to_where_it_is_makes_no_storm_of_pulls(pulling):
@@ -233,6 +238,25 @@ async def test_a_refused_pull_is_repeated_after_a_pause(pulling, code):
     run = await pulling(lambda command: refused(command, code))
     await until(lambda: len(run.pulls()) >= 3)
     assert {pull.ext["queueOffset"] for pull in run.pulls()} == {"0"}
+
+
+async def test_a_queue_that_its_broker_refuses_is_told_once_and_counts_as_blocked_until_it_goes_on(pulling, caplog):
+    is_damaged = True
+
+    def script(command):
+        if is_damaged:
+            return command.response(ResponseCode.SYSTEM_ERROR, "the record at 4711 is damaged")
+        return found(command, 1) if command.ext["queueOffset"] == "7" else None
+
+    run = await pulling(script, offset=7)
+    await until(lambda: len(run.pulls()) >= 4)
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "offset 7" in told
+    assert "4711" in told
+    assert run.owned.is_refused
+    is_damaged = False
+    await until(lambda: run.consumer.got)
+    assert not run.owned.is_refused
 
 
 async def test_a_record_that_cannot_be_read_is_pulled_alone_and_then_its_bytes_are_handed_on(pulling, caplog):

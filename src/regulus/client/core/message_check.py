@@ -3,10 +3,12 @@
 from functools import lru_cache
 
 from regulus.errors import ConfigError, MessageIllegal
+from regulus.model import message_properties as names
 from regulus.model.message import Message, body_type_fault
 from regulus.model.message_properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from regulus.model.topics import NOT_SENDABLE_TOPICS, is_retry_topic, name_fault
 
+_LEVEL_DIGITS_MAX = 9
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 
@@ -22,6 +24,7 @@ def check_message(message: Message, body_size_max: int) -> None:
         raise MessageIllegal(f"the message body has {len(body)} bytes, more than max_message_size {body_size_max}")
     if message.properties:
         _check_properties(message.properties, message.topic)
+        _check_delay_level(message)
 
 
 def _check_properties(properties: dict[str, str], topic: str) -> None:
@@ -33,6 +36,15 @@ def _check_properties(properties: dict[str, str], topic: str) -> None:
     if (NAME_VALUE_SEPARATOR in text or PROPERTY_SEPARATOR in text) and not is_retry_topic(topic):
         raise MessageIllegal(f"the message properties {properties!r} contain the characters 0x01 or 0x02, which "
                              f"separate properties")
+
+
+def _check_delay_level(message: Message) -> None:
+    """A broker takes what is no number for no delay. What a consumer sends to its retry topic must not be lost."""
+    level = message.properties.get(names.DELAY_TIME_LEVEL)
+    if level is None or is_retry_topic(message.topic):
+        return
+    if not (level.isascii() and level.isdigit() and len(level) <= _LEVEL_DIGITS_MAX):
+        raise MessageIllegal(f"the delay level {names.DELAY_TIME_LEVEL} is {level!r}; give a number, as a text")
 
 
 @lru_cache(maxsize=1024)

@@ -34,11 +34,12 @@ class State(Enum):
 
 class OwnedQueue:
     """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller.
-    `is_reset`: its offset is wanted, and stored whatever the broker has.
+    `is_refused`: its broker refuses what lies there. `is_reset`: its offset is wanted, and stored whatever the broker
+    has.
     """
 
-    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_reset", "last_consume_ms",
-                 "last_pull_ms", "next_offset", "queue", "settle_until_ms")
+    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_refused", "is_reset",
+                 "last_consume_ms", "last_pull_ms", "next_offset", "queue", "settle_until_ms")
 
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
         """With `is_reset` the start offset is to be stored, whatever was stored before."""
@@ -48,6 +49,7 @@ class OwnedQueue:
         self.commit_offset = start_offset if is_reset else NOTHING_PUT
         self.is_full = False
         self.is_given_up = False
+        self.is_refused = False
         self.is_reset = is_reset
         self.settle_until_ms = NOT_SETTLING
         self.last_pull_ms = created_ms
@@ -71,6 +73,7 @@ class OwnedQueue:
         if not self.is_pulled:
             return []
         self.next_offset = next_offset
+        self.is_refused = False
         if not messages:
             self._nothing_left(next_offset)
             return []

@@ -28,6 +28,18 @@ def test_properties_that_the_format_cannot_carry_are_refused(properties):
         check_message(Message("T", b"x", properties=properties), LIMIT)
 
 
+@pytest.mark.parametrize("level", ["x", "-1", "", "1.5", "\u0663", "1000000000"])
+def test_a_delay_level_that_is_none_is_refused(level):
+    with pytest.raises(MessageIllegal, match="the delay level DELAY is"):
+        check_message(Message("T", b"x", properties={"DELAY": level}), LIMIT)
+    check_message(Message("%RETRY%G", b"x", properties={"DELAY": level}), LIMIT)
+
+
+@pytest.mark.parametrize("level", ["0", "1", "18", "99"])
+def test_a_delay_level_passes_for_the_broker_knows_how_many_there_are(level):
+    check_message(Message("T", b"x", properties={"DELAY": level}), LIMIT)
+
+
 def test_what_a_consumer_sends_on_keeps_its_strange_properties():
     check_message(Message("%RETRY%G", b"x", properties={"a": "b\x01c"}), LIMIT)
 
