@@ -226,6 +226,10 @@ class JobRefused(RegulusError):
     """A job was asked for something that cannot be done; the text names what and the way that works."""
 
 
+class TopicMissing(JobRefused):
+    """The source of a job has no such topic."""
+
+
 class QualityBroken(RegulusError):
     """A rule of quality that stops a run is broken; the text names it, the count and where the rows are."""
 

@@ -53,4 +53,6 @@ MUTANTS = [
     Mutant(name="a fault that lasts is told in each round", path="regulus/server/store_care.py",
            old="kind != self._kind or steady_ms", new="True or steady_ms",
            tests=("tests/unit/server/test_store_care.py",)),
+    Mutant(name="a broker that cannot be asked is dashes and a success", path="regulus/cli/cluster.py",
+           old="        raise silent\n", new="        pass\n", tests=("tests/unit/cli/test_cluster.py",)),
 ]

@@ -17,23 +17,27 @@ def cluster() -> None:
 @with_output
 @with_admin
 async def list_brokers(admin: Admin, json_output: bool) -> None:
-    """List all brokers with their rates."""
+    """List all brokers with their rates. One that cannot be asked has dashes, and the command fails with its reason."""
     info = await admin.cluster_info()
     names = ("cluster", "broker", "id", "address", "version", "in_tps", "out_tps", "disk")
     rows: list[tuple[object, ...]] = []
+    silent: ClientError | None = None
     for cluster_name, broker_names in sorted(info.cluster_addr_table.items()):
         for broker_name in sorted(broker_names):
             for number, address in sorted(info.broker_addr_table[broker_name].broker_addrs.items()):
-                rows.append((cluster_name, broker_name, number, address, *await _rates(admin, address)))
+                try:
+                    rates = await _rates(admin, address)
+                except ClientError as error:
+                    silent, rates = silent or error, ("-", "-", "-", "-")
+                rows.append((cluster_name, broker_name, number, address, *rates))
     print_rows(names, rows, json_output=json_output)
+    if silent is not None:
+        raise silent
 
 
 async def _rates(admin: Admin, address: str) -> tuple[str, str, str, str]:
-    """Version, messages in and out a second over the last 10 s, how full the disk is; dashes for a silent broker."""
-    try:
-        facts = await admin.broker_runtime_info(address)
-    except ClientError:
-        return "-", "-", "-", "-"
+    """Version, messages in and out a second over the last 10 s, how full the disk is."""
+    facts = await admin.broker_runtime_info(address)
     # 4.9 spells the second one with a single r.
     rates = [facts.get("putTps", ""), facts.get("getTransferredTps") or facts.get("getTransferedTps", "")]
     first = [rate.split(" ")[0] or "-" for rate in rates]

@@ -15,6 +15,7 @@ from regulus.errors import (
     RegulusError,
     RequestTimeout,
     SinkRefused,
+    TopicMissing,
 )
 from regulus.wire.codes import ResponseCode
 
@@ -49,6 +50,8 @@ def exit_code(error: RegulusError) -> ExitCode:
             return ExitCode.NOT_REACHABLE
         case ClientError() if error.code != ClientError.code:
             return ExitCode.REFUSED
+        case TopicMissing():
+            return ExitCode.NOT_FOUND
         case JobRefused() | SinkRefused():
             return ExitCode.REFUSED
     return ExitCode.FAILED

@@ -34,6 +34,9 @@ async def list_groups(admin: Admin, json_output: bool) -> None:
         found.append(await admin.progress(name))
     rows = [(each.group, each.members, len(each.offsets), each.lag, round(each.consume_tps, 1)) for each in found]
     print_rows(("group", "members", "queues", "lag", "tps"), rows, json_output=json_output)
+    if not rows:    # which is no answer where a broker cannot be asked
+        for address in await admin.master_addresses():
+            await admin.broker_runtime_info(address)
 
 
 @group.command()
@@ -67,7 +70,8 @@ async def progress(admin: Admin, name: str, topic_name: str | None, json_output:
     names = ("topic", "broker", "queue", "max", "consumed", "lag", "last")
     if json_output:
         print_json({"group": name, "online": found.online, "members": found.members, "lag": found.lag,
-                    "tps": found.consume_tps, "queues": [dict(zip(names, row, strict=True)) for row in rows]})
+                    "tps": found.consume_tps,
+                    "queues": [dict(zip(names, (*row[:-1], row[-1] or None), strict=True)) for row in rows]})
         return
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
     members = f"{counted(found.members, 'member')} online" if found.online else "nobody online"

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from errno import EADDRINUSE
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,7 +104,8 @@ async def _serve(make_server: Callable[[], Server], ready_line: Callable[[Any], 
     try:
         await server.start()
     except OSError as error:
-        raise RegulusError(f"cannot start: {error.strerror or error}") from error
+        remedy = "; end what listens there, or choose another port" if error.errno == EADDRINUSE else ""
+        raise RegulusError(f"cannot start: {error.strerror or error}{remedy}") from error
     click.echo(ready_line(server))
     tune_interpreter()
     await stopping.wait()

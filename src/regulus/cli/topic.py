@@ -108,7 +108,7 @@ async def status(admin: Admin, name: str, json_output: bool) -> None:
             for queue, offset in sorted(stats.items())]
     names = ("broker", "queue", "min", "max", "messages", "last")
     if json_output:
-        print_rows(names, rows, json_output=True)
+        print_rows(names, [(*row[:-1], row[-1] or None) for row in rows], json_output=True)
         return
     print_rows(names, [(*row[:-1], time_text(row[-1])) for row in rows], json_output=False)
     click.echo(counted(sum(row[4] for row in rows), "message"))

@@ -54,6 +54,9 @@ def parse_offset_message_id(message_id: str) -> tuple[bytes, int]:
     if len(message_id) not in (32, 56) or not _HEX_DIGITS.issuperset(message_id):
         raise ValueError(f"{message_id!r} is no offset message id: one has 32 or 56 hexadecimal digits")
     raw = bytes.fromhex(message_id)
+    port = _PORT.unpack_from(raw, len(raw) - 12)[0]
+    if not 0 <= port <= 0xFFFF:
+        raise ValueError(f"{message_id!r} is no offset message id: it names port {port}")
     return raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0]
 
 

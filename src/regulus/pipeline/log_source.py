@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from regulus.errors import JobRefused
+from regulus.errors import JobRefused, TopicMissing
 from regulus.model.topics import RETRY_PREFIX, retry_topic
 from regulus.pipeline.range_tasks import Look, SparkTasks
 from regulus.spark import archive_manifest
@@ -71,14 +71,14 @@ class LogSource:
         return [topic for topic in topics if topic in known]
 
     def check(self, spark: SparkSession, *topics: str) -> None:
-        """Raises JobRefused for the first topic that does not exist."""
+        """Raises TopicMissing for the first topic that does not exist."""
         known = self.topics(spark)
         for topic in topics:
             if topic not in known:
                 near = get_close_matches(topic, known, n=1)
                 listed = ", ".join(sorted(name for name in known if not is_special(name))) or "no topics"
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {listed}"
-                raise JobRefused(f"{self.name} has no topic {topic!r}: {hint}")
+                raise TopicMissing(f"{self.name} has no topic {topic!r}: {hint}")
 
     def messages(self, spark: SparkSession, topics: Sequence[str], columns: Sequence[str] = tuple(COLUMNS),
                  starting: datetime | None = None, ending: datetime | None = None) -> DataFrame:

@@ -14,7 +14,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from regulus.errors import JobRefused
+from regulus.errors import JobRefused, TopicMissing
 from regulus.model.topics import dlq_topic, retry_topic
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
@@ -90,7 +90,9 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
         raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name server "
                          "too")
     source = source.listed(spark)
-    source.check(spark, home)
+    if not source.there(spark, home):
+        raise TopicMissing(f"{source.name} has no {home}: no message of group {request.group!r} ever "
+                           f"{'came there to be tried again' if request.from_retries else 'became a dead letter'}")
     say(f"reading {home} from {source.name}")
     chosen = source.messages(spark, [home], COLUMNS, request.starting, request.ending)
     if request.where:

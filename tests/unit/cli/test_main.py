@@ -22,6 +22,7 @@ from regulus.errors import (
     NoNameServer,
     NoRoute,
     StoreDamaged,
+    TopicMissing,
 )
 
 REGULUS = [sys.executable, "-m", "regulus.cli.main"]
@@ -39,6 +40,7 @@ def run(*arguments, **options):
     (NoNameServer("x"), ExitCode.NOT_REACHABLE),
     (BrokerRefused(16, "no permission"), ExitCode.REFUSED),
     (JobRefused("x"), ExitCode.REFUSED),
+    (TopicMissing("x"), ExitCode.NOT_FOUND),
     (MessageIllegal("x"), ExitCode.USAGE),
     (ClientClosed("x"), ExitCode.FAILED),
     (MissingExtra("x"), ExitCode.FAILED),

@@ -25,3 +25,9 @@ def test_tail_shows_what_is_there_by_tag_and_count(run):
     assert len(run(topic, "tail", "Orders", "--from-beginning", "--no-wait").splitlines()) == 6
     assert len(run(topic, "tail", "Orders", "--from-beginning", "--no-wait", "--tag", "A").splitlines()) == 5
     assert len(run(topic, "tail", "Orders", "--from-beginning", "-c", "2").splitlines()) == 2
+
+
+def test_an_empty_queue_has_no_last_message(run):
+    run(topic, "create", "Empty", "--queues", "1")
+    (row,) = json.loads(run(topic, "status", "Empty", "--output", "json"))
+    assert (row["messages"], row["last"]) == (0, None)

@@ -18,6 +18,11 @@ def test_an_id_of_another_length_is_refused():
         message_id.parse_offset_message_id("0A09")
 
 
+def test_an_id_that_names_no_port_is_refused():
+    with pytest.raises(ValueError, match="names port 571932669"):
+        message_id.parse_offset_message_id("C00002022216FFFD00000000000003E8")
+
+
 @pytest.mark.parametrize(("address", "size", "text"), [
     ("10.1.2.3", 8, "10.1.2.3:1234"), ("2001:db8::1", 20, "[2001:db8::1]:1234"),
     ("::ffff:10.1.2.3", 8, "10.1.2.3:1234"),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from regulus.errors import JobRefused
+from regulus.errors import JobRefused, TopicMissing
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
 from tests.unit.spark.sink.support import messages_of
@@ -101,7 +101,7 @@ def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):
 
     with pytest.raises(JobRefused, match="column 'born_time' cannot be set; these can: topic, body"):
         redriven(spark, shop, changes={"born_time": "now()"})
-    with pytest.raises(JobRefused, match="has no topic '%DLQ%nobody'"):
+    with pytest.raises(TopicMissing, match="has no %DLQ%nobody: no message of group 'nobody' ever became"):
         redrive(spark, RedriveRequest(source=shop.source, group="nobody"), 1)
     with pytest.raises(JobRefused, match="an archive lags behind the log"):
         redrive(spark, RedriveRequest(source=LogSource({"archivePath": str(tmp_path)}), group=GROUP), 1)
