@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -201,3 +202,11 @@ def test_commands_are_completed_without_the_packages_they_need(tmp_path):
     assert done.returncode == 0
     assert "plain,demo" in done.stdout
     assert done.stderr == ""
+
+
+def test_a_port_that_another_has_is_named_with_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run("nameserver", "--listen", "127.0.0.1", "--port", str(port))
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port}: Address already in use; end what listens there, or choose another port" in done.stderr
