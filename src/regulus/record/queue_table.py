@@ -9,8 +9,11 @@ Text, numbers in decimal, one blank between fields:
     index NAME END                 an index file, and the physical offset of its newest entry
     queue ID FIRST BEHIND TOPIC    a consume queue, its first queue offset and the one behind its last unit on disk
     faulty ID TOPIC                one of the queues above, in which a fault was found
+    born ID OFFSET TOPIC           a queue of that name was deleted when the log ended at OFFSET: what lies before is
+                                   of none that was made since
     end
     gone ID TOPIC                  added later, one by one: the queue was deleted, and nothing is known of its topic now
+    born ID OFFSET TOPIC           as above, with it
     log FIRST                      likewise: the log begins later, because its first file was deleted
 
 A start reads from it where each queue ends without opening thousands of files, and sees what is missing. It is read
@@ -39,6 +42,7 @@ class QueueTable:
     queues: dict[str, dict[int, str]] = field(default_factory=dict)
     """`FIRST BEHIND` of each topic and queue id, read by `bounds`: most are never asked for."""
     faulty: list[tuple[str, int]] = field(default_factory=list)
+    births: dict[tuple[str, int], int] = field(default_factory=dict)
     log_start: int = UNKNOWN_START
 
 
@@ -48,19 +52,22 @@ def bounds(text: str) -> tuple[int, int]:
 
 
 def encode(position: int, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
-           queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]] = ()) -> bytes:
-    """`queues`: topic, queue id, first queue offset, the one behind the last."""
+           queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]] = (),
+           births: Iterable[tuple[str, int, int]] = ()) -> bytes:
+    """`queues`: topic, queue id, first queue offset, the one behind the last; `births`: topic, queue id, where the log
+    ended."""
     lines = [f"log {log_start}"]
     lines += [f"index {name} {end}" for name, end in index]
     lines += [f"queue {queue_id} {first} {behind} {topic}" for topic, queue_id, first, behind in queues]
     lines += [f"faulty {queue_id} {topic}" for topic, queue_id in faulty]
+    lines += [f"born {queue_id} {physical_offset} {topic}" for topic, queue_id, physical_offset in births]
     body = "".join(f"\n{line}" for line in lines).encode()
     head = f"{_NAME} {position} {' '.join(map(str, mark))} {crc32(body)}"
     return head.encode() + body + _END.encode()
 
 
-def encode_gone(topic: str, queue_id: int) -> bytes:
-    return f"gone {queue_id} {topic}\n".encode()
+def encode_gone(topic: str, queue_id: int, log_end: int) -> bytes:
+    return f"gone {queue_id} {topic}\nborn {queue_id} {log_end} {topic}\n".encode()
 
 
 def encode_log_start(log_start: int) -> bytes:
@@ -85,6 +92,8 @@ def decode(data: bytes) -> QueueTable:
         elif kind == "faulty":
             queue_id, topic = rest.split(" ", 1)
             table.faulty.append((topic, int(queue_id)))
+        elif kind == "born":
+            _add_birth(table, rest)
         elif kind == "index":
             name, end = rest.split(" ")
             table.index[name] = int(end)
@@ -95,6 +104,16 @@ def decode(data: bytes) -> QueueTable:
         if kind == "gone":
             # Its queues may have been made anew since, which no line says.
             table.queues.pop(rest.partition(" ")[2], None)
+        elif kind == "born":
+            _add_birth(table, rest)
         elif kind == "log" and rest.isdigit():
             table.log_start = int(rest)
     return table
+
+
+def _add_birth(table: QueueTable, rest: str) -> None:
+    """A line behind `end` has no checksum: what is no birth is passed over."""
+    queue_id, _, rest = rest.partition(" ")
+    physical_offset, _, topic = rest.partition(" ")
+    if queue_id.isdigit() and physical_offset.isdigit():
+        table.births[topic, int(queue_id)] = int(physical_offset)

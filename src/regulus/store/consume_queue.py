@@ -237,12 +237,13 @@ class ConsumeQueue:
         end = last.start + disk.content_end(last.path, begin, last.size)
         return -(-end // _UNIT) * _UNIT
 
-    def empty(self) -> None:
-        """Remove all files, so that the queue can be built anew. Raises StoreNotWritable."""
+    def empty(self, birth: int) -> None:
+        """Remove all files, so that the queue can be built anew from records behind `birth`. Raises
+        StoreNotWritable."""
         self.files.remove_all()
         self.tail = None
         self.start = self.end = self.next_offset = 0
-        self.max_physical_offset = -1
+        self.max_physical_offset = birth
         self.has_gap = False
 
     def truncate(self, physical_offset: int) -> None:

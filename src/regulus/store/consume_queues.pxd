@@ -19,7 +19,7 @@ cdef class ConsumeQueues:
     cdef public object fault_of
     cdef long long _file_size
     cdef MappedFilePool _pool
-    cdef dict _deleted
+    cdef public dict births
 
     @cython.locals(queues=dict, queue=ConsumeQueue)
     cpdef ConsumeQueue find(self, str topic, int queue_id)

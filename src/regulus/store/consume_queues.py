@@ -22,6 +22,9 @@ NAME_SHOWN_MAX = 80
 ANEW = ".anew"
 """Folder within that of all queues in which some are built anew: no topic has such a name."""
 
+BIRTHS_MAX = 100_000
+"""So many queues that were deleted are remembered; of more, the oldest are forgotten."""
+
 _UNIT = UNIT_SIZE
 _UNKNOWN = 0x7FFFFFFFFFFFFFFF
 
@@ -54,7 +57,8 @@ class ConsumeQueues:
         built anew."""
         self.fault_of: Callable[[ConsumeQueue], str] | None = None
         """Tells what is wrong with a queue that was opened; None as long as the log is being recovered."""
-        self._deleted: dict[tuple[str, int], int] = {}      # the log's end then, while records before it come here
+        self.births: dict[tuple[str, int], int] = {}
+        """Of queues that were deleted: where the log ended then. What lies before is of none that was made since."""
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self.table.get(topic)
@@ -128,6 +132,7 @@ class ConsumeQueues:
         assert self.fault_of is not None
         try:
             queue.look(self.log_bound)
+            queue.tabled_max_offset = known_end // _UNIT
             queue.known_end = max(queue.known_end, known_end)
             return self.fault_of(queue)
         except StoreError as error:
@@ -164,7 +169,9 @@ class ConsumeQueues:
 
     def beside(self, directory: Path, pool: MappedFilePool) -> "ConsumeQueues":
         """Others of the same kind, for whoever builds there what is out of use here."""
-        return ConsumeQueues(directory, self._file_size, pool)
+        others = ConsumeQueues(directory, self._file_size, pool)
+        others.births = dict(self.births)
+        return others
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
         """Of a queue that is out of use: where it ended when that was last known."""
@@ -193,7 +200,7 @@ class ConsumeQueues:
             raise MessageIllegal(f"no message is stored under topic {topic[:NAME_SHOWN_MAX]!r}, queue {queue_id}: a "
                                  f"topic's name has 1 to {NAME_SIZE_MAX} of the characters %|a-zA-Z0-9_-")
         queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
-        queue.max_physical_offset = self._deleted.pop((topic, queue_id), -1)
+        queue.max_physical_offset = self.births.get((topic, queue_id), -1)
         self.table.setdefault(topic, {})[queue_id] = queue
         return queue
 
@@ -205,10 +212,12 @@ class ConsumeQueues:
         """Those that are open."""
         return [queue for queues in tuple(self.table.values()) for queue in tuple(queues.values())]
 
-    def load(self, expected: dict[str, dict[int, str]] | None) -> None:
+    def load(self, expected: dict[str, dict[int, str]] | None,
+             births: dict[tuple[str, int], int] | None = None) -> None:
         """Take up the queues on disk. Those of topics in `expected`, with the bounds of their queue offsets, rest until
         somebody asks for them; all others are opened. Raises StoreDamaged, StoreNotWritable."""
         self.resting = expected or {}
+        self.births = births or {}
         topics, self.strays = disk.folders_and_files(self.directory)
         for topic in topics:
             if topic in self.resting:
@@ -264,13 +273,31 @@ class ConsumeQueues:
         for queue in self.all():
             queue.correct_start(physical_offset_min)
 
-    def delete_queue(self, topic: str, queue_id: int, dispatched: int, log_end: int) -> None:
+    def births_from(self, log_start: int) -> list[tuple[str, int, int]]:
+        """Topic, queue id and place in the log of those births before which the log still has something. For a thread
+        beside the one that deletes."""
+        return [(*name, birth) for name, birth in tuple(self.births.items()) if birth > log_start]
+
+    def end_births_at(self, log_end: int) -> list[tuple[str, int]]:
+        """The log ends there now; the queues that are born earlier by that."""
+        earlier = [name for name, birth in self.births.items() if birth > log_end]
+        self.births.update(dict.fromkeys(earlier, log_end))
+        return earlier
+
+    def _note_birth(self, name: tuple[str, int], log_end: int) -> None:
+        self.births.pop(name, None)     # so that the oldest stays first
+        self.births[name] = log_end
+        if len(self.births) > BIRTHS_MAX:
+            del self.births[next(iter(self.births))]
+
+    def delete_queue(self, topic: str, queue_id: int, log_end: int) -> None:
         """Forget one queue and remove its files; a power cut may bring them back. Raises StoreNotWritable.
 
-        Its records that the log has from `dispatched` to `log_end` get no unit any more, not even in a queue that is
-        made anew for the same topic meanwhile: they would push its own aside.
+        Its records, which the log has up to `log_end`, get no unit any more, not even in a queue that is made anew for
+        the same topic: they would push its own aside.
         """
         if self.faulty.pop((topic, queue_id), None) is not None:
+            self._note_birth((topic, queue_id), log_end)
             disk.remove_tree(self.directory / topic / str(queue_id))
             return
         queue = self.find(topic, queue_id)
@@ -280,19 +307,17 @@ class ConsumeQueues:
         del queues[queue_id]
         if not queues:
             del self.table[topic]
-        self._deleted = {key: end for key, end in self._deleted.items() if end > dispatched}
-        if log_end > dispatched:
-            self._deleted[topic, queue_id] = log_end
+        self._note_birth((topic, queue_id), log_end)
         queue.is_deleted = True
         queue.files.remove_all()
         disk.remove_tree(self.directory / topic / str(queue_id))
 
-    def delete(self, topic: str, dispatched: int, log_end: int) -> None:
+    def delete(self, topic: str, log_end: int) -> None:
         """The same with all queues of a topic that there are; nothing else is looked for on disk."""
         queue_ids = self.ids(topic)
         if not queue_ids:
             return
         for queue_id in queue_ids:
-            self.delete_queue(topic, queue_id, dispatched, log_end)
+            self.delete_queue(topic, queue_id, log_end)
         disk.remove_tree(self.directory / topic)
         disk.sync_directory(self.directory)

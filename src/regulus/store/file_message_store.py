@@ -144,21 +144,25 @@ class FileMessageStore:
         disk.make_directory(self.config.root)
         self._lock = disk.FileLock(self.config.root / "lock")
         report = None
-        left = disk.read_file(self.config.root / "abort")
         try:
-            report = self._load(tell, left)
-        except (StoreDamaged, StoreNewer):
-            # Where this fails the next start looks closer than it must; what counts is why this one was refused.
-            with suppress(StoreNotWritable):
-                self._mark_as(left)
-            raise
+            left = disk.read_file(self.config.root / "abort")
+            report = self._load_or_leave(tell, left)
         finally:
             if report is None:
                 self._release()
         return replace(report, duration_ms=int((clock() - began) * 1000)) if clock else report
 
+    def _load_or_leave(self, tell: Tell, left: bytes | None) -> RecoveryReport:
+        """`left`: what `abort` says, None when there is none; it says so again where the store is refused."""
+        try:
+            return self._load(tell, left)
+        except (StoreDamaged, StoreNewer):
+            # Where this fails the next start looks closer than it must; what counts is why this one was refused.
+            with suppress(StoreNotWritable):
+                self._mark_as(left)
+            raise
+
     def _load(self, tell: Tell, left: bytes | None) -> RecoveryReport:
-        """`left`: what `abort` says, None when there is none."""
         assert self._lock is not None
         refuse_later_formats(self.config.root)
         self._lock.write(b"lock")
@@ -181,7 +185,7 @@ class FileMessageStore:
         table = self._table_file.load(self._log.files, is_clean_stop)
         last = self._log.files.last
         self._queues.log_bound = last.start + last.size if last is not None else 0
-        self._queues.load(table.queues if table is not None else None)
+        self._queues.load(table.queues if table is not None else None, table.births if table is not None else None)
         index_end = NO_GAP
         if self._index is not None:
             # A killed process loses nothing that it wrote through a map; only a machine that went down does.
@@ -199,6 +203,7 @@ class FileMessageStore:
             # Records of the same millisecond as the last one that is indexed may not be.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
+        self._correct_births()
         if self._index is not None:
             self._index.end_at(self._log.end)
         self.finish_start()
@@ -220,6 +225,15 @@ class FileMessageStore:
             self._recovery = None
             self._unfinished = ""
         self._refusal = self._stopped or self._unfinished or self._wish
+
+    def _correct_births(self) -> None:
+        """Where the log lost its end, queues that were deleted behind that may have records from there on. This is on
+        disk before the first one comes."""
+        corrected = self._queues.end_births_at(self._log.end)
+        for topic, queue_id in corrected:
+            self._table_file.note_gone(topic, queue_id, self._log.end)
+        if corrected:
+            disk.sync_filesystem(self.config.root)
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -512,16 +526,16 @@ class FileMessageStore:
     def delete_topic(self, topic: str) -> None:
         queue_ids = self._queues.ids(topic)
         for queue_id in queue_ids:
-            self._table_file.note_gone(topic, queue_id)
-        self._queues.delete(topic, self._dispatcher.position, self._log.end)
+            self._table_file.note_gone(topic, queue_id, self._log.end)
+        self._queues.delete(topic, self._log.end)
         for queue_id in queue_ids:
-            self._table_file.note_gone(topic, queue_id)     # a table that was begun meanwhile lists it
+            self._table_file.note_gone(topic, queue_id, self._log.end)      # a table that was begun meanwhile lists it
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Forget one consume queue and remove its files. Raises StoreNotWritable."""
-        self._table_file.note_gone(topic, queue_id)
-        self._queues.delete_queue(topic, queue_id, self._dispatcher.position, self._log.end)
-        self._table_file.note_gone(topic, queue_id)         # as above
+        self._table_file.note_gone(topic, queue_id, self._log.end)
+        self._queues.delete_queue(topic, queue_id, self._log.end)
+        self._table_file.note_gone(topic, queue_id, self._log.end)      # as above
 
     def commit_log_min_offset(self) -> int:
         return self._log.start
@@ -636,13 +650,14 @@ class FileMessageStore:
         last = self._dispatcher.last_physical_offset
         log_start = self._log.start
         ends = self._queues.bounds_of_all()
+        births = self._queues.births_from(log_start)
         index = self._index.names() if self._index is not None else []
         self.flush_consume_queues(0)
         is_behind = self._dispatcher.position <= last
         is_known = last == self._tabled_record and not self._queues.faulty
         mark = self._mark_of(last) if not is_behind and not is_known else None
         if mark is not None:
-            self._table_file.save(mark, log_start, index, ends, tuple(self._queues.faulty))
+            self._table_file.save(mark, log_start, index, ends, tuple(self._queues.faulty), births)
             self._tabled_record = last
 
     # --- the disk ----------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ came:
     the next one follows it             both are believed: records before them are lost, or the topic was made anew
     they leave no room for it           it is left out, for it is of another queue, or came twice
 
-All but a topic that was made anew is told. Where the log was cut at its beginning, the first record may say anything
-that the next one follows.
+All but a topic that was made anew is told. Records from before a queue was last deleted are none of its own. Where the
+log was cut at its beginning nobody knows which record is the first. Two must agree on that: the first with one that
+comes later, or two that follow each other behind a single one, which then lies just before them, unless it says that
+one is missing between.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,24 +24,25 @@ HELD_MAX = 16
 TOLD_MAX = 20
 """So many sentences are kept; of more, the count is told."""
 
-_UNKNOWN = -1
+_UNKNOWN = -1 << 64     # no record can say that
 _NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 class Numbering:
-    """Of the queues in `known_ends`, each with the offset at which it is known to have ended. `is_log_whole`: the first
-    record of a queue has offset 0. `put` gets the records in their order, and raises StoreNotWritable."""
+    """Of the queues in `known_ends`, each with the offset at which it is known to have ended, 0 for unknown. `births`:
+    where the log ended when queues of such names were deleted; what lies before is of other ones. `put` gets the
+    records in their order, and raises StoreNotWritable."""
 
-    def __init__(self, known_ends: Mapping[tuple[str, int], int], *, is_log_whole: bool,
-                 put: Callable[[DispatchRequest], object]) -> None:
-        self._queues = {name: _QueueNumbering(known_end, 0 if is_log_whole else _UNKNOWN, put)
+    def __init__(self, known_ends: Mapping[tuple[str, int], int], births: Mapping[tuple[str, int], int], *,
+                 log_start: int, put: Callable[[DispatchRequest], object]) -> None:
+        self._queues = {name: _QueueNumbering(known_end, births.get(name, 0), log_start, put)
                         for name, known_end in known_ends.items()}
 
     def take(self, request: DispatchRequest) -> None:
         """The next record of the log, of whatever queue. Raises StoreNotWritable."""
         if request.sys_flag & TRANSACTION_MASK in (TRANSACTION_NOT, TRANSACTION_COMMIT):
             queue = self._queues.get((request.topic, request.queue_id))
-            if queue is not None:
+            if queue is not None and request.physical_offset >= queue.birth:
                 queue.take(request)
 
     def end(self) -> None:
@@ -65,12 +68,13 @@ class Numbering:
 
 
 class _QueueNumbering:
-    def __init__(self, known_end: int, next_offset: int, put: Callable[[DispatchRequest], object]) -> None:
+    def __init__(self, known_end: int, birth: int, log_start: int, put: Callable[[DispatchRequest], object]) -> None:
+        self.birth = birth
         self.held: list[DispatchRequest] = []
         self.told: list[str] = []
         self.told_count = 0
         self._known_end = known_end
-        self._next = next_offset
+        self._next = 0 if birth >= log_start else _UNKNOWN
         self._put = put
 
     def take(self, request: DispatchRequest) -> None:
@@ -88,6 +92,8 @@ class _QueueNumbering:
         is believed, unless it would have the queue begin anew after it had more than that."""
         if self.held and self._known_end != self._next:
             self._settle(self._known_end)
+        if self.held and self._next == _UNKNOWN and all(each.queue_offset < self._known_end for each in self.held):
+            self._derive_all(self._known_end - len(self.held))
         while self.held:
             if self.held[0].queue_offset == 0 and self._known_end > 1:
                 self._leave_out(self.held.pop(0))
@@ -98,17 +104,42 @@ class _QueueNumbering:
 
     def _settle(self, following: int) -> None:
         """What an offset behind the records that are held says of them."""
-        last = self.held[len(self.held) - 1].queue_offset
-        if self._next != _UNKNOWN and following == self._next + len(self.held):
-            while self.held:
-                self._derive()
-        elif following == last + 1:
-            while len(self.held) > 1:
-                self._leave_out(self.held.pop(0))
+        if self._next == _UNKNOWN:
+            self._begin(following)
+        elif following == self._next + len(self.held):
+            self._derive_all(self._next)
+        elif following == self.held[len(self.held) - 1].queue_offset + 1:
+            self._leave_out_but(1)
             self._believe()
         elif following == self._next:
-            while self.held:
-                self._leave_out(self.held.pop(0))
+            self._leave_out_but(0)
+
+    def _begin(self, following: int) -> None:
+        """The same where nobody knows at which offset the queue begins."""
+        begun, last = self.held[0].queue_offset, self.held[len(self.held) - 1].queue_offset
+        first = following - len(self.held)
+        if begun == first:
+            self._derive_all(first)
+        elif following == begun + 1:
+            self._believe()
+            self._leave_out_but(0)
+        elif following == last + 1:
+            if begun == last - 2:       # one is missing between
+                self._believe()
+            elif len(self.held) == 2 and first >= 0:
+                self._derive_all(first)
+                return
+            self._leave_out_but(1)
+            self._believe()
+
+    def _derive_all(self, first: int) -> None:
+        self._next = first
+        while self.held:
+            self._derive()
+
+    def _leave_out_but(self, count: int) -> None:
+        while len(self.held) > count:
+            self._leave_out(self.held.pop(0))
 
     # Each is put before it is held no more: on a full disk nothing is forgotten.
 

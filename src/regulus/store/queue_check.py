@@ -2,6 +2,9 @@
 
 Looked at are the first and the last unit of each file, which are enough to tell a foreign or overwritten file; that the
 units between follow the log's order was seen when the queue was opened.
+
+No checksum covers what a record says of its queue. So where one does not say what its unit does, the units around it
+tell which of the two is wrong: a file that is foreign or was overwritten has none nearby that fits.
 """
 
 from regulus.errors import StoreError
@@ -12,6 +15,8 @@ from regulus.store.consume_queue import ConsumeQueue
 from regulus.store.log_heads import owner_in
 from regulus.store.mapped_file import MappedFile
 
+NEAR = 4
+"""So many units on each side of one are looked at. More records than that do not rot in a row."""
 NOBODY = ("", -1, -1, -1)
 """Owns what is no record."""
 
@@ -32,7 +37,7 @@ class QueueCheck:
             return "has a gap, or a record that does not follow"
         for file in queue.files.files:
             for number in self._samples(queue, file):
-                if not self._is_own(queue, number) and not self._is_renumbered(queue, number):
+                if not self._is_own(queue, number) and not self._is_record_rotten(queue, number):
                     return f"has a unit that is not its own: {number}"
         return ""
 
@@ -74,14 +79,21 @@ class QueueCheck:
                 raise
             return None     # its file was deleted while we looked
 
-    def _is_renumbered(self, queue: ConsumeQueue, number: int) -> bool:
-        """Whether only the queue offset of the record is another, and it lies in the log between those of its
-        neighbours: then that is rotten, and the unit is where a rebuild puts it."""
+    def _is_record_rotten(self, queue: ConsumeQueue, number: int) -> bool:
+        """Whether it is the record that is not as it was written, and the unit is: the record differs in one field and
+        lies in the log between its neighbours, and one of these has its own. In a queue of few messages there may be
+        none: then it must end where the table says."""
         unit = self._unit(queue, number)
         owner = self._owner(unit[0]) if unit is not None else None
-        if unit is None or owner is None or (*owner[:2], owner[3]) != (queue.topic, queue.queue_id, unit[1]):
+        own = (queue.topic, queue.queue_id, number)
+        if unit is None or owner is None or owner[3] != unit[1] \
+                or sum(said != is_ for said, is_ in zip(owner, own, strict=False)) > 1:
             return False
-        before, behind = self._unit(queue, number - 1), self._unit(queue, number + 1)
-        return (before is not None or behind is not None) \
-            and (before is None or (before[0] < unit[0] and self._is_own(queue, number - 1))) \
-            and (behind is None or (unit[0] < behind[0] and self._is_own(queue, number + 1)))
+        near = [(other, found) for other in range(number - NEAR, number + NEAR + 1)
+                if other != number and (found := self._unit(queue, other)) is not None and found[1] != FILLER.size]
+        if any((other < number) != (found[0] < unit[0]) or found[0] == unit[0] for other, found in near):
+            return False
+        if any(self._owner(found[0]) == (*own[:2], other, found[1]) for other, found in near):
+            return True
+        return owner[:2] == own[:2] and queue.max_offset - queue.min_offset <= NEAR \
+            and queue.max_offset == queue.tabled_max_offset

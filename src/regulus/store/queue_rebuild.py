@@ -36,7 +36,8 @@ class QueueRebuild:
         self._built = queues.beside(self._directory, self._pool)
         self._known_ends = {name: queues.known_max_offset(*name) for name in self.names}
         self._dispatcher = Dispatcher(log, self._built, None, delays_ms)
-        self._numbering = Numbering(self._known_ends, is_log_whole=log.start == 0, put=self._dispatcher.dispatch)
+        self._numbering = Numbering(self._known_ends, queues.births, log_start=log.start,
+                                    put=self._dispatcher.dispatch)
         # Nothing is appended to them any more: all their records lie before the log's end now.
         self._pass = LogPass(log, log.start, log.end, check_crc=False, take=self._numbering.take)
 

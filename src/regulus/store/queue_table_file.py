@@ -55,18 +55,20 @@ class QueueTableFile:
         self._later = []
 
     def save(self, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
-             queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]]) -> None:
+             queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]],
+             births: Iterable[tuple[str, int, int]] = ()) -> None:
         """All records up to the marked one have their units on disk. Worker thread. Raises StoreNotWritable."""
-        data = queue_table.encode(mark.end, mark, log_start, index, queues, faulty)
+        data = queue_table.encode(mark.end, mark, log_start, index, queues, faulty, births)
         disk.write_file(self._path, data)
         self._is_there = True
         later, self._later = self._later, []
         for line in later:
             self._add(line)
 
-    def note_gone(self, topic: str, queue_id: int) -> None:
-        """A queue is about to be deleted: a start must not miss it."""
-        self._note(queue_table.encode_gone(topic, queue_id))
+    def note_gone(self, topic: str, queue_id: int, log_end: int) -> None:
+        """A queue is about to be deleted, and the log ends there: a start must not miss it, nor put what lies before
+        into one of the same name."""
+        self._note(queue_table.encode_gone(topic, queue_id, log_end))
 
     def note_log_start(self, log_start: int) -> None:
         """The first file of the log is about to be deleted: a start must not miss it."""

@@ -164,7 +164,7 @@ class Recovery:
         unfinished = _fault_of(self.finish)
         if not files:
             for topic in (*queues.table, *queues.resting):
-                queues.delete(topic, end, end)
+                queues.delete(topic, end)
         stop_reason = self._stop_reason if dropped_bytes else ""
         rebuilt = self._mend_queues(end)
         self._settle(end)
@@ -357,14 +357,19 @@ class Recovery:
     def _build_anew(self, faults: dict[tuple[str, int], str], end: int) -> None:
         if not faults:
             return
-        for topic, queue_id in faults:
-            self._dispatcher.queues.have(topic, queue_id).empty()
+        queues = self._dispatcher.queues
         is_end_known = self._table is not None and end >= self._table.position
-        self._put_numbered({name: self._dispatcher.queues.have(*name).tabled_max_offset if is_end_known else 0
-                            for name in faults}, end)
+        known_ends = {}
+        for name in faults:
+            queue = queues.have(*name)
+            # What its files had is no proof, and better than nothing where no table says more.
+            known_ends[name] = (queue.tabled_max_offset if is_end_known else 0) or \
+                (queue.max_offset if not queue.has_gap else 0)
+            queue.empty(queues.births.get(name, -1))
+        self._put_numbered(known_ends, end)
         if is_end_known:
             for topic, queue_id in faults:
-                queue = self._dispatcher.queues.have(topic, queue_id)
+                queue = queues.have(topic, queue_id)
                 queue.next_offset = max(queue.next_offset, queue.tabled_max_offset)
                 # Units that found no room yet go before that; and where this finds none, the next message does it.
                 if not self._dispatcher.fault:
@@ -374,7 +379,8 @@ class Recovery:
     def _put_numbered(self, known_ends: dict[tuple[str, int], int], end: int) -> None:
         """Dispatch all records of these queues, as far as there is room."""
         dispatcher = self._dispatcher
-        numbering = Numbering(known_ends, is_log_whole=self._log.start == 0, put=dispatcher.dispatch)
+        last = dispatcher.last_physical_offset, dispatcher.last_store_timestamp
+        numbering = Numbering(known_ends, dispatcher.queues.births, log_start=self._log.start, put=dispatcher.dispatch)
         dispatcher.numbering = numbering
         for file in self._log.files.files:
             self._pass_over(file, end)
@@ -383,6 +389,8 @@ class Recovery:
         if dispatcher.fault:
             dispatcher.behind_from = min(dispatcher.behind_from, numbering.held_from)
         dispatcher.numbering = None
+        # A record that was held is dispatched after those behind it, and is not the log's last one.
+        dispatcher.last_physical_offset, dispatcher.last_store_timestamp = last
         self._passed += numbering.sentences()
 
     def _pass_over(self, file: MappedFile, end: int) -> None:

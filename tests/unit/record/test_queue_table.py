@@ -29,9 +29,11 @@ def test_what_is_no_whole_table_is_told() -> None:
 
 
 def test_topics_of_which_a_queue_was_deleted_are_not_in_it_any_more() -> None:
-    gone = queue_table.encode_gone("TopicA", 0)
+    gone = queue_table.encode_gone("TopicA", 0, 500)
     assert set(queue_table.decode(WHOLE + gone).queues) == {"TopicB"}
-    assert set(queue_table.decode(WHOLE + gone[:-1]).queues) == {"TopicA", "TopicB"}
+    assert queue_table.decode(WHOLE + gone).births == {("TopicA", 0): 500}
+    assert queue_table.decode(WHOLE + gone[:-1]).births == {}
+    assert set(queue_table.decode(WHOLE + gone[:10]).queues) == {"TopicA", "TopicB"}
 
 
 def test_where_the_log_begins_is_what_was_said_last() -> None:
@@ -44,6 +46,6 @@ def test_where_the_log_begins_is_what_was_said_last() -> None:
 
 def test_a_line_that_was_added_behind_one_that_was_cut_short_is_passed_over() -> None:
     cut = queue_table.encode_log_start(4096)[:-2]
-    for line in (queue_table.encode_gone("TopicB", 0), queue_table.encode_log_start(8192)):
+    for line in (queue_table.encode_gone("TopicB", 0, 500), queue_table.encode_log_start(8192)):
         table = queue_table.decode(WHOLE + cut + line)
         assert (table.log_start, set(table.queues)) == (4096, {"TopicA", "TopicB"})

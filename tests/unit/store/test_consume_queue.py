@@ -184,11 +184,11 @@ def test_deleting_a_topic_removes_its_folder_and_forgets_its_offsets(tmp_path: P
     all_queues = queues(tmp_path)
     all_queues.have("TopicA", 0).put(0, 100, 0, 0)
     all_queues.have("TopicB", 0).put(100, 100, 0, 0)
-    all_queues.delete("TopicA", 200, 200)
+    all_queues.delete("TopicA", 200)
     assert [path.name for path in tmp_path.iterdir()] == ["TopicB"]
     assert all_queues.find("TopicA", 0) is None
     assert all_queues.have("TopicA", 0).next_offset == 0
-    all_queues.delete("TopicC", 200, 200)
+    all_queues.delete("TopicC", 200)
 
 
 @pytest.mark.parametrize("name", ["../outside", ".", "/etc", "TopicA/0"])
@@ -196,8 +196,8 @@ def test_only_queues_are_deleted_whatever_the_topic_is_called(tmp_path: Path, na
     (tmp_path / "outside").mkdir()
     all_queues = queues(tmp_path / "queues")
     all_queues.have("TopicA", 0).put(0, 100, 0, 0)
-    all_queues.delete(name, 100, 100)
-    all_queues.delete_queue(name, 0, 100, 100)
+    all_queues.delete(name, 100)
+    all_queues.delete_queue(name, 0, 100)
     assert (tmp_path / "outside").exists()
     assert (tmp_path / "queues" / "TopicA" / "0").exists()
 
@@ -205,7 +205,7 @@ def test_only_queues_are_deleted_whatever_the_topic_is_called(tmp_path: Path, na
 def test_records_behind_in_dispatch_go_with_their_queue(tmp_path: Path) -> None:
     all_queues = queues(tmp_path)
     all_queues.have("TopicA", 0).put(0, 100, 0, 0)
-    all_queues.delete("TopicA", 100, 300)
+    all_queues.delete("TopicA", 300)
     anew = all_queues.have("TopicA", 0)
     assert not anew.put(100, 100, 0, 1)
     assert not anew.put(200, 100, 0, 2)

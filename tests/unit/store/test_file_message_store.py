@@ -361,3 +361,26 @@ def test_what_cannot_be_dispatched_keeps_a_stop_from_nothing_else(tmp_path: Path
     assert not again.open().is_clean_stop       # and it is not locked any more
     again.close()
 
+
+
+def test_a_store_whose_abort_cannot_be_read_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    fill(store, 10)
+    store.close()
+    (tmp_path / "abort").write_text("1\nboot\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    read_file = disk.read_file
+
+    def read_file_badly(path: Path) -> bytes | None:
+        if path.name == "abort":
+            raise StoreDamaged(f"{path} cannot be read")
+        return read_file(path)
+
+    with monkeypatch.context() as context:
+        context.setattr(disk, "read_file", read_file_badly)
+        store = FileMessageStore(small_config(tmp_path))
+        with pytest.raises(StoreDamaged, match="cannot be read"):
+            store.open()
+    store.close()       # as for one that was opened
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert len(bodies(open_store(tmp_path))) == 10

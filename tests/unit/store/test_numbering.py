@@ -18,14 +18,15 @@ def a_request(number: int, queue_offset: int, topic: str = "T", sys_flag: int = 
     return request
 
 
-def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True) -> tuple[dict[int, int], list[str]]:
+def numbered(offsets: list[int], known_end: int = 0, is_log_whole: bool = True,
+             birth: int = 0) -> tuple[dict[int, int], list[str]]:
     """Which number in the log goes to which queue offset, in the order in which they are put; and what is told."""
     placed: dict[int, int] = {}
 
     def put(request: DispatchRequest) -> None:
         placed[request.physical_offset // 100] = request.queue_offset
 
-    numbering = Numbering({("T", 0): known_end}, is_log_whole=is_log_whole, put=put)
+    numbering = Numbering({("T", 0): known_end}, {("T", 0): birth * 100}, log_start=0 if is_log_whole else 1, put=put)
     for number, offset in enumerate(offsets):
         numbering.take(a_request(number, offset))
     numbering.end()
@@ -92,9 +93,54 @@ def test_a_last_record_that_says_0_hides_nothing_where_the_queue_had_more() -> N
 def test_a_log_that_begins_later_may_begin_with_any_number() -> None:
     assert numbered([50, 51, 52], is_log_whole=False) == ({0: 50, 1: 51, 2: 52}, [])
     assert numbered([50], is_log_whole=False) == ({0: 50}, [])
-    placed, told = numbered([7, 51, 52], is_log_whole=False)
-    assert placed == {1: 51, 2: 52}
-    assert "the record at 0 of the log" in told[0]
+
+
+@pytest.mark.parametrize("known_end", [0, 53])
+@pytest.mark.parametrize("said", [0, 7, 49, 52, 53, 77, ROTTEN, -1])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_rotten_number_hides_no_neighbour_where_a_log_begins_later(place: int, said: int, known_end: int) -> None:
+    offsets = [50, 51, 52] if known_end else [50, 51, 52, 53, 54]
+    if offsets[place] == said or (place, said) == (0, 49):
+        return
+    offsets[place] = said
+    placed, (told,) = numbered(offsets, known_end, is_log_whole=False)
+    assert placed == {number: 50 + number for number in range(len(offsets))}
+    assert f"it is message {said} and lies where {50 + place} does" in told
+
+
+def test_a_record_that_is_missing_moves_no_neighbour_where_a_log_begins_later() -> None:
+    placed, told = numbered([49, 51, 52, 53], is_log_whole=False)
+    assert placed == {0: 49, 1: 51, 2: 52, 3: 53}
+    assert told == ["the log has no record of messages 50 to 50; they are passed over"]
+
+
+@pytest.mark.parametrize("said", [0, 11, ROTTEN, -1])
+def test_a_record_of_another_queue_hides_no_neighbour_where_a_log_begins_later(said: int) -> None:
+    placed, (told,) = numbered([5, said, 6, 7], is_log_whole=False)
+    assert placed == {0: 5, 2: 6, 3: 7}
+    assert told.startswith(f"the record at 100 of the log says that it is message {said}, and those before")
+
+
+def test_the_only_record_behind_the_log_s_beginning_is_the_last_that_is_known() -> None:
+    placed, (told,) = numbered([7], known_end=51, is_log_whole=False)
+    assert placed == {0: 50}
+    assert "it is message 7 and lies where 50 does" in told
+    assert numbered([50, 0, 0], known_end=53, is_log_whole=False)[0] == {0: 50, 1: 51, 2: 52}
+    assert numbered([77], known_end=51, is_log_whole=False) == ({0: 77}, [])
+
+
+@pytest.mark.parametrize("is_log_whole", [True, False])
+@pytest.mark.parametrize("offsets", [[ROTTEN, 1, 2], [0, ROTTEN, 2], [0, 1, ROTTEN], [1, 2], [0, 2], [0, 1]])
+def test_what_lies_before_the_queue_was_last_deleted_is_not_its_own(offsets: list[int], is_log_whole: bool) -> None:
+    placed, (told,) = numbered([*range(9), *offsets], known_end=3, is_log_whole=is_log_whole, birth=9)
+    is_missing = len(offsets) < 3
+    assert placed == {9 + number: offset if is_missing else number for number, offset in enumerate(offsets)}
+    assert ("the log has no record" if is_missing else f"it is message {ROTTEN}") in told
+
+
+def test_the_first_record_behind_a_deletion_counts() -> None:
+    """It begins where the log ended then."""
+    assert numbered([0, 1], birth=1) == ({1: 1}, ["the log has no record of messages 0 to 0; they are passed over"])
 
 
 def test_numbers_that_came_before_are_told() -> None:
@@ -115,7 +161,7 @@ def test_a_last_record_that_follows_nothing_is_believed_and_told() -> None:
 
 
 def test_no_more_records_are_held_than_that() -> None:
-    numbering = Numbering({("T", 0): 0}, is_log_whole=True, put=lambda request: None)
+    numbering = Numbering({("T", 0): 0}, {}, log_start=0, put=lambda request: None)
     for number in range(HELD_MAX + 30):
         numbering.take(a_request(number, 1000 + 2 * number))
     assert numbering.held_from == 3000
@@ -126,7 +172,7 @@ def test_no_more_records_are_held_than_that() -> None:
 
 def test_halves_and_other_queues_do_not_count() -> None:
     placed: list[int] = []
-    numbering = Numbering({("T", 0): 3}, is_log_whole=True, put=lambda request: placed.append(request.queue_offset))
+    numbering = Numbering({("T", 0): 3}, {}, log_start=0, put=lambda request: placed.append(request.queue_offset))
     for request in (a_request(0, 0), a_request(1, 0, sys_flag=TRANSACTION_PREPARED), a_request(2, 7, topic="U"),
                     a_request(3, 1), a_request(4, 2)):
         numbering.take(request)
@@ -139,7 +185,7 @@ def test_what_finds_no_room_is_still_held() -> None:
     def put(request: DispatchRequest) -> None:
         raise StoreNotWritable("full")
 
-    numbering = Numbering({("T", 0): 0}, is_log_whole=True, put=put)
+    numbering = Numbering({("T", 0): 0}, {}, log_start=0, put=put)
     numbering.take(a_request(3, 5))
     numbering.take(a_request(4, 7))
     with pytest.raises(StoreNotWritable):

@@ -9,6 +9,7 @@ from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
 from regulus.record.layout import BODY_START_V4, QUEUE_ID, QUEUE_OFFSET
+from regulus.record.queue_table import encode_gone
 from regulus.store import disk, recovery
 from regulus.store.file_message_store import FileMessageStore
 from tests.stores import NOW, a_message, bodies, fill, open_store, small_config
@@ -373,3 +374,103 @@ def test_a_rotten_queue_offset_among_what_a_start_dispatches_hides_nothing(tmp_p
     assert f"the record at {messages[19].physical_offset} of the log says that it is message 4, which came" in told
     assert [offset for offset in range(20) if not found(store, "TopicA", offset)] == [7, 12, 19]
     store.close()
+
+
+def rotten(root: Path, count: int, *places: tuple[int, int]) -> None:
+    """A store with messages in T1, and others behind them; of some of T1's, what their queue offset is to read."""
+    store = open_store(root)
+    units = [message.physical_offset for message in fill(store, count, topic="T1")]
+    fill(store, 20, topic="T2")
+    store.close()
+    for number, said in places:
+        overwrite_record(root, units[number], QUEUE_OFFSET, said.to_bytes(8, "big"))
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+@pytest.mark.parametrize(("count", "places"), [
+    (25, [(23, 0), (24, 0)]), (25, [(0, 77), (1, 77)]), (25, [(9, 0), (10, 0)]), (25, [(24, 0)]), (1, [(0, 77)]),
+    (1, [(0, 1 << 40)]), (2, [(0, 5), (1, 5)])])
+def test_starts_leave_a_queue_with_rotten_records_as_it_is(tmp_path: Path, count: int, places: list[tuple[int, int]],
+                                                           has_table: bool) -> None:
+    rotten(tmp_path, count, *places)
+    if not has_table:
+        (tmp_path / "regulusQueues").unlink()
+    for number in range(3):
+        store = FileMessageStore(small_config(tmp_path))
+        assert ("built anew" in str(store.open())) <= (not has_table and not number)
+        assert [store.min_offset("T1", 0), store.max_offset("T1", 0)] == [0, count]
+        assert [offset for offset in range(count) if not found(store, "T1", offset)] == [at for at, _ in places]
+        store.close()
+    assert fill(open_store(tmp_path), 1, topic="T1")[0].queue_offset == count
+
+
+def test_a_start_that_held_a_last_record_remembers_where_the_log_ended(tmp_path: Path) -> None:
+    rotten(tmp_path, 25, (24, 0))
+    with (tmp_path / "consumequeue" / "T1" / "0" / f"{200:020d}").open("r+b") as file:
+        file.write(b"\1" * 60)
+    ends = []
+    for _ in range(3):
+        store = FileMessageStore(small_config(tmp_path))
+        ends.append(str(store.open()).count("built anew"))
+        assert store.max_offset("T1", 0) == 25
+        store.close()
+        assert (tmp_path / "regulusQueues").exists()
+    assert ends == [1, 0, 0]
+
+
+def overwrite_topic(root: Path, physical_offset: int, old: bytes, new: bytes) -> None:
+    file = root / "commitlog" / f"{physical_offset // 4096 * 4096:020d}"
+    data, at = file.read_bytes(), physical_offset % 4096
+    size = int.from_bytes(data[at:at + 4], "big")
+    place = data.rindex(bytes((len(old),)) + old, at, at + size)
+    overwrite_record(root, physical_offset, place + 1 - at, new)
+
+
+@pytest.mark.parametrize("field", ["topic", "queue id", "queue offset"])
+@pytest.mark.parametrize(("count", "at"), [(6, 0), (2, 1), (1, 0), (6, 5)])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_rot_brings_no_deleted_message_back(tmp_path: Path, field: str, count: int, at: int, is_damaged: bool) -> None:
+    store = open_store(tmp_path)
+    fill(store, 9, topic="T1")
+    store.close()
+    store = open_store(tmp_path)
+    store.delete_topic("T1")
+    place = fill(store, count, topic="T1", first=1000)[at].physical_offset
+    fill(store, 5, topic="T2")
+    store.close()
+    if field == "topic":
+        overwrite_topic(tmp_path, place, b"T1", b"T9")
+    elif field == "queue id":
+        overwrite_record(tmp_path, place, QUEUE_ID, b"\0\0\0\5")
+    else:
+        overwrite_record(tmp_path, place, QUEUE_OFFSET, (1 << 40).to_bytes(8, "big"))
+    if is_damaged:
+        shutil.rmtree(tmp_path / "consumequeue" / "T1")
+    for _ in range(2):
+        store = open_store(tmp_path)
+        # A whole queue vouches for a record whose topic is another: a pull does not look at that.
+        lost = at if field != "topic" or is_damaged else -1
+        assert [offset for offset in range(12) if found(store, "T1", offset)] == \
+            [offset for offset in range(count) if offset != lost]
+        served = [store.get_message("T1", 0, offset, 1, 1 << 20, EVERYTHING).buffers[0] for offset in range(12)
+                  if found(store, "T1", offset)]
+        assert all(message_record.decode_all(buffer)[0].body.startswith(b"000010") for buffer in served)
+        store.close()
+    assert fill(open_store(tmp_path), 1, topic="T1")[0].queue_offset == count
+
+
+def test_a_queue_that_was_deleted_behind_a_lost_end_of_the_log_has_all_that_comes_later(tmp_path: Path) -> None:
+    """A power cut took the end of the log, and left that the topic was deleted."""
+    store = open_store(tmp_path / "0")
+    fill(store, 9, topic="T1")
+    store.close()
+    table = (tmp_path / "0" / "regulusQueues").read_bytes()
+    (tmp_path / "0" / "abort").write_text("1\nno boot\n")
+    (tmp_path / "0" / "regulusQueues").write_bytes(table + encode_gone("T1", 0, 4000))
+    shutil.rmtree(tmp_path / "0" / "consumequeue" / "T1")
+    for number in range(2):
+        store = open_store(tmp_path / str(number))
+        assert len(fill(store, 3, topic="T1", first=1000)) == 3
+        assert [body[:8] for body in bodies(store, "T1")][-3:] == [b"00001000", b"00001001", b"00001002"]
+        shutil.copytree(tmp_path / str(number), tmp_path / str(number + 1))     # what a kill leaves
+    assert len(bodies(open_store(tmp_path / "2"), "T1")) == 6

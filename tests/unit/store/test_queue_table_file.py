@@ -23,14 +23,14 @@ def test_what_is_deleted_behind_the_table_is_taken_out(tmp_path: Path) -> None:
     file.begin()
     saved(file)
     assert topics(tmp_path / "table") == {"TopicA", "TopicB"}
-    file.note_gone("TopicA", 0)
+    file.note_gone("TopicA", 0, 500)
     assert topics(tmp_path / "table") == {"TopicB"}
 
 
 def test_what_is_deleted_while_the_table_is_made_is_not_in_it(tmp_path: Path) -> None:
     file = QueueTableFile(tmp_path / "table")
     file.begin()
-    file.note_gone("TopicA", 0)
+    file.note_gone("TopicA", 0, 500)
     saved(file)
     assert topics(tmp_path / "table") == {"TopicB"}
     file.begin()        # TopicA was made anew meanwhile
@@ -45,7 +45,7 @@ def test_a_table_that_cannot_be_told_of_a_deletion_goes(tmp_path: Path) -> None:
     saved(file)
     path.unlink()
     path.symlink_to("/dev/full")
-    file.note_gone("TopicA", 0)
+    file.note_gone("TopicA", 0, 500)
     assert not path.is_symlink()
-    file.note_gone("TopicB", 0)
+    file.note_gone("TopicB", 0, 500)
     assert not path.exists()
