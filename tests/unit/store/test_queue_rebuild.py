@@ -449,7 +449,7 @@ def test_rot_brings_no_deleted_message_back(tmp_path: Path, field: str, count: i
     for _ in range(2):
         store = open_store(tmp_path)
         # A whole queue vouches for a record whose topic is another: a pull does not look at that.
-        lost = at if field != "topic" or is_damaged else -1
+        lost = at if field != "topic" or is_damaged or count == 1 else -1
         assert [offset for offset in range(12) if found(store, "T1", offset)] == \
             [offset for offset in range(count) if offset != lost]
         served = [store.get_message("T1", 0, offset, 1, 1 << 20, EVERYTHING).buffers[0] for offset in range(12)
