@@ -211,6 +211,17 @@ class SinkRefused(RegulusError):
     """The sink cannot keep its guarantee; the text says what it met and which way works."""
 
 
+# --- reliability -----------------------------------------------------------------------------------------------------
+
+
+class ReliabilityRefused(RegulusError):
+    """Outbox or inbox cannot keep their promise here, and did nothing; the text names cause and remedy."""
+
+
+class ClaimUnavailable(RegulusError):
+    """The store of claims does not answer; the database alone decides meanwhile."""
+
+
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,171 @@
+"""Writes messages into the stub table, in the transaction that stores what they speak of.
+
+A message whose transaction is rolled back was never there; one whose transaction is committed is sent by a relay, and
+again until its effect is confirmed.
+"""
+
+import inspect
+import secrets
+import time
+from functools import cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Connection, Dialect, bindparam, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
+
+from regulus.client.core.message_check import check_message
+from regulus.errors import MessageIllegal, ReliabilityRefused
+from regulus.model import message_properties as names
+from regulus.model.message import Message
+from regulus.reliability import outbox_table, tables
+
+CHANNEL = "regulus_stub"
+"""Where PostgreSQL tells relays of a commit."""
+PROPERTIES_RESERVE = 1024
+"""Bytes of properties that are left to what producer and broker add."""
+
+_MESSAGE_COLUMNS = ("message_id", "topic", "tags", "body", "properties", "flag")
+_DIALECTS = {"sqlite3": "sqlite", "psycopg": "postgresql+psycopg"}
+
+
+class Outbox:
+    """The outbox of one database.
+
+        outbox = Outbox()
+        with Session(engine) as session, session.begin():
+            session.add(order)
+            outbox.add(session, Message("Orders", order.to_json()))
+
+    The table is looked at before the first message. `notifies`: a relay on PostgreSQL hears of each commit; with very
+    many small transactions at once their commits then wait for one another.
+    """
+
+    def __init__(self, *, message_size_max: int = tables.BODY_SIZE_MAX, notifies: bool = True) -> None:
+        self._message_size_max = min(message_size_max, tables.BODY_SIZE_MAX)
+        self._notifies = notifies
+        self._is_checked = False
+
+    def add(self, connection: Session | Connection | Any, message: Message, *, message_id: str = "") -> str:
+        """Store the message in the transaction that `connection` is in, or begins with this; its business id.
+
+        `connection` is a session or connection of SQLAlchemy, or one of sqlite3 or psycopg. `message_id` is a serial
+        number of the application's own; it must be a new one. The message itself is left as it is.
+
+        Raises ReliabilityRefused when each statement is committed by itself, or when the table is missing or older;
+        MessageIllegal for a message that no broker takes.
+        """
+        message_id = message_id or new_message_id()
+        values = stub_values(message, message_id, self._message_size_max)
+        if isinstance(connection, Session):
+            connection = connection.connection()
+        if isinstance(connection, Connection):
+            self._add(connection, values)
+        else:
+            self._add_to_driver(connection, values)
+        return message_id
+
+    async def add_async(self, connection: AsyncSession | AsyncConnection, message: Message, *,
+                        message_id: str = "") -> str:
+        """The same for sessions and connections of SQLAlchemy's asyncio extension."""
+        def add(inner: Session | Connection) -> str:
+            return self.add(inner, message, message_id=message_id)
+        return await connection.run_sync(add)
+
+    def _add(self, connection: Connection, values: dict[str, object]) -> None:
+        driver_connection = connection.connection.dbapi_connection
+        _check_transaction(connection.dialect, driver_connection)
+        if not self._is_checked:
+            tables.check(connection)
+            self._is_checked = True
+        connection.execute(outbox_table.add(), values)
+        if self._tells(connection.dialect):
+            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+
+    def _add_to_driver(self, connection: Any, values: dict[str, object]) -> None:
+        dialect = _dialect(connection)
+        _check_transaction(dialect, connection)
+        cursor = connection.cursor()
+        try:
+            if not self._is_checked:
+                _check_table(dialect, cursor)
+                self._is_checked = True
+            statement, fixed, order = _insert(dialect)
+            named = fixed | values
+            cursor.execute(statement, named if order is None else [named[name] for name in order])
+            if self._tells(dialect):
+                cursor.execute(f"NOTIFY {CHANNEL}")
+        finally:
+            cursor.close()
+
+    def _tells(self, dialect: Dialect) -> bool:
+        return self._notifies and dialect.name == "postgresql"
+
+
+def new_message_id() -> str:
+    """32 characters that nobody else draws; later ones are larger, so that an index grows at its end."""
+    return f"{int(time.time() * 1000):012X}{secrets.token_hex(10).upper()}"
+
+
+def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_SIZE_MAX) -> dict[str, object]:
+    """The columns of a message. Raises MessageIllegal when it cannot be stored and sent as it is."""
+    check_message(message, size_max)
+    if len(message_id) > tables.MESSAGE_ID_SIZE_MAX or not message_id.isprintable() or " " in message_id:
+        raise MessageIllegal(f"message_id is {message_id[:200]!r}; it is a key of the message and has up to "
+                             f"{tables.MESSAGE_ID_SIZE_MAX} printable characters without spaces")
+    if len(message.tags) > tables.TAGS_SIZE_MAX:
+        raise MessageIllegal(f"the tag has {len(message.tags)} characters, more than {tables.TAGS_SIZE_MAX}")
+    properties = {name: value for name, value in message.properties.items() if name != names.TAGS and value}
+    if message_id not in message.keys.split():
+        properties[names.KEYS] = f"{message_id} {message.keys}".rstrip()
+    properties[names.BUSINESS_ID] = message_id
+    text = names.format(properties)
+    if names.parse(text) != properties or "\0" in text + message.tags:
+        raise MessageIllegal("a property of the message has a character that properties cannot hold: 0x00, 0x01, 0x02")
+    size = len(text.encode()) + len(message.tags.encode())
+    if size > names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE:
+        raise MessageIllegal(f"the properties have {size} bytes, more than "
+                             f"{names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE}; put large values into the body")
+    return {"message_id": message_id, "topic": message.topic, "tags": message.tags, "body": bytes(message.body),
+            "properties": text, "flag": message.flag}
+
+
+def _check_transaction(dialect: Dialect, driver_connection: Any) -> None:
+    if tables.commits_each_statement(dialect, driver_connection):
+        raise ReliabilityRefused("this connection commits each statement by itself, so that the message could be sent "
+                                 "without what it speaks of: begin a transaction before outbox.add, and make the "
+                                 "changes of the business in it")
+
+
+def _check_table(dialect: Dialect, cursor: Any) -> None:
+    """As `tables.check`, by what a driver tells."""
+    try:
+        cursor.execute(f"SELECT * FROM {tables.stubs.name} WHERE 1 = 0")
+    except dialect.import_dbapi().Error as error:
+        raise tables.missing_table() from error
+    tables.check_columns({column[0] for column in cursor.description})
+
+
+def _dialect(connection: Any) -> Dialect:
+    """By the driver that the connection is of. Raises ReliabilityRefused for others than we know."""
+    modules = {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
+    known = sorted(modules & _DIALECTS.keys())
+    if not known or inspect.iscoroutinefunction(getattr(connection, "commit", None)):
+        raise ReliabilityRefused(f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that "
+                                 "the outbox writes by: give a session or connection of SQLAlchemy (asyncio: to "
+                                 "add_async), or one of sqlite3 or psycopg")
+    return _dialect_named(_DIALECTS[known[0]])
+
+
+@cache
+def _dialect_named(name: str) -> Dialect:
+    return make_url(f"{name}://").get_dialect()()
+
+
+@cache
+def _insert(dialect: Dialect) -> tuple[str, dict[str, object], list[str] | None]:
+    """The statement in a driver's own words, the values that never change, and the order of all values where they have
+    no names."""
+    message: dict[str, BindParameter[object]] = {name: bindparam(name) for name in _MESSAGE_COLUMNS}
+    compiled = outbox_table.add().values(message).compile(dialect=dialect)
+    return str(compiled), dict(compiled.params), compiled.positiontup if compiled.positional else None

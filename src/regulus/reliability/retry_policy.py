@@ -1,0 +1,48 @@
+"""When a stub is sent again, and when no more: rules without clock and database.
+
+    after send     1     2     3     4      5      6 ... 15    16
+    next after    60 s   2 min 4 min 8 min  16 min  30 min     a human decides
+"""
+
+from dataclasses import dataclass
+
+from regulus.errors import ConfigError
+
+_ATTEMPTS_LIMIT = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendPolicy:
+    """An interval has to be longer than a consumer usually lags and works, or what is merely slow is sent twice."""
+
+    interval_ms: int = 60_000           # after the first send; twice as long after each that follows
+    interval_ms_max: int = 30 * 60_000
+    attempts_max: int = 16              # sends of one stub, the first included
+
+    def __post_init__(self) -> None:
+        if self.interval_ms < 1:
+            raise ConfigError(f"interval_ms is {self.interval_ms}; it must be 1 or more")
+        if self.interval_ms_max < self.interval_ms:
+            raise ConfigError(f"interval_ms_max is {self.interval_ms_max}; it must be interval_ms "
+                              f"({self.interval_ms}) or more")
+        if not 1 <= self.attempts_max <= _ATTEMPTS_LIMIT:
+            raise ConfigError(f"attempts_max is {self.attempts_max}; it must be 1 to {_ATTEMPTS_LIMIT}")
+
+    def interval_after(self, send_count: int) -> int:
+        """How long to wait for a confirmation after that many sends, at least one."""
+        return min(self.interval_ms << (send_count - 1), self.interval_ms_max)
+
+    def growing_intervals(self) -> dict[int, int]:
+        """By the count of sends, as long as they grow; all later ones are `interval_ms_max`."""
+        intervals: dict[int, int] = {}
+        for send_count in range(1, self.attempts_max + 1):
+            interval = self.interval_after(send_count)
+            if interval == self.interval_ms_max:
+                break
+            intervals[send_count] = interval
+        return intervals
+
+    @property
+    def horizon_ms(self) -> int:
+        """From the first send of a stub to the moment when no other may follow."""
+        return sum(self.interval_after(send_count) for send_count in range(1, self.attempts_max + 1))

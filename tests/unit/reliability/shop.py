@@ -1,0 +1,53 @@
+"""A business with orders, and bookings that follow from them; and what tests do with its stubs."""
+
+from typing import Any
+
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, insert, select, update
+
+from regulus.model.message import Message, MessageExt
+from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox
+
+shop = MetaData()
+orders = Table("orders", shop, Column("id", String(40), primary_key=True))
+bookings = Table("bookings", shop, Column("order_id", String(40)))
+
+
+def place_orders(engine: Engine, *ids: str, topic: str = "orders") -> None:
+    """Each with a stub of the same id, in one transaction."""
+    outbox = Outbox()
+    with engine.begin() as connection:
+        for each in ids:
+            connection.execute(insert(orders).values(id=each))
+            outbox.add(connection, Message(topic, each.encode(), "new", "vip"), message_id=each)
+
+
+def book(connection: Connection, message: MessageExt) -> None:
+    connection.execute(insert(bookings).values(order_id=message.body.decode()))
+
+
+def booked(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return sorted(connection.execute(select(bookings.c.order_id)).scalars())
+
+
+def stub(engine: Engine, message_id: str) -> Any:
+    with engine.connect() as connection:
+        return connection.execute(select(tables.stubs).where(tables.stubs.c.message_id == message_id)).one()
+
+
+def count_stubs(engine: Engine, **values: object) -> int:
+    found = select(func.count()).select_from(tables.stubs).filter_by(**values)
+    with engine.connect() as connection:
+        return connection.execute(found).scalar_one()
+
+
+def set_stub(engine: Engine, message_id: str, **values: object) -> None:
+    with engine.begin() as connection:
+        connection.execute(update(tables.stubs).where(tables.stubs.c.message_id == message_id).values(**values))
+
+
+def make_due(engine: Engine) -> None:
+    """As if every interval had passed."""
+    with engine.begin() as connection:
+        connection.execute(update(tables.stubs).values(resend_time=0))

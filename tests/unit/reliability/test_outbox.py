@@ -1,0 +1,151 @@
+"""A message is stored with what it speaks of, by whatever connection that is written with, or not at all."""
+
+import sqlite3
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, insert, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from regulus.errors import MessageIllegal, ReliabilityRefused
+from regulus.model import message_properties as names
+from regulus.model.message import Message
+from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox, stub_values
+
+from .shop import count_stubs, orders, stub
+
+ORDER = Message("orders", b"one tea", "new", ["vip"], {"COLOUR": "green"}, flag=3)
+
+
+@pytest.fixture
+def driver_connection(engine):
+    """Of the driver alone."""
+    if engine.dialect.name == "sqlite":
+        connection = sqlite3.connect(engine.url.database)
+    else:
+        connection = psycopg.connect(engine.url.set(drivername="postgresql").render_as_string())
+    yield connection
+    connection.close()
+
+
+def test_a_stub_is_unconfirmed_and_due_and_has_all_that_a_send_needs(engine):
+    with engine.begin() as connection:
+        message_id = Outbox().add(connection, ORDER)
+    row = stub(engine, message_id)
+    assert (row.topic, row.tags, bytes(row.body), row.flag) == ("orders", "new", b"one tea", 3)
+    assert names.parse(row.properties) == {"KEYS": f"{message_id} vip", "COLOUR": "green", "BUSINESS_ID": message_id}
+    assert (row.status, row.send_count, row.is_manual, row.version) == ("UNCONFIRMED", 0, False, 1)
+    assert (row.broker_name, row.queue_id, row.queue_offset, row.last_error) == (None, None, None, None)
+    assert abs(row.create_time - row.resend_time) <= 1000
+    assert ORDER.properties == {"TAGS": "new", "KEYS": "vip", "COLOUR": "green"}    # the caller's is left as it is
+
+
+def test_w1_a_stub_is_rolled_back_with_its_business(engine):
+    with pytest.raises(RuntimeError), engine.begin() as connection:
+        connection.execute(insert(orders).values(id="1"))
+        Outbox().add(connection, ORDER)
+        raise RuntimeError("before the commit")
+    assert count_stubs(engine) == 0
+
+
+def test_sessions_take_stubs(engine):
+    with Session(engine) as session, session.begin():
+        message_id = Outbox().add(session, ORDER, message_id="order-7")
+    assert message_id == "order-7"
+    assert stub(engine, "order-7").topic == "orders"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_drivers_connections_take_stubs_in_their_transaction(engine, driver_connection, kept):
+    driver_connection.cursor().execute("INSERT INTO orders(id) VALUES ('1')")
+    outbox = Outbox()
+    for _ in range(2):      # the table is looked at before the first alone
+        outbox.add(driver_connection, ORDER)
+    if kept:
+        driver_connection.commit()
+    else:
+        driver_connection.rollback()
+    assert count_stubs(engine) == (2 if kept else 0)
+    assert count_stubs(engine, status="UNCONFIRMED", send_count=0) == (2 if kept else 0)
+
+
+async def test_asyncio_takes_stubs_by_its_own_call(tmp_path):
+    pytest.importorskip("aiosqlite")
+    pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'shop.sqlite'}")
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(tables.create)
+            await Outbox().add_async(connection, ORDER)
+        async with AsyncSession(engine) as session, session.begin():
+            await Outbox().add_async(session, ORDER)
+    finally:
+        await engine.dispose()
+    assert count_stubs(create_engine(f"sqlite:///{tmp_path / 'shop.sqlite'}")) == 2
+
+
+def test_a_connection_that_commits_each_statement_is_refused(engine):
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection, \
+            pytest.raises(ReliabilityRefused, match=r"commits each statement by itself.*begin a transaction before"):
+        Outbox().add(connection, ORDER)
+    assert count_stubs(engine) == 0
+
+
+def test_a_driver_that_commits_each_statement_is_refused_until_it_is_in_a_transaction(engine, driver_connection):
+    if engine.dialect.name == "sqlite":
+        driver_connection.isolation_level = None
+    else:
+        driver_connection.autocommit = True
+    with pytest.raises(ReliabilityRefused, match="commits each statement by itself"):
+        Outbox().add(driver_connection, ORDER)
+    driver_connection.execute("BEGIN")
+    Outbox().add(driver_connection, ORDER)
+    driver_connection.execute("ROLLBACK")
+    assert count_stubs(engine) == 0
+
+
+@pytest.mark.parametrize(("definition", "fault"), [
+    (None, "has no table regulus_stub"),
+    ("CREATE TABLE regulus_stub(message_id VARCHAR(128))", "is older than this version: it has no column topic")])
+def test_tables_that_are_missing_or_older_are_refused_by_each_way(engine, driver_connection, definition, fault):
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE regulus_stub"))
+        if definition:
+            connection.execute(text(definition))
+    with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=fault):
+        Outbox().add(connection, ORDER)
+    with pytest.raises(ReliabilityRefused, match=fault):
+        Outbox().add(driver_connection, ORDER)
+
+
+@pytest.mark.parametrize("connection", [object(), None])
+def test_what_is_no_connection_is_refused_with_what_is(connection):
+    with pytest.raises(ReliabilityRefused, match="give a session or connection of SQLAlchemy"):
+        Outbox().add(connection, ORDER)
+
+
+@pytest.mark.parametrize(("message", "message_id", "fault"), [
+    (Message("orders", b""), "1", "has no body"),
+    (Message("orders", b"x" * 11), "1", "11 bytes, more than max_message_size 10"),
+    (Message("no topic", b"x"), "1", "topic"),
+    (Message("orders", b"x", "t" * 256), "1", "tag has 256 characters"),
+    (Message("orders", b"x", properties={"a": "b" * 32_000}), "1", "properties have .* put large values into the body"),
+    (Message("orders", b"x", properties={"a": "b\x02c"}), "1", "character that properties cannot hold"),
+    (Message("orders", b"x", properties={"a": "b\0"}), "1", "character that properties cannot hold"),
+    (Message("orders", b"x"), "i" * 129, "up to 128 printable characters"),
+    (Message("orders", b"x"), "1 2", "without spaces")])
+def test_what_no_broker_takes_never_becomes_a_stub(message, message_id, fault):
+    with pytest.raises(MessageIllegal, match=fault):
+        stub_values(message, message_id, 10)
+
+
+def test_one_id_makes_one_stub(engine):
+    with engine.begin() as connection:
+        Outbox().add(connection, ORDER, message_id="a")
+        Outbox().add(connection, ORDER, message_id="A")
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        Outbox().add(connection, ORDER, message_id="a")

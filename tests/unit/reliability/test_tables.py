@@ -1,0 +1,59 @@
+"""The stub table: made by one call or by migrations, told when it is older, in the words of each database."""
+
+import time
+
+import pytest
+from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import CreateTable
+
+from regulus.errors import ReliabilityRefused
+from regulus.reliability import outbox_table, tables
+from regulus.reliability.retry_policy import ResendPolicy
+
+
+def test_to_make_tables_that_are_there_is_fine(engine):
+    with engine.begin() as connection:
+        tables.create(connection)
+    assert "regulus_stub" in inspect(engine).get_table_names()
+
+
+def test_an_older_table_is_told_by_what_it_lacks(engine):
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE regulus_stub"))
+        connection.execute(text("CREATE TABLE regulus_stub(message_id VARCHAR(128) PRIMARY KEY, topic VARCHAR(127))"))
+    with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=r"older .* has no column tags, body"):
+        tables.create(connection)
+
+
+def test_a_missing_table_is_told_with_the_way_to_make_it(tmp_path):
+    with create_engine(f"sqlite:///{tmp_path / 'empty'}").connect() as connection, \
+            pytest.raises(ReliabilityRefused, match=r"no table regulus_stub; make it with .*create\(connection\)"):
+        tables.check(connection)
+
+
+def test_the_clock_is_that_of_the_database_in_ms(engine):
+    with engine.connect() as connection:
+        before = time.time() * 1000
+        told = connection.execute(select(tables.now_ms())).scalar_one()
+    assert isinstance(told, int)
+    assert before - 50 < told < time.time() * 1000 + 50
+
+
+def test_the_index_holds_what_is_not_done_and_the_claim_uses_it(engine):
+    """An index whose condition the statement does not repeat word by word would never be used."""
+    due = outbox_table._due(tables.stubs.c.send_count < 16).compile(engine, compile_kwargs={"literal_binds": True})
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET enable_seqscan = off"))
+        plan = connection.execute(text(
+            f"EXPLAIN {'QUERY PLAN ' if engine.dialect.name == 'sqlite' else ''}{due}")).all()
+    assert "regulus_stub_due" in str(plan)
+
+
+def test_mysql_gets_ids_that_tell_letters_apart_and_room_for_bodies():
+    made = str(CreateTable(tables.stubs).compile(dialect=mysql.dialect()))
+    assert "message_id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL" in made
+    assert "body BLOB(4194304) NOT NULL" in made
+    claim = outbox_table._due(tables.stubs.c.send_count < ResendPolicy().attempts_max).limit(10)
+    assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=mysql.dialect()))
