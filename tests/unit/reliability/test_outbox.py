@@ -43,7 +43,7 @@ def test_a_stub_is_unconfirmed_and_due_and_has_all_that_a_send_needs(engine):
 
 
 def test_w1_a_stub_is_rolled_back_with_its_business(engine):
-    with pytest.raises(RuntimeError), engine.begin() as connection:
+    with pytest.raises(RuntimeError), engine.begin() as connection:     # noqa: PT012
         connection.execute(insert(orders).values(id="1"))
         Outbox().add(connection, ORDER)
         raise RuntimeError("before the commit")

@@ -1,0 +1,154 @@
+"""Brings stubs to the broker: a round claims what is due, sends it in batches, and writes down where it is.
+
+A relay that dies leaves what it claimed to any other, once it is due again. What failed is tried again then, too. On
+PostgreSQL a commit wakes the relay, elsewhere it looks every `poll_interval_ms`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine
+
+from regulus.client import shared_loop
+from regulus.client.producer import Producer
+from regulus.client.send_result import SendResult
+from regulus.client.shared_loop import Blocking
+from regulus.client.tasks import TaskGroup
+from regulus.errors import BrokerRefused, ClientError, MessageIllegal
+from regulus.reliability.commit_notices import CommitNotices
+from regulus.reliability.outbox_table import Failure, Position
+from regulus.reliability.relay import Claimed, DueStubs, RelayConfig, batches
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_GROUP = "regulus-relay"
+SHUTDOWN_WAIT_MS = 30_000
+"""How long a round under way may take at the end; a send is over in a few seconds."""
+_NAMES_LOGGED_MAX = 20
+
+
+class Relay:
+    """A relay between one database and the brokers of one name server.
+
+        async with Relay(engine, "127.0.0.1:9876"):
+            await asyncio.Event().wait()
+
+    The engine is a blocking one, whose calls run in threads. `restarts`: how often the loop died, as when the database
+    was away, and began anew.
+    """
+
+    def __init__(self, engine: Engine, name_server: str, group: str = DEFAULT_GROUP,
+                 config: RelayConfig | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        self.config = config or RelayConfig()
+        self._engine = engine
+        self._stubs = DueStubs(engine, self.config)
+        self._producer = Producer(name_server, group)
+        self._tasks = TaskGroup()
+        self._stopping = asyncio.Event()
+        self._round = asyncio.Lock()
+
+    @property
+    def restarts(self) -> int:
+        return self._tasks.restarts
+
+    async def start(self) -> None:
+        """Raises ReliabilityRefused when the table is missing or older; what the driver raises without a database."""
+        await asyncio.to_thread(self._stubs.check)
+        await self._producer.start()
+        self._stopping.clear()
+        self._tasks.supervise(self._relay, "outbox relay")
+
+    async def shutdown(self) -> None:
+        """Finish the round under way, and claim no more."""
+        self._stopping.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000), self._round:
+                pass
+        await self._tasks.cancel()
+        await self._producer.shutdown()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.shutdown()
+
+    async def relay_due(self) -> int:
+        """One round; how many messages are now at a broker."""
+        claimed = await asyncio.to_thread(self._stubs.claim)
+        if not claimed:
+            return 0
+        sent = await asyncio.gather(*[self._send(batch) for batch in batches(claimed)])
+        outcomes = [outcome for batch in sent for outcome in batch]
+        await asyncio.to_thread(self._stubs.store, outcomes)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+        if failures:
+            _log.warning("%d of %d messages of the outbox were not sent and will be tried again, first %s: %s",
+                         len(failures), len(outcomes), failures[0].message_id, failures[0].error)
+        return len(outcomes) - len(failures)
+
+    async def _relay(self) -> None:
+        async with CommitNotices(self._engine) as notices:
+            while not self._stopping.is_set():
+                async with self._round:
+                    count = await self.relay_due()
+                if not count:
+                    await self._give_up()
+                    await notices.wait(self._stopping, self.config.poll_interval_ms)
+
+    async def _give_up(self) -> None:
+        left = await asyncio.to_thread(self._stubs.give_up)
+        if left:
+            _log.error("after %d sends the effects of %d messages are not confirmed; they are sent no more and wait "
+                       "for a human (is_manual): %s%s", self.config.policy.attempts_max, len(left),
+                       ", ".join(left[:_NAMES_LOGGED_MAX]), " ..." if len(left) > _NAMES_LOGGED_MAX else "")
+
+    async def _send(self, batch: Sequence[Claimed]) -> list[Position | Failure]:
+        """A batch that is refused goes message by message, so that one bad one holds up no others."""
+        try:
+            if len(batch) == 1:
+                return _positions(batch, await self._producer.send(batch[0].message))
+            return _positions(batch, await self._producer.send_batch([stub.message for stub in batch]))
+        except (BrokerRefused, MessageIllegal) as error:
+            if len(batch) > 1:
+                alone = await asyncio.gather(*[self._send([stub]) for stub in batch])
+                return [outcome for outcomes in alone for outcome in outcomes]
+            return _failures(batch, error)
+        except ClientError as error:
+            return _failures(batch, error)
+
+
+def _positions(batch: Sequence[Claimed], result: SendResult) -> list[Position | Failure]:
+    """The messages of a batch are neighbours in one queue."""
+    queue = result.message_queue
+    return [Position(stub.message_id, stub.send_count, queue.broker_name, queue.queue_id, result.queue_offset + place)
+            for place, stub in enumerate(batch)]
+
+
+def _failures(batch: Sequence[Claimed], error: ClientError | MessageIllegal) -> list[Position | Failure]:
+    return [Failure(stub.message_id, stub.send_count, f"{type(error).__name__}: {error}") for stub in batch]
+
+
+class BlockingRelay(Blocking):
+    """The same for programs without an event loop: it works in the thread that all blocking clients share.
+
+        with BlockingRelay(engine, "127.0.0.1:9876"):
+            ...
+    """
+
+    def __init__(self, engine: Engine, name_server: str, group: str = DEFAULT_GROUP,
+                 config: RelayConfig | None = None) -> None:
+        self._relay = shared_loop.call(lambda: Relay(engine, name_server, group, config))
+
+    def start(self) -> None:
+        shared_loop.run(self._relay.start())
+
+    def shutdown(self) -> None:
+        shared_loop.run(self._relay.shutdown())

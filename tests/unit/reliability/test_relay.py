@@ -1,0 +1,158 @@
+"""Which stubs a relay claims, and what it writes down of them; without a broker."""
+
+import threading
+
+import pytest
+from sqlalchemy import text
+
+from regulus.errors import ConfigError
+from regulus.model.message import Message
+from regulus.reliability import outbox_table
+from regulus.reliability.outbox_table import Failure, Position
+from regulus.reliability.relay import BATCH_SIZE_MAX, Claimed, DueStubs, RelayConfig, batches
+from regulus.reliability.retry_policy import ResendPolicy
+
+from .shop import make_due, place_orders, set_stub, stub
+
+
+@pytest.fixture(params=["by one statement", "by two statements"])
+def due(request, engine, monkeypatch):
+    """As databases with `UPDATE ... RETURNING` do it, and as the others. SQLite has no locks for the second way."""
+    if request.param == "by two statements":
+        if engine.dialect.name == "sqlite":
+            pytest.skip("SQLite has no row locks, and RETURNING")
+        monkeypatch.setattr(engine.dialect, "update_returning", False)
+    return DueStubs(engine, RelayConfig())
+
+
+def test_a_claim_gives_the_message_and_counts_its_send_before_it(engine, due):
+    place_orders(engine, "1")
+    [(message_id, send_count, message)] = due.claim()
+    assert (message_id, send_count) == ("1", 1)
+    assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"1", "new", "1 vip")
+    row = stub(engine, "1")
+    assert (row.send_count, row.status) == (1, "UNCONFIRMED")
+    assert 59_000 <= row.resend_time - row.create_time <= 70_000
+
+
+def test_w5_each_claim_moves_the_next_further_and_the_last_is_the_sixteenth(engine, due):
+    """Whoever dies after a claim has counted it: the bound holds."""
+    place_orders(engine, "1")
+    waits = []
+    for _ in range(16):
+        make_due(engine)
+        assert len(due.claim()) == 1
+        row = stub(engine, "1")
+        waits.append(round((row.resend_time - row.create_time) / 60_000))
+    assert waits == [1, 2, 4, 8, 16] + [30] * 11
+    make_due(engine)
+    assert due.claim() == []
+    assert stub(engine, "1").send_count == 16
+
+
+@pytest.mark.parametrize("values", [{"status": "CONFIRMED"}, {"status": "VOIDED"}, {"is_manual": True},
+                                    {"resend_time": 1 << 60}, {"send_count": 16}])
+def test_what_is_done_or_not_due_is_not_claimed(engine, due, values):
+    place_orders(engine, "1", "2")
+    set_stub(engine, "1", **values)
+    assert [claimed.message_id for claimed in due.claim()] == ["2"]
+
+
+def test_a_claim_has_a_largest_size_and_the_oldest_go_first(engine):
+    place_orders(engine, *"abcde")
+    for place, each in enumerate("ecadb"):
+        set_stub(engine, each, resend_time=place, create_time=place)
+    due = DueStubs(engine, RelayConfig(batch_max=2))
+    assert [[claimed.message_id for claimed in due.claim()] for _ in range(4)] == [["e", "c"], ["a", "d"], ["b"], []]
+
+
+def test_w6_many_relays_claim_each_stub_once(engine, due):
+    ids = [f"order-{number}" for number in range(300)]
+    place_orders(engine, *ids)
+    claimed: list[str] = []
+    start = threading.Barrier(4)
+
+    def relay() -> None:
+        mine = DueStubs(engine, RelayConfig(batch_max=7))
+        start.wait()
+        while found := mine.claim():
+            claimed.extend(each.message_id for each in found)
+
+    threads = [threading.Thread(target=relay) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == sorted(ids)
+
+
+def test_a_claim_waits_for_no_row_that_another_holds(engine, due):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    place_orders(engine, "1", "2")
+    with engine.begin() as other:
+        other.execute(text("UPDATE regulus_stub SET version = 2 WHERE message_id = '1'"))
+        assert [claimed.message_id for claimed in due.claim()] == ["2"]
+
+
+def test_positions_are_those_of_the_latest_send(engine, due):
+    place_orders(engine, "1")
+    set_stub(engine, "1", send_count=2, last_error="before")
+    due.store([Position("1", 2, "broker-a", 3, 70)])
+    due.store([Position("1", 1, "broker-b", 9, 10)])    # of a send that took longer than its interval
+    row = stub(engine, "1")
+    assert (row.broker_name, row.queue_id, row.queue_offset, row.last_error) == ("broker-a", 3, 70, None)
+
+
+def test_a_failure_is_told_and_leaves_count_and_position(engine, due):
+    place_orders(engine, "1")
+    set_stub(engine, "1", send_count=2, broker_name="broker-a", queue_id=3, queue_offset=70, resend_time=5)
+    due.store([Failure("1", 2, "no broker" * 100)])
+    row = stub(engine, "1")
+    assert (row.broker_name, row.queue_id, row.queue_offset, row.resend_time) == ("broker-a", 3, 70, 5)
+    assert row.last_error == ("no broker" * 100)[:500]
+
+
+def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    place_orders(engine, "1", "2")
+    due.claim()
+    with engine.begin() as effect:
+        assert outbox_table.confirm(effect, "1")
+        due.store([Position("1", 1, "a", 0, 7), Position("2", 1, "a", 0, 8)])
+    assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 8)
+
+
+def test_what_was_sent_as_often_as_may_be_is_left_to_a_human_once(engine):
+    place_orders(engine, "1", "2", "3")
+    due = DueStubs(engine, RelayConfig(policy=ResendPolicy(attempts_max=1)))
+    due.claim()
+    assert due.give_up() == []      # the last send has its interval, too
+    set_stub(engine, "1", resend_time=0)
+    set_stub(engine, "2", resend_time=0, status="CONFIRMED")
+    assert due.give_up() == ["1"]
+    assert due.give_up() == []
+    row = stub(engine, "1")
+    assert (row.is_manual, row.status, row.send_count) == (True, "UNCONFIRMED", 1)
+
+
+@pytest.mark.parametrize("values", [{"batch_max": 0}, {"batch_max": 10_001}, {"poll_interval_ms": 0}])
+def test_what_makes_no_sense_is_refused_by_name(values):
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        RelayConfig(**values)
+
+
+def claimed(message_id: str, topic: str = "orders", size: int = 1, **properties: str) -> Claimed:
+    return Claimed(message_id, 1, Message(topic, b"x" * size, properties=properties))
+
+
+def test_one_topic_travels_together_and_what_is_delayed_alone():
+    stubs = [claimed("1"), claimed("2", "bills"), claimed("3", DELAY="3"), claimed("4"), claimed("5", WAIT="false")]
+    assert sorted([stub.message_id for stub in batch] for batch in batches(stubs)) == [["1", "4"], ["2"], ["3"], ["5"]]
+
+
+def test_a_request_has_a_largest_size():
+    half = BATCH_SIZE_MAX // 2 - 100
+    stubs = [claimed(str(number), size=size) for number, size in enumerate([half, half, half, 3 * half, 1])]
+    assert [[stub.message_id for stub in batch] for batch in batches(stubs)] == [["0", "1"], ["2"], ["3"], ["4"]]

@@ -1,0 +1,185 @@
+"""Relays between real databases and a real broker, which are killed, refused and left alone."""
+
+import asyncio
+import logging
+
+import pytest
+
+from regulus.client.producer import Producer
+from regulus.errors import ReliabilityRefused
+from regulus.reliability import tables
+from regulus.reliability.relay import DueStubs, RelayConfig
+from regulus.reliability.relay_loop import BlockingRelay, Relay
+from regulus.reliability.retry_policy import ResendPolicy
+
+from .consumed import consumed_bodies, wait_until
+from .shop import count_stubs, make_due, place_orders, set_stub, stub
+
+
+class Killed(BaseException):
+    """What ends a relay at a step, as a kill would: nothing of it goes on."""
+
+
+async def test_what_is_committed_is_sent_and_its_place_is_known(engine, regulus_server):
+    async with Relay(engine, regulus_server.name_server_address):
+        place_orders(engine, "1", "2")
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+    assert sorted(await consumed_bodies(regulus_server, "orders", 2)) == ["1", "2"]
+    first, second = stub(engine, "1"), stub(engine, "2")
+    assert first.broker_name == second.broker_name
+    assert (first.send_count, first.status) == (1, "UNCONFIRMED")
+    assert [first.queue_offset, second.queue_offset] == [0, 1]
+    assert first.queue_id == second.queue_id
+
+
+async def test_postgresql_wakes_the_relay(engine, regulus_server):
+    """Within the time limit of the wait, and far ahead of the interval."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite tells nobody")
+    config = RelayConfig(poll_interval_ms=20_000)
+    async with Relay(engine, regulus_server.name_server_address, config=config):
+        for number in range(3):
+            place_orders(engine, str(number))
+            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0, seconds=10)
+
+
+async def test_two_relays_send_each_message_once(engine, regulus_server):
+    ids = [f"order-{number}" for number in range(200)]
+    place_orders(engine, *ids)
+    config = RelayConfig(batch_max=9, poll_interval_ms=20)
+    async with Relay(engine, regulus_server.name_server_address, config=config), \
+            Relay(engine, regulus_server.name_server_address, config=config):
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+    assert sorted(await consumed_bodies(regulus_server, "orders", 200)) == sorted(ids)
+    assert count_stubs(engine, send_count=1) == 200
+
+
+async def test_w2_what_was_claimed_and_never_sent_is_sent_when_it_is_due(engine, regulus_server):
+    place_orders(engine, "1")
+    assert len(DueStubs(engine, RelayConfig()).claim()) == 1      # and its relay is gone
+    async with rounds(engine, regulus_server) as relay:
+        assert await relay.relay_due() == 0
+        make_due(engine)
+        assert await relay.relay_due() == 1
+    assert await consumed_bodies(regulus_server, "orders", 1) == ["1"]
+    assert stub(engine, "1").send_count == 2
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_w3_a_send_without_an_answer_is_made_again_and_not_forgotten(engine, regulus_server, monkeypatch,
+                                                                           is_stored):
+    send = Producer.send
+
+    async def killed(self, message, **options):
+        if is_stored:
+            await send(self, message, **options)
+        raise Killed
+
+    place_orders(engine, "1")
+    monkeypatch.setattr(Producer, "send", killed)
+    async with rounds(engine, regulus_server) as relay:
+        with pytest.raises(Killed):
+            await relay.relay_due()
+        monkeypatch.setattr(Producer, "send", send)
+        make_due(engine)
+        assert await relay.relay_due() == 1
+    copies = 2 if is_stored else 1
+    assert await consumed_bodies(regulus_server, "orders", copies) == ["1"] * copies
+    assert stub(engine, "1").send_count == 2
+
+
+async def test_w4_a_place_that_was_never_stored_costs_a_copy(engine, regulus_server, monkeypatch):
+    store = DueStubs.store
+
+    def killed(self, outcomes):
+        raise Killed
+
+    place_orders(engine, "1")
+    monkeypatch.setattr(DueStubs, "store", killed)
+    async with rounds(engine, regulus_server) as relay:
+        with pytest.raises(Killed):
+            await relay.relay_due()
+        monkeypatch.setattr(DueStubs, "store", store)
+        assert stub(engine, "1").queue_offset is None
+        make_due(engine)
+        assert await relay.relay_due() == 1
+    assert await consumed_bodies(regulus_server, "orders", 2) == ["1", "1"]
+    assert stub(engine, "1").queue_offset is not None
+
+
+async def test_a_broker_that_is_away_costs_attempts_and_no_message(engine, make_broker_process):
+    broker = make_broker_process()
+    place_orders(engine, "1")
+    async with rounds(engine, broker) as relay:
+        broker.kill()
+        assert await relay.relay_due() == 0
+        row = stub(engine, "1")
+        assert row.send_count == 1
+        assert row.last_error
+        broker.start()
+        make_due(engine)
+        assert await relay.relay_due() == 1
+    assert stub(engine, "1").last_error is None
+
+
+async def test_one_message_that_is_refused_holds_up_no_others(engine, regulus_server):
+    """What a broker finds in one message of a batch it says of the whole batch."""
+    place_orders(engine, "1", "2", "3")
+    set_stub(engine, "2", properties="UNIQ_KEY\x01" + "k" * 33_000 + "\x02")
+    async with rounds(engine, regulus_server) as relay:
+        assert await relay.relay_due() == 2
+    assert sorted(await consumed_bodies(regulus_server, "orders", 2)) == ["1", "3"]
+    assert "BrokerRefused" in stub(engine, "2").last_error
+
+
+async def test_a_message_that_nobody_confirms_ends_with_a_human(engine, regulus_server, caplog):
+    place_orders(engine, "1")
+    config = RelayConfig(policy=ResendPolicy(interval_ms=1, interval_ms_max=1, attempts_max=3), poll_interval_ms=5)
+    with caplog.at_level(logging.ERROR, "regulus.reliability.relay_loop"):
+        async with Relay(engine, regulus_server.name_server_address, config=config):
+            await wait_until(lambda: stub(engine, "1").is_manual)
+    assert stub(engine, "1").send_count == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        ("after 3 sends the effects of 1 messages are not confirmed; they are sent no more and wait for a human "
+         "(is_manual): 1")]
+    assert await consumed_bodies(regulus_server, "orders", 3) == ["1"] * 3
+
+
+async def test_a_relay_goes_on_when_the_database_was_away(engine, regulus_server, monkeypatch):
+    claim = DueStubs.claim
+    faults = [OSError("the database is away")]
+
+    def away(self):
+        if faults:
+            raise faults.pop()
+        return claim(self)
+
+    monkeypatch.setattr(DueStubs, "claim", away)
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
+    place_orders(engine, "1")
+    async with Relay(engine, regulus_server.name_server_address) as relay:
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+    assert relay.restarts == 1
+
+
+async def test_a_relay_without_its_table_does_not_start(engine, regulus_server):
+    tables.metadata.drop_all(engine)
+    with pytest.raises(ReliabilityRefused, match="no table regulus_stub"):
+        await Relay(engine, regulus_server.name_server_address).start()
+
+
+def test_programs_without_an_event_loop_relay_too(engine, regulus_server):
+    place_orders(engine, "1")
+    with BlockingRelay(engine, regulus_server.name_server_address):
+        asyncio.run(wait_until(lambda: count_stubs(engine, queue_offset=None) == 0))
+
+
+class rounds(Relay):
+    """A relay whose rounds a test makes, one by one."""
+
+    async def __aenter__(self):
+        await self._producer.start()
+        return self
+
+    def __init__(self, engine, server):
+        super().__init__(engine, server.name_server_address)
