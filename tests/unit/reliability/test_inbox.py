@@ -1,0 +1,276 @@
+"""An effect happens once, whatever comes twice, fails, or is killed in between."""
+
+import logging
+import threading
+
+import pytest
+from sqlalchemy import create_engine
+
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.client.push_consumer import PushConsumer
+from regulus.errors import ClaimUnavailable, ReliabilityRefused
+from regulus.model.message import MessageExt
+from regulus.model.message_queue import MessageQueue
+from regulus.reliability import tables
+from regulus.reliability.inbox import ApplyOnce, apply_once
+from regulus.reliability.relay_loop import Relay
+
+from .consumed import FROM_FIRST, wait_until
+from .shop import book, booked, count_stubs, place_orders, set_stub, stub
+
+SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
+
+
+class Killed(BaseException):
+    """What ends a worker at a step, as a kill would."""
+
+
+def message(message_id: str, times: int = 0) -> MessageExt:
+    return MessageExt("orders", message_id.encode(), {"BUSINESS_ID": message_id}, reconsume_times=times)
+
+
+def deliver(listener: ApplyOnce, *ids: str, times: int = 0) -> tuple[ConsumeStatus, int]:
+    """What the listener answers, and the delay level it asks for."""
+    context = ConsumeContext(MessageQueue("orders", "broker-a", 0))
+    return listener([message(each, times) for each in ids], context), context.delay_level_when_next_consume
+
+
+class KeptClaims:
+    """The gate in memory: what Redis does, and whether it does it at all."""
+
+    def __init__(self, held=None, is_away=False):
+        self.held = dict(held or {})
+        self.done = set()
+        self.is_away = is_away
+
+    def _answer(self):
+        if self.is_away:
+            raise ClaimUnavailable("Redis does not answer")
+
+    def check(self):
+        self._answer()
+
+    def win(self, message_id):
+        self._answer()
+        if message_id in self.held:
+            return None
+        self.held[message_id] = "ours"
+        return "ours"
+
+    def release(self, message_id, token):
+        self._answer()
+        if self.held.get(message_id) == token:
+            del self.held[message_id]
+
+    def finish(self, message_id, token):
+        self._answer()
+        if self.held.get(message_id) == token:
+            self.done.add(message_id)
+
+
+@pytest.fixture(params=["the database alone", "claims", "claims that are away"])
+def claims(request):
+    return {"the database alone": None, "claims": KeptClaims(),
+            "claims that are away": KeptClaims(is_away=True)}[request.param]
+
+
+def test_d1_d11_effect_and_confirmation_are_one_commit_and_a_copy_changes_nothing(engine, claims):
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book, claims=claims)
+    assert [deliver(listener, "1")[0] for _ in range(3)] == [SUCCESS] * 3
+    assert booked(engine) == ["1"]
+    assert stub(engine, "1").status == "CONFIRMED"
+
+
+def test_d2_an_effect_that_fails_leaves_nothing_and_comes_again(engine, claims):
+    place_orders(engine, "1")
+    faults = [ValueError("no room")]
+
+    def fails_once(connection, message):
+        book(connection, message)
+        if faults:
+            raise faults.pop()
+
+    listener = ApplyOnce(engine, fails_once, claims=claims)
+    with pytest.raises(ValueError, match="no room"):
+        deliver(listener, "1")
+    assert (booked(engine), stub(engine, "1").status) == ([], "UNCONFIRMED")
+    assert deliver(listener, "1") == (SUCCESS, 0)
+    assert booked(engine) == ["1"]
+
+
+@pytest.mark.parametrize("status", ["CONFIRMED", "VOIDED"])
+def test_d3_d4_w21_what_is_done_or_voided_is_not_applied(engine, claims, status):
+    place_orders(engine, "1")
+    set_stub(engine, "1", status=status)
+    assert deliver(ApplyOnce(engine, book, claims=claims), "1") == (SUCCESS, 0)
+    assert (booked(engine), stub(engine, "1").status) == ([], status)
+
+
+def test_d5_a_message_without_a_stub_comes_again_and_is_parked_at_last(engine, claims, caplog):
+    listener = ApplyOnce(engine, book, claims=claims)
+    assert [deliver(listener, "?", times=times) for times in range(3)] == [(LATER, 0), (LATER, 0), (LATER, -1)]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [error.startswith("message ? has no stub in this database after 3 deliveries") for error in errors] == [True]
+    place_orders(engine, "?")       # no claim was kept
+    assert deliver(listener, "?") == (SUCCESS, 0)
+
+
+def test_d6_a_database_error_frees_the_claim(engine):
+    claims = KeptClaims()
+    listener = ApplyOnce(engine, book, claims=claims)
+    listener.check()
+    tables.metadata.drop_all(engine)
+    with pytest.raises(Exception, match="regulus_stub"):
+        deliver(listener, "1")
+    assert claims.held == {}
+
+
+@pytest.mark.parametrize(("status", "answer"), [("CONFIRMED", SUCCESS), ("UNCONFIRMED", LATER), ("VOIDED", SUCCESS)])
+def test_d7_d8_d9_a_lost_claim_looks_and_does_nothing(engine, status, answer):
+    place_orders(engine, "1")
+    set_stub(engine, "1", status=status)
+    claims = KeptClaims({"1": "another"})
+    assert deliver(ApplyOnce(engine, book, claims=claims), "1") == (answer, 0)
+    assert (booked(engine), claims.held, stub(engine, "1").status) == ([], {"1": "another"}, status)
+
+
+def test_d10_a_lost_claim_without_a_stub_comes_again(engine):
+    assert deliver(ApplyOnce(engine, book, claims=KeptClaims({"1": "another"})), "1") == (LATER, 0)
+
+
+def test_d13_d14_w19_w20_of_two_holders_one_has_its_effect(engine):
+    """As when a lease ends during the work, or Redis forgets: both begin, and the stub lets one of them commit."""
+    place_orders(engine, "1")
+    begun, answers = threading.Event(), []
+    go_on = threading.Event()
+
+    def slow(connection, message):
+        begun.set()
+        assert go_on.wait(20)
+        book(connection, message)
+
+    first = threading.Thread(target=lambda: answers.append(deliver(ApplyOnce(engine, slow), "1")[0]))
+    second = threading.Thread(target=lambda: answers.append(deliver(ApplyOnce(engine, book), "1")[0]))
+    first.start()
+    assert begun.wait(20)
+    second.start()
+    go_on.set()
+    first.join()
+    second.join()
+    assert booked(engine) == ["1"]
+    assert answers == [SUCCESS, SUCCESS]
+
+
+def test_w11_w12_a_worker_killed_in_its_effect_leaves_neither_effect_nor_confirmation(engine):
+    place_orders(engine, "1")
+
+    def killed(connection, message):
+        book(connection, message)
+        raise Killed
+
+    with pytest.raises(Killed):
+        deliver(ApplyOnce(engine, killed), "1")
+    assert (booked(engine), stub(engine, "1").status) == ([], "UNCONFIRMED")
+    assert deliver(ApplyOnce(engine, book), "1") == (SUCCESS, 0)
+    assert booked(engine) == ["1"]
+
+
+def test_w19_a_late_holder_frees_no_other_ones_claim(engine):
+    place_orders(engine, "1")
+    claims = KeptClaims()
+
+    def loses_its_lease(connection, message):
+        claims.held["1"] = "another"
+        raise ValueError("late")
+
+    with pytest.raises(ValueError, match="late"):
+        deliver(ApplyOnce(engine, loses_its_lease, claims=claims), "1")
+    assert claims.held == {"1": "another"}
+
+
+def test_a_claim_is_kept_when_its_effect_is_committed(engine):
+    place_orders(engine, "1")
+    claims = KeptClaims()
+    deliver(ApplyOnce(engine, book, claims=claims), "1")
+    assert claims.done == {"1"}
+
+
+def test_of_several_messages_those_before_the_failure_are_applied(engine):
+    place_orders(engine, "1", "2", "3")
+
+    def dislikes_2(connection, message):
+        if message.body == b"2":
+            raise ValueError("2")
+        book(connection, message)
+
+    with pytest.raises(ValueError, match="2"):
+        deliver(ApplyOnce(engine, dislikes_2), "1", "2", "3")
+    assert booked(engine) == ["1"]
+    assert deliver(ApplyOnce(engine, book), "1", "2", "3") == (SUCCESS, 0)
+    assert booked(engine) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("way", ["commit", "rollback"])
+def test_an_effect_that_ends_the_transaction_is_told_so(engine, way):
+    place_orders(engine, "1")
+
+    def ends_it(connection, message):
+        book(connection, message)
+        getattr(connection, way)()
+
+    with pytest.raises(ReliabilityRefused, match="leave commit and rollback to apply_once"):
+        deliver(ApplyOnce(engine, ends_it), "1")
+    assert booked(engine) == (["1"] if way == "commit" else [])
+    assert stub(engine, "1").status == ("CONFIRMED" if way == "commit" else "UNCONFIRMED")
+
+
+def test_an_engine_that_commits_each_statement_is_refused(engine):
+    engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with pytest.raises(ReliabilityRefused, match="the engine commits each statement by itself"):
+        ApplyOnce(engine, book).check()
+    with pytest.raises(ReliabilityRefused, match="the engine commits each statement by itself"):
+        deliver(ApplyOnce(engine, book), "1")
+
+
+def test_a_database_without_the_table_is_told_at_the_start(tmp_path):
+    with pytest.raises(ReliabilityRefused, match="no table regulus_stub"):
+        ApplyOnce(create_engine(f"sqlite:///{tmp_path / 'empty'}"), book).check()
+
+
+def test_claims_that_do_not_answer_are_told_at_the_start(engine):
+    with pytest.raises(ClaimUnavailable):
+        ApplyOnce(engine, book, claims=KeptClaims(is_away=True)).check()
+
+
+def test_a_late_confirmation_takes_a_message_from_the_human(engine):
+    place_orders(engine, "1")
+    set_stub(engine, "1", is_manual=True)
+    assert deliver(ApplyOnce(engine, book), "1") == (SUCCESS, 0)
+    assert stub(engine, "1").is_manual is False
+
+
+async def test_w22_committed_messages_have_their_effect_once_though_each_is_sent_twice(engine, regulus_server):
+    ids = [f"order-{number}" for number in range(40)]
+    place_orders(engine, *ids)
+
+    listener = apply_once(engine)(book)
+    calls = []
+
+    def counted(messages, context):
+        answer = listener(messages, context)
+        calls.append(answer)
+        return answer
+
+    async with Relay(engine, regulus_server.name_server_address) as relay:
+        await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        for each in ids:
+            set_stub(engine, each, resend_time=0)
+        while await relay.relay_due():
+            pass
+        await wait_until(lambda: count_stubs(engine, send_count=2) == 40)
+        consumer = PushConsumer(regulus_server.name_server_address, "billing", counted, FROM_FIRST)
+        consumer.subscribe("orders")
+        async with consumer:
+            await wait_until(lambda: calls.count(SUCCESS) == 80)
+    assert booked(engine) == sorted(ids)
