@@ -1,0 +1,136 @@
+"""Claims in a real Redis, which is stopped, flushed, and asked with a wrong password."""
+
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from regulus.errors import ClaimUnavailable, ConfigError
+from regulus.reliability.inbox import ApplyOnce
+from regulus.reliability.retry_policy import ResendPolicy
+
+from .shop import book, booked, place_orders
+from .test_inbox import SUCCESS, deliver
+
+redis = pytest.importorskip("redis", reason="the package redis is not installed: pip install 'regulus-mq[redis]'")
+PASSWORD = "secret"
+
+
+class Server:
+    """A Redis of this test, without a disk."""
+
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+             "--requirepass", PASSWORD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+
+    def client(self, password=PASSWORD):
+        return redis.Redis(port=self.port, password=password, socket_timeout=5, decode_responses=False)
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(20)
+
+
+@pytest.fixture
+def server():
+    if shutil.which("redis-server") is None:
+        pytest.skip("no redis-server on this machine (Debian: apt install redis-server)")
+    server = Server()
+    client, until = server.client(), time.monotonic() + 20
+    while True:
+        try:
+            client.ping()
+            break
+        except redis.ConnectionError:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def claims(server):
+    from regulus.reliability.claims import RedisClaims
+
+    return RedisClaims(server.client(), "billing", lease_ms=60_000)
+
+
+def test_one_wins_until_it_gives_the_claim_back(claims):
+    token = claims.win("1")
+    assert token
+    assert claims.win("1") is None
+    assert claims.win("2")
+    claims.release("1", token)
+    assert claims.win("1")
+
+
+def test_w10_w15_a_claim_ends_with_its_lease(server):
+    from regulus.reliability.claims import RedisClaims
+
+    claims = RedisClaims(server.client(), "billing", lease_ms=1)
+    assert claims.win("1")
+    until = time.monotonic() + 20
+    while claims.win("1") is None:
+        assert time.monotonic() < until
+
+
+def test_w19_only_the_holder_gives_back_and_keeps(server, claims):
+    token = claims.win("1")
+    claims.release("1", "another")
+    claims.finish("1", "another")
+    assert claims.win("1") is None
+    assert 0 < server.client().pttl("regulus:claim:billing:1") <= 60_000
+    claims.finish("1", token)
+    horizon_ms = ResendPolicy().horizon_ms
+    assert horizon_ms < server.client().pttl("regulus:claim:billing:1") <= horizon_ms + 60_000
+    assert claims.win("1") is None
+
+
+def test_groups_have_claims_of_their_own(server, claims):
+    from regulus.reliability.claims import RedisClaims
+
+    assert claims.win("1")
+    assert RedisClaims(server.client(), "shipping").win("1")
+
+
+def test_a_wrong_password_is_told_at_the_start(server):
+    from regulus.reliability.claims import RedisClaims
+
+    with pytest.raises(ClaimUnavailable, match=r"AuthenticationError.*look at its address and password"):
+        RedisClaims(server.client("wrong"), "billing").check()
+
+
+def test_a_redis_that_is_stopped_or_flushed_costs_no_effect_and_doubles_none(engine, server, claims):
+    place_orders(engine, "1", "2", "3")
+    listener = ApplyOnce(engine, book, claims=claims)
+    listener.check()
+    assert deliver(listener, "1") == (SUCCESS, 0)
+    server.client().flushall()
+    assert deliver(listener, "1", "2") == (SUCCESS, 0)
+    server.stop()
+    assert deliver(listener, "1", "2", "3") == (SUCCESS, 0)
+    assert booked(engine) == ["1", "2", "3"]
+
+
+def test_a_redis_that_stops_during_the_effect_takes_nothing_back(engine, server, claims):
+    place_orders(engine, "1")
+
+    def stops_redis(connection, message):
+        book(connection, message)
+        server.stop()
+
+    assert deliver(ApplyOnce(engine, stops_redis, claims=claims), "1") == (SUCCESS, 0)
+    assert booked(engine) == ["1"]
+
+
+def test_a_lease_is_longer_than_nothing(claims):
+    from regulus.reliability.claims import RedisClaims
+
+    with pytest.raises(ConfigError, match="lease_ms is 0"):
+        RedisClaims(redis.Redis(), "billing", lease_ms=0)
