@@ -7,13 +7,11 @@ _TABLES = "regulus/reliability/tables.py"
 _OUTBOX = "regulus/reliability/outbox.py"
 _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
-_CLAIMS = "regulus/reliability/claims.py"
 
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
 _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
 _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
-_CLAIM_TESTS = ("tests/unit/reliability/test_claims.py",)
 
 MUTANTS = [
     # --- outbox -----------------------------------------------------------------------------------------------------
@@ -58,9 +56,4 @@ MUTANTS = [
     Mutant(name="without Redis nothing is applied", path=_INBOX,
            old="            return self._decide(message_id, message)\n        if token",
            new="            return Outcome.BUSY\n        if token", tests=_INBOX_TESTS),
-    Mutant(name="a late holder frees another one's claim", path=_CLAIMS,
-           old="if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end",
-           new="if true then return redis.call('DEL', KEYS[1]) end", tests=_CLAIM_TESTS),
-    Mutant(name="a claim has no lease", path=_CLAIMS, old="nx=True, px=self._lease_ms)", new="nx=True)",
-           tests=_CLAIM_TESTS),
 ]

@@ -8,10 +8,9 @@ import inspect
 import secrets
 import time
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BindParameter, Connection, Dialect, bindparam, make_url
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from regulus.client.core.message_check import check_message
@@ -19,6 +18,9 @@ from regulus.errors import MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession     # needs greenlet, which others do without
 
 CHANNEL = "regulus_stub"
 """Where PostgreSQL tells relays of a commit."""
@@ -65,7 +67,7 @@ class Outbox:
             self._add_to_driver(connection, values)
         return message_id
 
-    async def add_async(self, connection: AsyncSession | AsyncConnection, message: Message, *,
+    async def add_async(self, connection: "AsyncSession | AsyncConnection", message: Message, *,
                         message_id: str = "") -> str:
         """The same for sessions and connections of SQLAlchemy's asyncio extension."""
         def add(inner: Session | Connection) -> str:
