@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BindParameter, Connection, Dialect, bindparam, make_url
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from regulus.client.core.message_check import check_message
 from regulus.errors import MessageIllegal, ReliabilityRefused
@@ -19,8 +19,8 @@ from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession     # needs greenlet, which others do without
+if TYPE_CHECKING:   # it needs greenlet, which nobody else has to install
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 CHANNEL = "regulus_stub"
 """Where PostgreSQL tells relays of a commit."""
@@ -59,7 +59,7 @@ class Outbox:
         """
         message_id = message_id or new_message_id()
         values = stub_values(message, message_id, self._message_size_max)
-        if isinstance(connection, Session):
+        if isinstance(connection, Session | scoped_session):
             connection = connection.connection()
         if isinstance(connection, Connection):
             self._add(connection, values)

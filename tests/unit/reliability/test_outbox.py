@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, insert, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from regulus.errors import MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
@@ -55,6 +55,16 @@ def test_sessions_take_stubs(engine):
         message_id = Outbox().add(session, ORDER, message_id="order-7")
     assert message_id == "order-7"
     assert stub(engine, "order-7").topic == "orders"
+
+
+def test_sessions_of_a_scope_take_stubs(engine):
+    session = scoped_session(sessionmaker(engine))
+    Outbox().add(session, ORDER)
+    session.rollback()
+    Outbox().add(session, ORDER)
+    session.commit()
+    session.remove()
+    assert count_stubs(engine) == 1
 
 
 @pytest.mark.parametrize("kept", [True, False])
