@@ -21,7 +21,8 @@ MUTANTS = [
     Mutant(name="a transaction begun by hand is not seen", path=_TABLES,
            old="    return not _has_begun(driver_connection)", new="    return True", tests=_OUTBOX_TESTS),
     Mutant(name="properties leave no room for the broker's own", path=_OUTBOX,
-           old="    if size > names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE:", new="    if False:", tests=_OUTBOX_TESTS),
+           old="    if size > names.PROPERTIES_SIZE_MAX - PROPERTIES_RESERVE:", new="    if False:",
+           tests=_OUTBOX_TESTS),
     # --- relay ------------------------------------------------------------------------------------------------------
     Mutant(name="a claim does not count its send", path=_TABLE,
            old="        send_count=count, resend_time", new="        resend_time", tests=_RELAY_TESTS),
