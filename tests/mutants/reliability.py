@@ -25,9 +25,9 @@ MUTANTS = [
            tests=_OUTBOX_TESTS),
     # --- relay ------------------------------------------------------------------------------------------------------
     Mutant(name="a claim does not count its send", path=_TABLE,
-           old="        send_count=count, resend_time", new="        resend_time", tests=_RELAY_TESTS),
+           old=", (stubs.c.send_count, count),", new=",", tests=_RELAY_TESTS),
     Mutant(name="a claim is no lease", path=_TABLE,
-           old="resend_time=now_ms() + interval,", new="resend_time=now_ms(),", tests=_RELAY_TESTS),
+           old="(stubs.c.resend_time, now_ms() + interval)", new="(stubs.c.resend_time, now_ms())", tests=_RELAY_TESTS),
     Mutant(name="a stub has no last send", path=_TABLE,
            old="_due(stubs.c.send_count < policy.attempts_max)", new="_due(stubs.c.send_count >= 0)",
            tests=_RELAY_TESTS),

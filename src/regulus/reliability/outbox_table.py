@@ -135,8 +135,10 @@ def _bump(policy: ResendPolicy, ids: Iterable[str] | Select[Any]) -> Update:
     count = stubs.c.send_count + 1
     growing = policy.growing_intervals()
     interval = case(growing, value=count, else_=policy.interval_ms_max) if growing else literal(policy.interval_ms_max)
-    return update(stubs).where(stubs.c.message_id.in_(ids)).values(
-        send_count=count, resend_time=now_ms() + interval, version=stubs.c.version + 1)
+    # In this order: MySQL and MariaDB would see the new count in what is set behind it.
+    return update(stubs).where(stubs.c.message_id.in_(ids)).ordered_values(
+        (stubs.c.resend_time, now_ms() + interval), (stubs.c.send_count, count),
+        (stubs.c.version, stubs.c.version + 1))
 
 
 def _of_send() -> Update:

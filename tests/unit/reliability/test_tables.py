@@ -57,3 +57,9 @@ def test_mysql_gets_ids_that_tell_letters_apart_and_room_for_bodies():
     assert "body BLOB(4194304) NOT NULL" in made
     claim = outbox_table._due(tables.stubs.c.send_count < ResendPolicy().attempts_max).limit(10)
     assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=mysql.dialect()))
+
+
+def test_the_next_time_is_set_before_the_count_that_it_follows_from():
+    """MySQL and MariaDB see in each part of a SET what those before it have set."""
+    bump = str(outbox_table._bump(ResendPolicy(), ["1"]).compile(dialect=mysql.dialect()))
+    assert bump.index("resend_time=") < bump.index("send_count=")

@@ -1,0 +1,89 @@
+"""Outbox, relay and apply once in a real MariaDB, which locks rows first because it has no `UPDATE ... RETURNING`."""
+
+import threading
+from collections.abc import Iterator
+
+import mariadb
+import pytest
+from sqlalchemy import Engine, create_engine
+from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
+from tests.unit.reliability.test_inbox import SUCCESS, deliver
+
+from regulus.errors import ReliabilityRefused
+from regulus.model.message import Message
+from regulus.reliability import tables
+from regulus.reliability.inbox import ApplyOnce
+from regulus.reliability.outbox import Outbox
+from regulus.reliability.outbox_table import Position
+from regulus.reliability.relay import DueStubs, RelayConfig
+
+NEVER_USED = "tell-nobody"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[mariadb.Server]:
+    with mariadb.running(NEVER_USED) as started:
+        yield started
+
+
+@pytest.fixture
+def engine(server: mariadb.Server) -> Iterator[Engine]:
+    engine = create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/shop?charset=utf8mb4")
+    with engine.begin() as connection:
+        for metadata in (shop, tables.metadata):
+            metadata.drop_all(connection)
+        tables.create(connection)
+        shop.create_all(connection)
+    yield engine
+    engine.dispose()
+
+
+def test_many_relays_claim_each_stub_once(engine: Engine) -> None:
+    ids = [f"order-{number}" for number in range(200)]
+    place_orders(engine, *ids)
+    claimed: list[str] = []
+
+    def relay() -> None:
+        mine = DueStubs(engine, RelayConfig(batch_max=7))
+        while found := mine.claim():
+            claimed.extend(each.message_id for each in found)
+
+    threads = [threading.Thread(target=relay) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == sorted(ids)
+
+
+def test_a_claim_counts_and_the_latest_place_is_kept(engine: Engine) -> None:
+    place_orders(engine, "1")
+    due = DueStubs(engine, RelayConfig())
+    for _ in range(2):
+        make_due(engine)
+        assert len(due.claim()) == 1
+    due.store([Position("1", 2, "broker-a", 3, 70), Position("1", 1, "broker-b", 9, 10)])
+    row = stub(engine, "1")
+    assert (row.send_count, row.broker_name, row.queue_id, row.queue_offset) == (2, "broker-a", 3, 70)
+    assert 119_000 <= row.resend_time - row.create_time <= 150_000
+
+
+def test_an_effect_is_applied_once(engine: Engine) -> None:
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book)
+    listener.check()
+    assert [deliver(listener, "1")[0] for _ in range(2)] == [SUCCESS, SUCCESS]
+    assert booked(engine) == ["1"]
+
+
+def test_large_and_small_letters_are_two_ids(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for message_id in ("a", "A"):
+            Outbox().add(connection, Message("orders", b"x" * 100_000), message_id=message_id)
+    assert len(stub(engine, "a").body) == 100_000
+
+
+def test_a_connection_that_commits_each_statement_is_refused(engine: Engine) -> None:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection, \
+            pytest.raises(ReliabilityRefused, match="commits each statement by itself"):
+        Outbox().add(connection, Message("orders", b"x"))
