@@ -88,7 +88,13 @@ MUTANTS = [
     Mutant(name="a reset waits for who was further", path=_OFFSETS,
            old="if owned.is_reset or self", new="if self", tests=_OFFSET_TESTS),
     Mutant(name="a pull of one that was cut off commits", path=_PULLER,
-           old="if commit > 0 and not self._receiver.may_commit(self._owned):", new="if False:", tests=_PULLER_TESTS),
+           old="if commit > 0 and (self._owned.is_gone or not self._receiver.may_commit(self._owned)):",
+           new="if False:", tests=_PULLER_TESTS),
+    # --- shutdowns that are cut off ----------------------------------------------------------------------------------
+    Mutant(name="a shutdown that is cut off leaves a member that consumes nothing", path=_PUSH_CONSUMER,
+           old="            steps.push_async_callback(self._leave, self._instance)\n", new="", tests=_LIFE_TESTS),
+    Mutant(name="a start that is cancelled when it has joined consumes", path=_PUSH_CONSUMER,
+           old="                await self._shut_down(steady_ms())      #", new="                #", tests=_LIFE_TESTS),
     # --- topics that go ----------------------------------------------------------------------------------------------
     Mutant(name="a topic made anew is read from its old offset on", path=_PULLER,
            old="self._receiver.moved(owned, 0, True)", new="pass", tests=_PULLER_TESTS),

@@ -48,6 +48,7 @@ class Calls:
         self._on_room = on_room
         self._on_idle = on_idle
         self._send_back: SendBack | None = None
+        self._is_finished = False
         self._tasks = TaskGroup()
         self._sends_back = TaskGroup()
         self._timers: dict[OwnedQueue, asyncio.TimerHandle] = {}
@@ -58,16 +59,24 @@ class Calls:
         if self._is_clustering and not self._config.consume_orderly:
             self._tasks.supervise(self._watch_for_expired, f"consume timeout of {self._group}")
 
-    async def close(self, until_ms: int) -> None:
+    async def finish(self, until_ms: int) -> None:
         """Begin no call any more; give those that run, and what is sent back, until this time to end."""
         await self.workers.close(until_ms - steady_ms())
         await self._sends_back.finish(max(0, until_ms - steady_ms()))
-        await self._tasks.cancel()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        if self._send_back is not None:
-            await self._send_back.close()
+        self._is_finished = True
+
+    async def close(self) -> None:
+        """End what `finish` left, if it was cut off, and all else."""
+        try:
+            if not self._is_finished:
+                await self.finish(steady_ms())
+            await self._tasks.cancel()
+        finally:
+            for timer in self._timers.values():
+                timer.cancel()
+            self._timers.clear()
+            if self._send_back is not None:
+                await self._send_back.close()
 
     @property
     def restarts(self) -> int:

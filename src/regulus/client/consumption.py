@@ -98,10 +98,7 @@ class Consumption:
 
     async def settle_all(self, until_ms: int) -> None:
         """Pull and take no more, begin no further call in order, and wait for those that run: their results count."""
-        self._is_closing = True
-        if self._again is not None:
-            self._again.cancel()
-        await self._jobs.cancel()
+        await self._end_jobs()
         for owned in self.owned.values():
             self._settle(owned, until_ms)
         if not await self._settled(list(self.owned.values()), until_ms):
@@ -109,12 +106,23 @@ class Consumption:
 
     async def close(self) -> None:
         """Store the offsets and give back all queues."""
-        await self._tasks.cancel()
-        halfway = [queue for queue in (*self._taking, *self._releasing)
-                   if queue not in self.owned and queue not in self._unfinished]
-        await self._release(list(self.owned.values()), also_unlock=halfway)
-        if self._locks is not None:
-            await self._locks.close()
+        try:
+            await self._end_jobs()
+            await self._tasks.cancel()
+            halfway = [queue for queue in (*self._taking, *self._releasing)
+                       if queue not in self.owned and queue not in self._unfinished]
+            await self._release(list(self.owned.values()), also_unlock=halfway)
+        finally:
+            for owned in list(self.owned.values()):     # when that was cut off
+                self._drop(owned)
+            if self._locks is not None:
+                await self._locks.close()
+
+    async def _end_jobs(self) -> None:
+        self._is_closing = True
+        if self._again is not None:
+            self._again.cancel()
+        await self._jobs.cancel()
 
     @property
     def restarts(self) -> int:

@@ -126,6 +126,10 @@ class Producer:
         instance = self._instance
         if instance is None:
             return
+        if instance.is_left_behind:     # in a forked child: what is under way is the parent's
+            self._instance = None
+            self._tasks = TaskGroup()
+            return
         closed = ClientClosed(f"producer {self.group} was shut down before it was the turn of this send")
         for room in (self._route_seekers, self._under_way, instance.connections):
             room.turn_away(self, closed)

@@ -147,9 +147,12 @@ class PushConsumer:
             self._joining = joining = asyncio.get_running_loop().create_task(self._join(), name=f"start {self.group}")
             try:
                 await asyncio.wait([joining])
-            finally:
+            except asyncio.CancelledError:
                 joining.cancel()
                 await asyncio.wait([joining])
+                await self._shut_down(steady_ms())      # it may have joined in this very turn
+                raise
+            finally:
                 self._joining = None
             if joining.cancelled():
                 raise ClientClosed(f"consumer {self.group} was shut down while it started")
@@ -192,25 +195,40 @@ class PushConsumer:
 
     async def shutdown(self) -> None:
         """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended."""
+        leave the group. A start that is under way is ended. Who cancels this waits for no call any more: the consumer
+        leaves nevertheless."""
+        if self._instance is not None and self._instance.is_left_behind:
+            self._leave_behind()
+            return
         if self._joining is not None:
             self._joining.cancel()
         async with self._changing:
-            instance = self._instance
-            if instance is None:
-                return
-            assert self._rebalancer is not None
-            assert self._consumption is not None
-            assert self._calls is not None
-            assert self._retry_limit is not None
-            until_ms = steady_ms() + self.config.await_termination_millis_when_shutdown
+            await self._shut_down(steady_ms() + self.config.await_termination_millis_when_shutdown)
+
+    async def _shut_down(self, until_ms: int) -> None:
+        """Whatever ends one step early, the others follow."""
+        if self._instance is None:
+            return
+        assert self._rebalancer is not None
+        assert self._consumption is not None
+        assert self._calls is not None
+        assert self._retry_limit is not None
+        async with AsyncExitStack() as steps:   # the last one first
+            steps.push_async_callback(self._leave, self._instance)
+            steps.push_async_callback(self._consumption.close)
+            steps.push_async_callback(self._retry_limit.close)
+            steps.push_async_callback(self._tasks.cancel)
+            steps.push_async_callback(self._calls.close)
             await self._rebalancer.stop()
             await self._consumption.settle_all(until_ms)
-            await self._calls.close(until_ms)
-            await self._tasks.cancel()
-            await self._retry_limit.close()
-            await self._consumption.close()
-            await self._leave(instance)
+            await self._calls.finish(until_ms)
+
+    def _leave_behind(self) -> None:
+        """In a forked child: what runs is the parent's, on a loop that does not run here."""
+        self._changing = asyncio.Lock()
+        self._joining = None
+        self._tasks = TaskGroup()
+        self._stop_using()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -386,12 +404,15 @@ class PushConsumer:
         return self._instance
 
     async def _leave(self, instance: ClientInstance) -> None:
+        self._stop_using()
+        await client_instance.release(instance, self)
+
+    def _stop_using(self) -> None:
         self._instance = None
         self._rebalancer = None
         self._retry_limit = None
         self._consumption = None
         self._calls = None
-        await client_instance.release(instance, self)
 
 
 _DIRECT_RESULTS = {

@@ -148,6 +148,7 @@ class Held:
     def __init__(self, answer=SUCCESS):
         self.answer = answer
         self.seen = []
+        self.ended = []
         self.running = self.most = 0
         self._may_end = asyncio.Semaphore(0)
 
@@ -157,6 +158,7 @@ class Held:
         self.most = max(self.most, self.running)
         try:
             await self._may_end.acquire()
+            self.ended += [message.queue_offset for message in messages]
         finally:
             self.running -= 1
         return self.answer

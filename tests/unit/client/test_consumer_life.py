@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 
 import pytest
 
@@ -41,6 +42,14 @@ def ours(before):
              "pull", "start")
     tasks = [task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith(names)]
     return tasks + [each.users for each in client_instance._instances.get(asyncio.get_running_loop(), [])]
+
+
+@contextmanager
+def left_behind(instance):
+    """As in a forked child, where nothing of it runs."""
+    instance.is_left_behind = True
+    yield
+    instance.is_left_behind = False
 
 
 # --- starts that fail ------------------------------------------------------------------------------------------------
@@ -118,6 +127,57 @@ async def test_when_the_first_of_two_starts_fails_the_second_says_so_too():
     said = await asyncio.gather(consumer.start(), consumer.start(), return_exceptions=True)
     assert [type(each) for each in said] == [NoNameServer, NoNameServer]
     await silent.stop()
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_a_shutdown_that_is_cut_off_leaves_nevertheless_and_the_next_start_begins_anew(orderly):
+    listener, shelf = Held(), Shelf(count=2)
+    before = asyncio.all_tasks()
+    async with consumer_of(shelf, listener, consume_orderly=orderly, persist_consumer_offset_interval=60_000,
+                           await_termination_millis_when_shutdown=60_000) as (consumer, broker):
+        await consumer.start()
+        await until(lambda: listener.running == (1 if orderly else 2))
+        listener.end()
+        await until(lambda: 0 in listener.ended)
+        leaving = asyncio.create_task(consumer.shutdown())
+        await until(lambda: consumer._consumption._is_closing)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert leaving.cancelled()
+        assert ours(before) == []
+        assert broker.requests_of(RequestCode.UNREGISTER_CLIENT)
+        assert shelf.committed == 1
+        await consumer.start()
+        await until(lambda: listener.seen[-1] == 1 and listener.running)
+        listener.end(2)
+
+
+async def test_a_start_that_is_cancelled_in_the_turn_in_which_it_joined_leaves_nothing_behind(monkeypatch):
+    before = asyncio.all_tasks()
+    async with consumer_of(Shelf()) as (consumer, _):
+        consume = PushConsumer._consume
+
+        def cancelled(consumer, *parts):
+            consume(consumer, *parts)
+            starting.cancel()
+        monkeypatch.setattr(PushConsumer, "_consume", cancelled)
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        assert ours(before) == []
+
+
+async def test_in_a_forked_child_a_shutdown_waits_for_nothing_of_the_parent():
+    async with consumer_of(Shelf()) as (consumer, _):
+        await consumer.start()
+        (instance,) = client_instance._instances[asyncio.get_running_loop()]
+        child = copy(consumer)
+        with left_behind(instance):
+            async with consumer._changing:      # somebody was at it at the fork
+                await child.shutdown()
+            with pytest.raises(ClientClosed):
+                assert child.client_id
+        assert consumer.client_id
 
 
 async def test_two_shutdowns_at_once_are_one():

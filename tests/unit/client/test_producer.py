@@ -1,5 +1,6 @@
 import asyncio
 from collections import Counter
+from copy import copy
 from unittest import mock
 
 import pytest
@@ -736,6 +737,25 @@ async def test_shutdown_twice_at_once_leaves_others_their_instance():
             assert (await sending).send_status is SendStatus.SEND_OK
             assert (await other.send(Message("T", b"y"))).send_status is SendStatus.SEND_OK
         assert len(broker.sends()) == 2
+
+
+async def test_in_a_forked_child_a_shutdown_waits_for_no_send_of_the_parent():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", never)
+        producer = producer_of(cluster, auto_batch=True)
+        await producer.start()
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        await until(broker.sends)
+        child, instance = copy(producer), producer._instance
+        instance.is_left_behind = True
+        async with asyncio.timeout(5):
+            await child.shutdown()
+        instance.is_left_behind = False
+        leaving = asyncio.ensure_future(producer.shutdown())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        sending.cancel()
 
 
 async def test_a_shutdown_that_is_cancelled_gives_the_instance_back():
