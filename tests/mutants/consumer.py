@@ -107,6 +107,13 @@ MUTANTS = [
     Mutant(name="a replica is believed that a topic is gone", path=_PULLER,
            old="self._asks_master = address == route.master(queue.broker_name)", new="self._asks_master = True",
            tests=_PULLER_TESTS),
+    # --- dead letters that do not fit --------------------------------------------------------------------------------
+    Mutant(name="what may be taken later loses its body", path="regulus/client/send_back.py",
+           old="return str(error) if is_for_good else \"\"", new="return str(error)",
+           tests=("tests/unit/client/test_send_back.py",)),
+    Mutant(name="what never fits stays at the head of its queue", path="regulus/client/send_back.py",
+           old="return str(error) if is_for_good else \"\"", new="return \"\"",
+           tests=("tests/unit/client/test_send_back.py",)),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,
            old="        self._retry_here_later(owned, _without(failed, taken))\n",

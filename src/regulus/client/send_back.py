@@ -8,20 +8,26 @@ import logging
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.received import NOT_STORED
-from regulus.client.core.send_back import DEAD_LETTER, UNREADABLE, retry_message
+from regulus.client.core.send_back import DEAD_LETTER, UNREADABLE, lacking_letter, retry_message
 from regulus.client.group_retry_limit import GROUP_LIMIT, RetryLimit
 from regulus.client.producer import Producer
-from regulus.errors import ClientError, HeaderError, MessageIllegal
-from regulus.model.message import MessageExt
+from regulus.errors import BrokerRefused, ClientError, HeaderError, MessageIllegal, RequestTooLarge
+from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
 from regulus.model.message_queue import MessageQueue
-from regulus.wire.codes import RequestCode
+from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
 SEND_BACK_TIMEOUT_MS = 5000
+RETRIES_MAX = 16
+"""What a group's limit is unless it was set: for messages that only this member can count."""
+
+BODY_SIZE_MAX = 0x7FFFFFFF
+"""It came through a broker, packed, whatever producers may send by default."""
+
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 
@@ -45,23 +51,33 @@ class SendBack:
         except (ClientError, HeaderError) as error:
             _log.warning("message %s of %s not sent back, sending it to the retry topic instead: %s",
                          message.message_id, queue, error)
-        try:
-            producer = await self._inner_producer()
-            await producer.send(retry_message(message, self._group, delay_level, self._limit.anywhere()))
-            return True
-        except (ClientError, HeaderError, MessageIllegal) as error:
-            _log.warning("message %s of %s not sent to the retry topic either: %s", message.message_id, queue, error)
-            return False
+        limit = self._limit.anywhere()
+        retry = retry_message(message, self._group, delay_level, limit)
+        refusal = await self._to_the_retry_topic(retry, message, queue)
+        if refusal and message.reconsume_times >= (RETRIES_MAX if limit == GROUP_LIMIT else limit):
+            return await self.dead_letter(message, queue)
+        return refusal is None
 
     async def dead_letter(self, message: MessageExt, queue: MessageQueue) -> bool:
-        """Make a dead letter of a message that was tried here often enough; True when a broker has it."""
-        try:
-            producer = await self._inner_producer()
-            await producer.send(retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT))
-            return True
-        except (ClientError, HeaderError, MessageIllegal) as error:
-            _log.warning("message %s of %s not made a dead letter: %s", message.message_id, queue, error)
-            return False
+        """Make a dead letter of a message that was tried here often enough; True when a broker has it. What comes with
+        a dead letter may not fit in a message that just did: then its broker makes it, or something is left out."""
+        letter = retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT)
+        refusal = await self._to_the_retry_topic(letter, message, queue)
+        if not refusal:
+            return refusal is None
+        if message.physical_offset != NOT_STORED:
+            try:
+                await self._to_its_broker(message, queue, DEAD_LETTER)
+                return True
+            except (ClientError, HeaderError) as error:
+                _log.warning("message %s of %s not made a dead letter by its broker: %s", message.message_id, queue,
+                             error)
+        for with_body in (True, False):
+            lacking = lacking_letter(message, queue, letter, refusal, with_body=with_body)
+            said = await self._to_the_retry_topic(lacking, message, queue)
+            if not said:
+                return said is None
+        return False
 
     async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str) -> bool:
         """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
@@ -81,6 +97,18 @@ class SendBack:
         if producer is not None:
             await producer.shutdown()
 
+    async def _to_the_retry_topic(self, copy: Message, message: MessageExt, queue: MessageQueue) -> str | None:
+        """None when a broker has the copy; why it never will, as it is; empty when that may be otherwise later."""
+        try:
+            producer = await self._inner_producer()
+            await producer.send(copy)
+            return None
+        except (ClientError, HeaderError, MessageIllegal) as error:
+            _log.warning("message %s of %s not sent to %s: %s", message.message_id, queue, copy.topic, error)
+            is_for_good = isinstance(error, (MessageIllegal, RequestTooLarge)) or (
+                isinstance(error, BrokerRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL)
+            return str(error) if is_for_good else ""
+
     async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> None:
         limit = self._limit.at(queue.broker_name)
         header = ConsumerSendMsgBackRequest(
@@ -95,7 +123,8 @@ class SendBack:
     async def _inner_producer(self) -> Producer:
         if self._producer is None:
             shared = {key: getattr(self._config, key) for key in ClientConfig.__dataclass_fields__}
-            producer = Producer(self._name_server, INNER_PRODUCER_GROUP, ProducerConfig(**shared))
+            producer = Producer(self._name_server, INNER_PRODUCER_GROUP, ProducerConfig(
+                **shared, max_message_size=BODY_SIZE_MAX))
             self._producer = producer
             await producer.start()
         return self._producer

@@ -24,12 +24,21 @@ def broken(command):
     return command.response(ResponseCode.SUCCESS)
 
 
-async def send_back(cluster, delay_level=0, **settings):
+async def dead_letter(cluster, letter=None, **settings):
+    return await send_back(cluster, letter=letter or message(), **settings)
+
+
+async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, **settings):
     config = PushConsumerConfig(**settings)
     address = cluster.name_server.address
     instance = client_instance.acquire(address, config)
     back = SendBack(instance, address, "CG", config, RetryLimit(instance, "CG", config, lambda: ["T"]))
-    result = await back.send_back(message(), QUEUE, delay_level)
+    failed = message()
+    failed.reconsume_times = reconsume_times
+    if letter is not None:
+        result = await back.dead_letter(letter, QUEUE)
+    else:
+        result = await back.send_back(failed, QUEUE, delay_level)
     await back.close()
     await client_instance.release(instance)
     return result
@@ -83,3 +92,50 @@ async def test_when_nobody_takes_the_message_it_is_said():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a", lambda command: refused(command, ResponseCode.MESSAGE_ILLEGAL), broken)
         assert not await send_back(cluster)
+
+
+def takes(fits):
+    """What fits is stored, and the rest is refused."""
+    return lambda command: stored(command) if fits(command) else refused(command, ResponseCode.MESSAGE_ILLEGAL)
+
+
+async def test_a_body_that_came_packed_through_a_broker_is_not_too_large_for_a_dead_letter():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", stored, broken)
+        large = message()
+        large.body = bytes(5 << 20)
+        assert await dead_letter(cluster, large)
+        assert len(broker.sends()) == 1
+
+
+async def test_a_dead_letter_that_does_not_fit_is_made_by_its_broker():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", takes(lambda _: False))
+        assert await dead_letter(cluster)
+        (request,) = broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert request.ext["delayLevel"] == "-1"
+
+
+async def test_a_dead_letter_that_fits_nowhere_lacks_what_does_not_fit():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
+        assert await dead_letter(cluster)
+        whole, without_properties, without_body = broker.sends()
+    assert "NOT_WHOLE_REASON" not in whole.properties
+    assert "NOT_WHOLE_REASON" in without_properties.properties
+    assert without_body.properties["UNIQ_KEY"] == "U"
+
+
+async def test_a_dead_letter_that_may_be_taken_later_lacks_nothing():
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", lambda command: refused(command, ResponseCode.NO_PERMISSION))
+        assert not await dead_letter(cluster)
+        assert not broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert not [send for send in broker.sends() if "NOT_WHOLE_REASON" in send.properties]
+
+
+async def test_what_never_fits_in_the_retry_topic_is_a_dead_letter_after_the_last_retry_here():
+    for reconsume_times, is_taken in ((2, False), (3, True)):
+        async with scripted_cluster() as cluster:
+            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
+            assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken

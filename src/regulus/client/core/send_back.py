@@ -10,6 +10,7 @@ from regulus.model import message_properties as names
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import offset_message_id
+from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import retry_topic
 
 DEAD_LETTER = -1
@@ -17,6 +18,16 @@ DEAD_LETTER = -1
 
 UNREADABLE = "UNREADABLE_REASON"
 """The property of a dead letter whose body no consumer could read: why."""
+
+NOT_WHOLE = "NOT_WHOLE_REASON"
+"""The property of a dead letter that lacks something of its message, which did not fit: where that is, and what."""
+
+PROPERTIES_KEPT_MAX = 28_000
+"""Bytes of properties that are kept in a dead letter that was too large: 32,767 fit, and brokers add some."""
+
+_TOLD_MAX = 1000
+
+_NEEDED = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES}
 
 _DROPPED = (names.TRANSACTION_PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME,
             names.MAX_RECONSUME_TIMES)
@@ -40,3 +51,24 @@ def retry_message(message: MessageExt, group: str, delay_level: int, max_reconsu
     if max_reconsume_times >= 0:
         properties[names.MAX_RECONSUME_TIMES] = str(max_reconsume_times)
     return Message(retry_topic(group), message.body, properties=properties, flag=message.flag)
+
+
+def lacking_letter(message: MessageExt, queue: MessageQueue, letter: Message, reason: str, *,
+                   with_body: bool) -> Message:
+    """What fits of a dead letter that no broker takes as a whole: without the longest properties, or the body too."""
+    properties = dict(letter.properties)
+    lacking = [] if with_body else [f"its body of {len(letter.body)} bytes"]
+    size = _size(properties)
+    own = message.properties.keys() & properties.keys() - _NEEDED
+    for name in sorted(own, key=lambda each: len(properties[each]), reverse=True):
+        if size <= PROPERTIES_KEPT_MAX:
+            break
+        size -= _size({name: properties[name]})
+        lacking.append(f"property {name[:50]}, {len(properties.pop(name))} signs")
+    place = f"message at offset {message.queue_offset} of {queue} lacks"
+    properties[NOT_WHOLE] = text = f"{place} {', '.join(lacking)}: {reason}"[:_TOLD_MAX]
+    return Message(letter.topic, letter.body if with_body else text.encode(), properties=properties, flag=letter.flag)
+
+
+def _size(properties: dict[str, str]) -> int:
+    return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
