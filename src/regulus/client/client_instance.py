@@ -9,8 +9,9 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from regulus.client import unique_key
@@ -77,6 +78,12 @@ GROUP_FIELD: dict[int, str] = {
 """Where a broker's request names the group it is for; a request not listed here goes to every member that knows it."""
 
 
+PACKING_THREADS = 2
+"""Of each instance: a large body that takes long holds up no small ones, and two keep the processors busy enough."""
+
+T = TypeVar("T")
+
+
 class ClientInstance:
     """Made by `acquire`; `release` it when done."""
 
@@ -91,6 +98,7 @@ class ClientInstance:
         self.members: list[GroupMember] = []
         self.users = 0
         self.is_left_behind = False
+        self._packing = ThreadPoolExecutor(PACKING_THREADS, "regulus packing")
         self._routes: dict[str, Route] = {}
         self._routes_max = ROUTES_MAX
         self._doubted: dict[str, tuple[float, int]] = {}
@@ -111,6 +119,7 @@ class ClientInstance:
         try:
             await self._tasks.cancel()
         finally:
+            self._packing.shutdown(wait=False)     # a send that packs yet hears that it came too late
             await self.connections.close()
 
     def leave_behind(self) -> None:
@@ -120,6 +129,10 @@ class ClientInstance:
         self._fetching = SharedTasks()
         self._tasks = TaskGroup()
         self.connections.leave_behind()
+
+    async def packing(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what packs or unpacks beside the event loop, and never behind what the application does in threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._packing, work, *arguments)
 
     @property
     def restarts(self) -> int:

@@ -488,7 +488,7 @@ class Producer:
         if len(message.body) < self._thread_size:
             return Outgoing.single(message, self.group, self.config, unique_keys, now)
         unique_keys.give(message, now)      # here, because the counter is this thread's
-        return await asyncio.to_thread(Outgoing.single, message, self.group, self.config, unique_keys, now)
+        return await self._running().packing(Outgoing.single, message, self.group, self.config, unique_keys, now)
 
     async def _route(self, topic: str) -> Route:
         instance = self._running()

@@ -269,7 +269,7 @@ class QueuePuller:
         if not is_any_packed(messages):
             return prepare_what_fits(*parts)
         # Unpacking takes as long as whoever packed wants it to, during which the event loop should serve others.
-        return await asyncio.to_thread(prepare_what_fits, *parts)
+        return await self._instance.packing(prepare_what_fits, *parts)
 
     async def _found_bad_record(self, body: bytes, header: PullMessageResponse, error: RecordError) -> int:
         """What lies before the bad record is pulled once more, up to it. The bad one is pulled alone, so that the next

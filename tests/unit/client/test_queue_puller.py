@@ -347,6 +347,16 @@ async def test_what_finds_no_room_once_unpacked_is_pulled_again_when_there_is_so
     assert [pull.ext["queueOffset"] for pull in run.pulls()] == ["0", "2", "4", "5"]
 
 
+async def test_nothing_waits_to_be_unpacked_behind_the_threads_of_the_application(pulling):
+    may_end = threading.Event()
+    busy = [asyncio.get_running_loop().run_in_executor(None, may_end.wait, 20) for _ in range(40)]
+    run = await pulling(lambda command: packed(command, [10]))
+    await until(lambda: run.consumer.got)
+    assert not may_end.is_set()
+    may_end.set()
+    await asyncio.gather(*busy)
+
+
 async def test_what_is_unpacked_when_the_queue_was_given_up_counts_for_nothing(pulling, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 

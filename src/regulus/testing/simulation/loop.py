@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context, ContextVar
 from itertools import count
 from random import Random
@@ -209,7 +209,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T],   # type: ignore[override]
                         *args: Any) -> "asyncio.Future[T]":
-        return asyncio.wrap_future((executor or self._others.beside()).submit(func, *args), loop=self)
+        if executor is None or isinstance(executor, ThreadPoolExecutor):    # whose threads know no simulated time
+            executor = self._others.beside()
+        return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
     def work_time(self) -> float:
         """How long a worker takes for one thing."""
