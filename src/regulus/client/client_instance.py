@@ -223,6 +223,9 @@ class ClientInstance:
         now = time.monotonic()
         asked_s, doubts = self._doubted.get(topic, (0.0, 0))
         if now - asked_s >= ROUTE_DOUBT_INTERVAL_S:
+            if topic not in self._doubted and len(self._doubted) >= self._routes_max:
+                for each in list(self._doubted)[:len(self._doubted) // 2 + 1]:
+                    del self._doubted[each]
             self._doubted[topic] = now, doubts + 1
             self._tasks.spawn(self._refresh_route(topic, doubts + 1), f"doubted route of {topic}")
 

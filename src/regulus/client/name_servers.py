@@ -25,6 +25,9 @@ _KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUS
 KNOWS_BETTER_WAIT_MS = 500
 """How long another name server may take to tell a route that one does not know."""
 
+SILENT_S = 30
+"""For so long one that did not answer in that time is not asked again what another does not know."""
+
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `host:port;host:port`. Raises ConfigError."""
@@ -48,6 +51,7 @@ class NameServers:
         self.addresses = addresses
         self._order = random.sample(addresses, len(addresses))
         self._current = 0
+        self._silent_until: dict[str, float] = {}
         self._connections = connections
 
     @property
@@ -69,18 +73,24 @@ class NameServers:
         unknown: RemotingCommand | None = None
         for attempt in range(1, budget.attempts + 1):
             place = (first + attempt - 1) % budget.attempts
+            address = self._order[place]
+            if unknown is not None and self._silent_until.get(address, 0) > time.monotonic():
+                continue
             left_ms = max(1, int((until - time.monotonic()) * 1000))
             wait_ms = budget.attempt_timeout_ms(attempt, left_ms)
             try:
                 answer = await self._connections.request(
-                    self._order[place], command, wait_ms if unknown is None else min(wait_ms, KNOWS_BETTER_WAIT_MS))
+                    address, command, wait_ms if unknown is None else min(wait_ms, KNOWS_BETTER_WAIT_MS))
             except ClientClosed:
                 raise
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
                 failures.append(str(error))
+                if isinstance(error, RequestTimeout):
+                    self._silent_until[address] = time.monotonic() + SILENT_S
                 continue
+            self._silent_until.pop(address, None)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command.code in _KNOWN_TO_ALL:
-                failures.append(f"{self._order[place]} is no name server, and a broker most likely: give the address "
+                failures.append(f"{address} is no name server, and a broker most likely: give the address "
                                 f"of the name server, whose port is 9876 unless it was set otherwise")
                 continue
             is_known = answer.code != ResponseCode.TOPIC_NOT_EXIST or command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC

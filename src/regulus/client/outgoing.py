@@ -51,8 +51,10 @@ class Outgoing:
         sys_flag = 0
         if len(body) >= config.compress_msg_body_over_howmuch:
             bits = _COMPRESSION_BITS[config.compress_type]
-            body = compression.compress(body, bits, config.compress_level)
-            sys_flag = flags.COMPRESSED | bits
+            packed = compression.compress(body, bits, config.compress_level)
+            if len(packed) < len(body):     # what does not shrink may not fit once it has grown
+                body = packed
+                sys_flag = flags.COMPRESSED | bits
         if properties.get(names.TRANSACTION_PREPARED) == "true":
             sys_flag |= flags.TRANSACTION_PREPARED
         header = SendMessageRequest(group, message.topic, config.create_topic_key, config.default_topic_queue_nums, -1,

@@ -288,6 +288,17 @@ async def test_with_an_access_key_every_request_is_signed():
     assert request.ext["Signature"] == signature(request.ext, request.body, "secret")
 
 
+async def test_doubts_of_routes_that_never_came_are_forgotten_beyond_a_limit(monkeypatch):
+    monkeypatch.setattr(client_instance, "ROUTES_MAX", 4)
+    async with scripted_cluster() as cluster:
+        instance = client_instance.acquire(cluster.name_server.address, ClientConfig())
+        for number in range(40):
+            instance.doubt_route(f"T{number}")
+            assert len(instance._doubted) <= 4
+        assert "T39" in instance._doubted
+        await client_instance.release(instance)
+
+
 async def test_a_doubted_route_is_asked_for_again_but_not_all_the_time():
     async with scripted_cluster() as cluster:
         await cluster.add_broker("a")

@@ -4,7 +4,7 @@ import pytest
 
 from regulus.client.config import ClientConfig
 from regulus.client.connections import Connections
-from regulus.client.name_servers import NameServers, parse_addresses
+from regulus.client.name_servers import SILENT_S, NameServers, parse_addresses
 from regulus.errors import ConfigError, NoNameServer
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
@@ -123,6 +123,19 @@ async def test_a_name_server_that_is_silent_does_not_hold_up_that_a_topic_is_not
         begun = now_ms()
         assert (await asked.request(route_request(), 3000)).code == ResponseCode.TOPIC_NOT_EXIST
         assert 500 <= now_ms() - begun <= 520
+
+
+@in_virtual_time
+async def test_a_silent_name_server_costs_its_time_once_in_a_while_and_not_for_each_topic():
+    async with Servers(does_not_know, is_silent) as servers:
+        asked = servers.name_servers()
+        begun = now_ms()
+        for _ in range(10):
+            assert (await asked.request(route_request(), 3000)).code == ResponseCode.TOPIC_NOT_EXIST
+        assert now_ms() - begun <= 520
+        servers.servers[1].script = answers
+        await asyncio.sleep(SILENT_S)
+        assert (await asked.request(route_request(), 3000)).code == ResponseCode.SUCCESS
 
 
 async def test_other_refusals_are_the_answer():

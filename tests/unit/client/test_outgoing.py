@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from regulus.client.config import ProducerConfig
@@ -5,6 +7,7 @@ from regulus.client.outgoing import Outgoing
 from regulus.client.unique_key import UniqueKeys
 from regulus.errors import MessageIllegal
 from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
 
 
 def outgoing(**properties):
@@ -23,3 +26,11 @@ def test_counts_travel_in_the_header():
     header = outgoing(MAX_RECONSUME_TIMES="3", RECONSUME_TIME="2", KEYS="k")._header
     assert (header.max_reconsume_times, header.reconsume_times) == (3, 2)
     assert header.properties.keys() & {"MAX_RECONSUME_TIMES", "RECONSUME_TIME", "KEYS"} == {"KEYS"}
+
+
+def test_a_body_that_packing_makes_larger_is_sent_as_it_is():
+    body = random.Random(1).randbytes(10_000)
+    outgoing = Outgoing.single(Message("T", body), "PG", ProducerConfig(), UniqueKeys("10.0.0.5"), 0)
+    command = outgoing.command(MessageQueue("T", "a", 0))
+    assert bytes(command.body) == body
+    assert command.ext["f"] == "0"      # sys_flag
