@@ -156,6 +156,8 @@ MUTANTS = [
     Mutant(name="the rest of a call is sent back though the queue was lost meanwhile", path=_CALLS,
            old="if owned.held((message,)) and await", new="if await",
            tests=_CALLS_TESTS),
+    Mutant(name="workers begin anew after the end", path=_WORKERS, old="                if not self._is_closed:\n",
+           new="                if True:\n", tests=_WORKERS_TESTS),
     Mutant(name="threads go on with what waits after the end", path=_WORKERS,
            old="                self._handed.get_nowait()\n", new="                break\n", tests=_WORKERS_TESTS),
     Mutant(name="what was forwarded is taken for a retry", path=_RECEIVED,

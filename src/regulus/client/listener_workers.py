@@ -159,7 +159,9 @@ class ListenerWorkers:
             await self._worker_gone.wait()
             self._worker_gone.clear()
             while self._gone:
-                self._begin_worker(self._gone.popleft())
+                number = self._gone.popleft()
+                if not self._is_closed:
+                    self._begin_worker(number)
             while self._cut_off:
                 work, error = self._cut_off.popleft()
                 _log_failure(work, error)

@@ -284,6 +284,33 @@ async def test_closing_begins_no_more_and_waits_for_what_runs():
     assert results.statuses == [(0, SUCCESS)]
 
 
+async def test_no_worker_begins_in_place_of_one_that_ends_while_another_still_works():
+    """It would end at once, and the next one too, and the loop would do nothing else."""
+    begun: list[int] = []
+    release = [asyncio.Event(), asyncio.Event()]
+
+    class Counted(ListenerWorkers):
+        def _begin_worker(self, number):
+            begun.append(number)
+            super()._begin_worker(number)
+
+    async def listener(messages, context):
+        await release[messages[0].queue_offset].wait()
+        return SUCCESS
+
+    results = Results(2)
+    workers = Counted(listener, 2, results)
+    workers.submit(works_of(2))
+    closing = asyncio.ensure_future(workers.close(10_000))
+    for event in release:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        event.set()
+    await closing
+    assert len(results.statuses) == 2
+    assert begun == [0, 1]
+
+
 async def test_closing_leaves_what_waits_for_a_thread():
     begun, release, called = threading.Event(), threading.Event(), []
 
