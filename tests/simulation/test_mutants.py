@@ -9,9 +9,8 @@ import pytest
 
 from regulus.broker import placement
 from regulus.broker.queue_locks import QueueLocks
-from regulus.client import transaction_producer
+from regulus.client import foreign_calls, transaction_producer
 from regulus.client.core import ordered_queue, process_queue, received
-from regulus.client.listener_workers import ListenerWorkers
 from regulus.client.offset_store import BrokerOffsets
 from regulus.client.send_back import SendBack
 from regulus.client.transaction_producer import TransactionState
@@ -97,11 +96,11 @@ def queues_are_consumed_from_behind(patch: Patch) -> None:
 
 
 def a_pulled_message_is_skipped(patch: Patch) -> None:
-    own = received.prepare
+    own = received.prepare_what_fits
 
-    def skipping(*args: Any, **kwargs: Any) -> Any:
-        messages = own(*args, **kwargs)
-        return messages[1:] if len(messages) > 1 else messages
+    def skipping(*args: Any) -> Any:
+        messages, *rest = own(*args)
+        return messages[1:] if len(messages) > 1 else messages, *rest
 
     everywhere(patch, own, skipping)
 
@@ -122,10 +121,10 @@ def a_rollback_commits(patch: Patch) -> None:
 
 
 def a_failing_listener_ends_its_worker(patch: Patch) -> None:
-    async def call(self: Any, work: Any) -> Any:
-        return self._ended(work, await self._listener(work.messages, work.context), None)
+    async def call_here(callback: Any, *arguments: Any) -> Any:
+        return await callback(*arguments), None
 
-    patch.setattr(ListenerWorkers, "_call_async", call)
+    everywhere(patch, foreign_calls.call_here, call_here)
 
 
 MUTANTS: list[tuple[Mutate, str, str]] = [

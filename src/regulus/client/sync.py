@@ -202,7 +202,8 @@ class PushConsumer(shared_loop.Blocking):
 
     def shutdown(self) -> None:
         """Stop pulling, give running listener calls `await_termination_millis_when_shutdown` to end, store the offsets,
-        leave the group. A start that is under way is ended.
+        leave the group. A start that is under way is ended. Who cancels this waits for no call any more: the consumer
+        leaves nevertheless.
         """
         shared_loop.run(self._client.shutdown())
 

@@ -99,8 +99,9 @@ class Relay:
             while not self._stopping.is_set():
                 async with self._round:
                     count = await self.relay_due()
+                    if not count:
+                        await self._give_up()
                 if not count:
-                    await self._give_up()
                     await notices.wait(self._stopping, self.config.poll_interval_ms)
 
     async def _give_up(self) -> None:

@@ -120,7 +120,7 @@ class _QueueNumbering:
         first = following - len(self.held)
         if begun == first:
             self._derive_all(first)
-        elif following == begun + 1:
+        elif following == begun + 1 != last + 1:
             self._believe()
             self._leave_out_but(0)
         elif following == last + 1:
