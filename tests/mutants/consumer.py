@@ -95,11 +95,6 @@ MUTANTS = [
            old="            steps.push_async_callback(self._leave, self._instance)\n", new="", tests=_LIFE_TESTS),
     Mutant(name="a start that is cancelled when it has joined consumes", path=_PUSH_CONSUMER,
            old="                await self._shut_down(steady_ms())      #", new="                #", tests=_LIFE_TESTS),
-    Mutant(name="a member does again what it had done when its connection was lost", path=_CONSUMPTION,
-           old="            if owned.is_pulled:\n                self._offsets.keep(owned)\n",
-           new="            if owned.is_pulled:\n", tests=_CONSUMPTION_TESTS),
-    Mutant(name="what was kept goes over a reset", path=_OFFSETS,
-           old="before.offset <= offset <= before.reached", new="offset <= before.reached", tests=_OFFSET_TESTS),
     # --- topics that go ----------------------------------------------------------------------------------------------
     Mutant(name="a topic made anew is read from its old offset on", path=_PULLER,
            old="self._receiver.moved(owned, 0, True)", new="pass", tests=_PULLER_TESTS),

@@ -264,7 +264,7 @@ class Consumption:
             if not self._is_closing:
                 for queue in queues:
                     del self._taking[queue]
-                    if queue not in self.owned and not self._is_wanted(queue):
+                    if queue not in self.owned:
                         self._offsets.forget(queue)
                 if len(begun) < len(queues):
                     self._reconcile_soon()
@@ -435,7 +435,6 @@ class Consumption:
                 self._calls.go_on(owned)
             elif owned.is_pulled:
                 _log.warning("the lock of %s had lapsed; the queue is taken anew", queue)
-                self._offsets.keep(owned)
                 self._drop(owned)
         self._reconcile_all()
 
@@ -445,7 +444,6 @@ class Consumption:
         for owned in lost:
             owned.lock_lost()
             if owned.is_pulled:
-                self._offsets.keep(owned)
                 self._drop(owned)
         if lost:
             _log.warning("the connection over which %d queues of group %s were locked is lost; they are taken anew",

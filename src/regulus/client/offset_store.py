@@ -43,21 +43,15 @@ class OffsetStore(Protocol):
     async def is_forgotten(self, queue: MessageQueue) -> bool:
         """Whether the broker has less than it had. Raises ClientError when that cannot be known."""
 
-    def keep(self, owned: OwnedQueue) -> None:
-        """This taking lost its lock and is over. If nobody else gets further meanwhile, the next one begins where it
-        came to, so that what is done is not done again."""
-
     def forget(self, queue: MessageQueue) -> None:
         """The queue is no longer ours."""
 
 
 class _Heard(NamedTuple):
-    """The offset of a queue that its broker last told or took, and the connection over which it did. `reached`: what a
-    taking came to that could not store it."""
+    """The offset of a queue that its broker last told or took, and the connection over which it did."""
 
     offset: int
     over: ref[Connection]
-    reached: int = 0
 
 
 class BrokerOffsets:
@@ -87,21 +81,12 @@ class BrokerOffsets:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             offset = None
-        before = self._heard.get(queue)
-        # With less than before, the group was reset or the topic made anew; with more, another member went on.
-        is_ours = before is not None and offset is not None and before.offset <= offset <= before.reached
-        reached = before.reached if before is not None and is_ours else 0
-        self._hears(queue, address, offset or 0, reached)
-        return reached if is_ours else offset
+        self._hears(queue, address, offset or 0)
+        return offset
 
     async def is_forgotten(self, queue: MessageQueue) -> bool:
         heard = self._heard.get(queue)
         return heard is not None and (await self.load(queue) or 0) < heard.offset
-
-    def keep(self, owned: OwnedQueue) -> None:
-        heard = self._heard.get(owned.queue)
-        if heard is not None and not owned.is_gone and owned.commit_offset > heard.offset:
-            self._heard[owned.queue] = heard._replace(reached=owned.commit_offset)
 
     def forget(self, queue: MessageQueue) -> None:
         self._heard.pop(queue, None)
@@ -183,10 +168,10 @@ class BrokerOffsets:
                   known)
         return True
 
-    def _hears(self, queue: MessageQueue, address: str, offset: int, reached: int = 0) -> None:
+    def _hears(self, queue: MessageQueue, address: str, offset: int) -> None:
         connection = self._instance.connections.current(address)
         if connection is not None:
-            self._heard[queue] = _Heard(offset, ref(connection), reached)
+            self._heard[queue] = _Heard(offset, ref(connection))
 
     async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,
@@ -225,9 +210,6 @@ class LocalOffsets:
 
     async def is_forgotten(self, queue: MessageQueue) -> bool:
         return True     # no broker can tell, and better twice than never
-
-    def keep(self, owned: OwnedQueue) -> None:
-        pass    # who broadcasts has no locks to lose
 
     def forget(self, queue: MessageQueue) -> None:
         pass    # the only copy

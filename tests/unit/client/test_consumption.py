@@ -413,28 +413,6 @@ async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the
     assert "queues of group CG were locked is lost; they are taken anew" in caplog.text
 
 
-@pytest.mark.parametrize("is_cut", [True, False], ids=["connection lost", "lock lapsed"])
-async def test_what_was_done_when_a_lock_was_lost_is_not_done_again_where_nobody_else_had_it(monkeypatch, is_cut):
-    monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
-    shelf, listener = Shelf(count=4), Held()
-    async with consuming(shelf, listener, consume_orderly=True,
-                         persist_consumer_offset_interval=60_000) as (consumer, broker):
-        listener.end(2)
-        await until(lambda: listener.seen == [0, 1, 2] and listener.running)
-        taking = consumer._consumption.owned[QUEUE]
-        if is_cut:
-            for connection in broker.connections:
-                connection.abort()
-        else:
-            taking.lock_lost()
-            await consumer._consumption.renew_locks()
-        await until(lambda: taking.is_given_up)
-        listener.end(4)
-        await until(lambda: listener.seen[-1] == 3)
-        # The call that ran when the lock was lost may have met another member's, so it counts for nothing.
-        assert listener.seen == [0, 1, 2, 2, 3]
-
-
 async def test_a_lock_whose_connection_is_lost_while_its_queue_is_taken_is_asked_for_again(monkeypatch):
     monkeypatch.setattr(consumption, "INCOMPLETE_INTERVAL_MS", 10)
     cut = []

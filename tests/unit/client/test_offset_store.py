@@ -350,24 +350,6 @@ async def test_an_offset_is_forgotten_when_the_broker_has_less_than_it_told_or_t
     await client_instance.release(instance)
 
 
-@pytest.mark.parametrize(("stored", "begins"), [(3, 8), (7, 8), (8, 8), (9, 9), (2, 2), (None, None)],
-                         ids=["as it was", "stored unseen", "just there", "another member went on", "reset", "gone"])
-async def test_what_a_taking_came_to_that_lost_its_lock_is_where_the_next_begins_if_nobody_got_further(
-        cluster, stored, begins):
-    keeps = Keeps(3)
-    _, instance, store = await broker_offsets(cluster, lambda command: keeps(command) if keeps.offset is not None
-                                              else refused(command, ResponseCode.QUERY_NOT_FOUND), has_none=False)
-    assert await store.load(QUEUE) == 3
-    store.keep(owned_at(8))
-    keeps.offset = stored
-    assert [await store.load(QUEUE) for _ in range(2)] == [begins] * 2
-    if begins == 8:
-        await store.store([owned_at(8)])
-        keeps.offset = 5    # a reset
-        assert await store.load(QUEUE) == 5
-    await client_instance.release(instance)
-
-
 async def test_no_connection_outlives_its_end_for_the_offsets_that_were_heard_over_it(cluster):
     broker, instance, store = await broker_offsets(cluster, Keeps(3), has_none=False)
     await store.load(QUEUE)
