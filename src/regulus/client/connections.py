@@ -89,7 +89,7 @@ class Connections:
         connection.ask_soon(command)
         await connection.drained()
 
-    def current(self, address: str) -> Connection | None:
+    def current(self, address: str) -> object | None:
         """The connection that is open now, to be known again by whoever wants to hear whether there was another."""
         connection = self._open.get(address)
         return connection if connection is not None and connection.is_open else None

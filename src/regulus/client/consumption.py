@@ -178,10 +178,6 @@ class Consumption:
         """Whether a pull may carry the offset."""
         return self._offsets.is_certain(owned.queue)
 
-    async def is_another_topic(self, owned: OwnedQueue) -> bool:
-        """Whether the topic was deleted and made anew: a group's offsets go with a topic. Raises ClientError."""
-        return await self._offsets.is_forgotten(owned.queue)
-
     def has_room(self, owned: OwnedQueue) -> None:
         puller = self._pullers.get(owned)
         if puller is not None:
@@ -264,8 +260,6 @@ class Consumption:
             if not self._is_closing:
                 for queue in queues:
                     del self._taking[queue]
-                    if queue not in self.owned:
-                        self._offsets.forget(queue)
                 if len(begun) < len(queues):
                     self._reconcile_soon()
 
@@ -359,8 +353,6 @@ class Consumption:
         queues = [owned.queue for owned in leaving]
         try:
             await self._release(leaving)
-            for queue in queues:
-                self._offsets.forget(queue)
             self._releasing.difference_update(queues)
             self._reconcile(queues)
             for topic in {queue.topic for queue in queues}:

@@ -8,15 +8,13 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple, Protocol
-from weakref import ref
+from typing import Protocol
 
 from regulus.client.client_instance import ClientInstance, steady_ms
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.tasks import TaskGroup
 from regulus.errors import BrokerRefused, ClientError, HeaderError, RegulusError
 from regulus.model.message_queue import MessageQueue
-from regulus.transport.connection import Connection
 from regulus.wire import fastjson, json_fields
 from regulus.wire.bodies import OffsetSerializeWrapper
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -40,19 +38,6 @@ class OffsetStore(Protocol):
     def is_certain(self, queue: MessageQueue) -> bool:
         """Whether nobody else can have stored an offset of the queue, so that ours may be stored unseen."""
 
-    async def is_forgotten(self, queue: MessageQueue) -> bool:
-        """Whether the broker has less than it had. Raises ClientError when that cannot be known."""
-
-    def forget(self, queue: MessageQueue) -> None:
-        """The queue is no longer ours."""
-
-
-class _Heard(NamedTuple):
-    """The offset of a queue that its broker last told or took, and the connection over which it did."""
-
-    offset: int
-    over: ref[Connection]
-
 
 class BrokerOffsets:
     """Offsets at the broker of each queue.
@@ -66,8 +51,8 @@ class BrokerOffsets:
         self._group = group
         self._waiting: defaultdict[str, dict[OwnedQueue, None]] = defaultdict(dict)
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._heard: dict[MessageQueue, _Heard] = {}
-        """Of the queues that are ours, or are being taken."""
+        self._heard_over: dict[MessageQueue, object] = {}
+        """The connection over which the broker last told or took an offset of the queue."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await self._address(queue)
@@ -81,22 +66,15 @@ class BrokerOffsets:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             offset = None
-        self._hears(queue, address, offset or 0)
+        self._heard(queue, address)
         return offset
-
-    async def is_forgotten(self, queue: MessageQueue) -> bool:
-        heard = self._heard.get(queue)
-        return heard is not None and (await self.load(queue) or 0) < heard.offset
-
-    def forget(self, queue: MessageQueue) -> None:
-        self._heard.pop(queue, None)
 
     def is_certain(self, queue: MessageQueue) -> bool:
         route = self._instance.known_route(queue.topic)
         address = route.any_address(queue.broker_name) if route is not None else None
-        heard = self._heard.get(queue)
-        return address is not None and heard is not None and (over := heard.over()) is not None \
-            and over is self._instance.connections.current(address)
+        heard_over = self._heard_over.get(queue)
+        return address is not None and heard_over is not None \
+            and heard_over is self._instance.connections.current(address)
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         of_brokers: defaultdict[str, list[OwnedQueue]] = defaultdict(list)
@@ -163,15 +141,15 @@ class BrokerOffsets:
         known = await self.load(owned.queue)
         if known is None or known <= owned.commit_offset:
             return False
-        self.forget(owned.queue)
+        del self._heard_over[owned.queue]
         _log.info("offset %d of %s not stored: another member has gone on to %d", owned.commit_offset, owned.queue,
                   known)
         return True
 
-    def _hears(self, queue: MessageQueue, address: str, offset: int) -> None:
+    def _heard(self, queue: MessageQueue, address: str) -> None:
         connection = self._instance.connections.current(address)
         if connection is not None:
-            self._heard[queue] = _Heard(offset, ref(connection))
+            self._heard_over[queue] = connection
 
     async def _update(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffsetRequest(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id,
@@ -179,7 +157,7 @@ class BrokerOffsets:
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
         address = await self._address(queue)
         await self._instance.request(address, command)
-        self._hears(queue, address, offset)
+        self._heard(queue, address)
 
     async def _address(self, queue: MessageQueue) -> str:
         route = await self._instance.route(queue.topic)
@@ -207,12 +185,6 @@ class LocalOffsets:
 
     def is_certain(self, queue: MessageQueue) -> bool:
         return True
-
-    async def is_forgotten(self, queue: MessageQueue) -> bool:
-        return True     # no broker can tell, and better twice than never
-
-    def forget(self, queue: MessageQueue) -> None:
-        pass    # the only copy
 
     async def store(self, queues: Collection[OwnedQueue]) -> None:
         """A write that was begun is ended even if the caller is cancelled: its file must not meet the next one's."""

@@ -42,7 +42,6 @@ OFFSET_RESET = "OFFSET_RESET"
 _SUCCESS = int(ResponseCode.SUCCESS)
 _PULL_MESSAGE = int(RequestCode.PULL_MESSAGE)
 _NOTHING_NEW = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
-_TOPIC_IS_THERE = (ResponseCode.SUCCESS, *_NOTHING_NEW, ResponseCode.PULL_OFFSET_MOVED)
 _SUBSCRIPTION_UNKNOWN = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST,
                          ResponseCode.FILTER_DATA_NOT_EXIST, ResponseCode.FILTER_DATA_NOT_LATEST)
 
@@ -66,7 +65,6 @@ class Receiver(Protocol):
                next_offset: int) -> None: ...
     def moved(self, owned: OwnedQueue, offset: int, is_reset: bool) -> None: ...
     def may_commit(self, owned: OwnedQueue) -> bool: ...
-    async def is_another_topic(self, owned: OwnedQueue) -> bool: ...
 
 
 class QueuePuller:
@@ -139,8 +137,6 @@ class QueuePuller:
             address = await self._address()
             answer = await self._instance.connections.request(address, self._command(),
                                                               config.consumer_timeout_when_suspend)
-            if self._owned.is_gone and answer.code in _TOPIC_IS_THERE and await self._is_another_topic():
-                return 0
         except (ClientError, HeaderError) as error:
             _log.info("pull of %s failed: %s", self._queue, error)
             self._instance.doubt_route(self._queue.topic)
@@ -163,7 +159,7 @@ class QueuePuller:
         queue = self._queue
         subscription = consumer.subscription(queue.topic)
         commit = self._owned.commit_offset if self._is_clustering and self._broker_id == MASTER_ID else 0
-        if commit > 0 and (self._owned.is_gone or not self._receiver.may_commit(self._owned)):
+        if commit > 0 and not self._receiver.may_commit(self._owned):
             commit = 0
         sys_flag = flags.PULL_SUSPEND
         if commit > 0:
@@ -218,11 +214,10 @@ class QueuePuller:
             _log.info("pull of %s refused with %d: %s", self._queue, code, answer.remark)
             return config.pull_time_delay_when_exception
         if code == ResponseCode.TOPIC_NOT_EXIST and self._asks_master and owned.next_offset:
-            # A replica may not know the topic yet; its master would. Or another server answers at its address.
-            if not owned.is_gone:
-                _log.warning("%s is not there any more; if its topic is made anew, we begin at its first message",
-                             self._queue)
-            owned.is_gone = True
+            # A replica may not know the topic yet; its master would. What comes under the name later is another topic.
+            _log.warning("%s is not there any more; if its topic is made anew, we begin at its first message",
+                         self._queue)
+            self._receiver.moved(owned, 0, True)
             return config.pull_time_delay_when_exception
         self._tell_refusal(code, answer.remark)
         return config.pull_time_delay_when_exception
@@ -235,15 +230,6 @@ class QueuePuller:
             self._refusal_told_ms = now
             _log.warning("%s stands still at offset %d: its broker refuses pulls with %d: %s", self._queue,
                          self._owned.next_offset, code, remark)
-
-    async def _is_another_topic(self) -> bool:
-        """There is a topic again where there was none: whether it was made anew. Then we begin at its first message."""
-        owned = self._owned
-        is_another = await self._receiver.is_another_topic(owned)
-        owned.is_gone = False
-        if is_another:
-            self._receiver.moved(owned, 0, True)
-        return is_another
 
     async def _found(self, body: bytes, header: PullMessageResponse, spent_ms: int) -> int:
         try:

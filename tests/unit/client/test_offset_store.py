@@ -1,8 +1,6 @@
 import asyncio
-import gc
 import json
 import threading
-from weakref import ref
 
 import pytest
 
@@ -334,38 +332,6 @@ async def lost(cluster):
     await lose_connection(broker, instance)
     assert not store.is_certain(QUEUE)
     yield keeps, broker, store
-    await client_instance.release(instance)
-
-
-async def test_an_offset_is_forgotten_when_the_broker_has_less_than_it_told_or_took(cluster):
-    keeps = Keeps(3)
-    _, instance, store = await broker_offsets(cluster, keeps, has_none=False)
-    assert not await store.is_forgotten(QUEUE)
-    await store.load(QUEUE)
-    assert not await store.is_forgotten(QUEUE)
-    await store.store([owned_at(5)])
-    assert not await store.is_forgotten(QUEUE)
-    keeps.offset = 4
-    assert await store.is_forgotten(QUEUE)
-    await client_instance.release(instance)
-
-
-async def test_no_connection_outlives_its_end_for_the_offsets_that_were_heard_over_it(cluster):
-    broker, instance, store = await broker_offsets(cluster, Keeps(3), has_none=False)
-    await store.load(QUEUE)
-    over = ref(instance.connections.current(broker.address))
-    await lose_connection(broker, instance)
-    await instance.connections.get(broker.address)
-    gc.collect()
-    assert over() is None
-    await client_instance.release(instance)
-
-
-async def test_what_was_heard_of_a_queue_goes_with_it(cluster):
-    _, instance, store = await broker_offsets(cluster, Keeps(3), has_none=False)
-    await store.load(QUEUE)
-    store.forget(QUEUE)
-    assert not store.is_certain(QUEUE)
     await client_instance.release(instance)
 
 

@@ -47,13 +47,9 @@ class Consumer:
         self.got = []
         self.unreadable = {}
         self.may = True
-        self.is_another = False
 
     def may_commit(self, owned):
         return self.may
-
-    async def is_another_topic(self, owned):
-        return self.is_another
 
     def subscription(self, topic):
         return SubscriptionData.compile(topic, "A || B", 77)
@@ -215,46 +211,25 @@ async def test_an_offset_that_moves_to_where_it_is_makes_no_storm_of_pulls(pulli
     assert len(run.pulls()) == 1
 
 
-def gone_for(count):
-    """So many pulls hear that there is no such topic."""
-    left = itertools.repeat(True, count)
-    return lambda command: (refused(command, ResponseCode.TOPIC_NOT_EXIST) if next(left, False)
-                            else found(command, 1))
-
-
 async def test_a_topic_that_is_gone_begins_at_its_first_message_when_it_is_made_anew(pulling, caplog):
-    consumer = Consumer()
-    consumer.is_another = True
-    run = await pulling(gone_for(2), consumer, offset=9)
+    run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST), offset=9)
     await until(run.task.done)
     assert run.consumer.moves == [(0, True)]
-    assert run.consumer.got == []
-    assert len(run.pulls()) == 3
-    assert caplog.text.count("is not there any more") == 1
-
-
-async def test_where_another_server_answered_for_a_while_nothing_moves_and_meanwhile_nothing_is_stored(pulling):
-    run = await pulling(gone_for(2), offset=9, commit=9)
-    await until(lambda: len(run.pulls()) == 2)
-    assert run.owned.to_store(0) is None
-    await until(lambda: run.consumer.got)
-    assert run.consumer.moves == []
-    assert run.consumer.got[0].queue_offset == 9
-    assert run.owned.to_store(0) == 9
-    assert [pull.ext["commitOffset"] for pull in run.pulls()[:3]] == ["9", "0", "0"]
+    assert len(run.pulls()) == 1
+    assert "is not there any more" in caplog.text
 
 
 async def test_a_topic_that_never_was_there_moves_nothing(pulling):
     run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST))
     await until(lambda: len(run.pulls()) == 2)
-    assert not run.owned.is_gone
+    assert run.consumer.moves == []
 
 
 async def test_a_replica_is_not_believed_that_a_topic_is_gone(pulling):
     """It may not have heard of it yet, and while its master is away nobody can tell."""
     run = await pulling(lambda command: refused(command, ResponseCode.TOPIC_NOT_EXIST), offset=9, broker_id=1)
     await until(lambda: len(run.pulls()) == 2)
-    assert not run.owned.is_gone
+    assert run.consumer.moves == []
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_NOT_EXIST,

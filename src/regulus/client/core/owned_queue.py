@@ -35,11 +35,11 @@ class State(Enum):
 class OwnedQueue:
     """`next_offset`: what the next pull asks for. `is_full`: its puller waits until the cache gets smaller.
     `is_refused`: its broker refuses what lies there. `is_reset`: its offset is wanted, and stored whatever the broker
-    has. `is_gone`: its broker does not know the topic at the moment; what becomes of the offset is seen when it does.
+    has.
     """
 
-    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_gone", "is_refused",
-                 "is_reset", "last_consume_ms", "last_pull_ms", "next_offset", "queue", "settle_until_ms")
+    __slots__ = ("_stored_offset", "cache", "commit_offset", "is_full", "is_given_up", "is_refused", "is_reset",
+                 "last_consume_ms", "last_pull_ms", "next_offset", "queue", "settle_until_ms")
 
     def __init__(self, queue: MessageQueue, start_offset: int, created_ms: int, *, is_reset: bool = False) -> None:
         """With `is_reset` the start offset is to be stored, whatever was stored before."""
@@ -49,7 +49,6 @@ class OwnedQueue:
         self.commit_offset = start_offset if is_reset else NOTHING_PUT
         self.is_full = False
         self.is_given_up = False
-        self.is_gone = False
         self.is_refused = False
         self.is_reset = is_reset
         self.settle_until_ms = NOT_SETTLING
@@ -100,7 +99,7 @@ class OwnedQueue:
 
     def to_store(self, now_ms: int) -> int | None:
         """The offset that is to be stored now, None when there is none. Ask when it is sent, not before."""
-        if self.is_given_up or self.is_gone or self.commit_offset == self._stored_offset:
+        if self.is_given_up or self.commit_offset == self._stored_offset:
             return None
         return self.commit_offset
 
