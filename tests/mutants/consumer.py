@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant(name="a reset waits for who was further", path=_OFFSETS,
            old="if owned.is_reset or self", new="if self", tests=_OFFSET_TESTS),
     Mutant(name="a pull of one that was cut off commits", path=_PULLER,
-           old="if commit > 0 and (self._owned.is_gone or not self._receiver.may_commit(self._owned)):",
+           old="if commit > 0 and not self._receiver.may_commit(self._owned):",
            new="if False:", tests=_PULLER_TESTS),
     # --- shutdowns that are cut off ----------------------------------------------------------------------------------
     Mutant(name="a shutdown that is cut off leaves a member that consumes nothing", path=_PUSH_CONSUMER,

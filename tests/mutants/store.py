@@ -381,7 +381,7 @@ MUTANTS = [
            old="last == self._tabled_record and not self._queues.faulty", new="last == self._tabled_record",
            tests=_CHECK_TESTS),
     Mutant(name="a line behind one that was cut short ends the start", path="regulus/record/queue_table.py",
-           old='elif kind == "log" and rest.isdigit():', new='elif kind == "log":',
+           old='elif kind == "log" and _is_number(rest):', new='elif kind == "log":',
            tests=("tests/unit/record/test_queue_table.py",)),
     Mutant(name="records of a light queue are refused", path=_LOG, old="and (queue.is_light or (", new="and ((",
            tests=_LOG_TESTS),

@@ -189,7 +189,10 @@ class DelaySchedule:
                 first = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
                 end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
                 self.offset_table[level] = min(max(queue_offset, first), end)
-        self._again.extend(place for place in _missing_places(text) if 1 <= place[0] <= self.level_max)
+        for level, begin, end in _missing_places(text):
+            if 1 <= level <= self.level_max:
+                # What lies behind what was delivered is not due yet, whatever the document says.
+                self._again.append((level, max(begin, 0), min(end, self.offset_table.get(level, 0))))
 
 
 def _missing_places(text: str) -> list[tuple[int, int, int]]:

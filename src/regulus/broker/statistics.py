@@ -160,18 +160,15 @@ class Statistics:
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             self._drop(name, topic)
 
-    def drop_pairs_of_topic(self, topic: str) -> Iterator[None]:
-        """Forget what was counted of a topic and any group; yields after each of many."""
-        yield from self._drop_pairs(list(self._pairs_of_topic.get(topic, ())))
+    def drop_pairs_of_topic(self, topic: str) -> None:
+        """Forget what was counted of a topic and any group."""
+        for pair in list(self._pairs_of_topic.get(topic, ())):
+            self._drop_pair(pair)
 
-    def drop_pairs_of_group(self, group: str) -> Iterator[None]:
+    def drop_pairs_of_group(self, group: str) -> None:
         """The same of a group and any topic."""
-        yield from self._drop_pairs(list(self._pairs_of_group.get(group, ())))
-
-    def _drop_pairs(self, entries: list[tuple[str, str]]) -> Iterator[None]:
-        while entries:      # and not all of them freed in the last step
-            self._drop_pair(entries.pop())
-            yield
+        for pair in list(self._pairs_of_group.get(group, ())):
+            self._drop_pair(pair)
 
     def tick(self, now_ms: int, steady_ms: int) -> int:
         """Take samples when they are due; ms until the next one."""

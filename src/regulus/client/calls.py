@@ -68,9 +68,11 @@ class Calls:
     async def close(self) -> None:
         """End what `finish` left, if it was cut off, and all else."""
         try:
-            if not self._is_finished:
-                await self.finish(steady_ms())
-            await self._tasks.cancel()
+            try:
+                if not self._is_finished:
+                    await self.finish(steady_ms())
+            finally:
+                await self._tasks.cancel()
         finally:
             for timer in self._timers.values():
                 timer.cancel()

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 GROUP_LIMIT = -1
 """In the place of a limit: the broker knows the group's."""
+RETRIES_MAX = 16
+"""What a group's limit is unless it was set."""
 
 
 class RetryLimit:
@@ -54,6 +56,11 @@ class RetryLimit:
 
     def routes_changed(self) -> None:
         self._wanted.set()
+
+    @property
+    def own(self) -> int:
+        """What this member counts to by itself, where no broker does."""
+        return RETRIES_MAX if self._limit == GROUP_LIMIT else self._limit
 
     @property
     def restarts(self) -> int:

@@ -22,9 +22,6 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 SEND_BACK_TIMEOUT_MS = 5000
-RETRIES_MAX = 16
-"""What a group's limit is unless it was set: for messages that only this member can count."""
-
 BODY_SIZE_MAX = 0x7FFFFFFF
 """It came through a broker, packed, whatever producers may send by default."""
 
@@ -54,7 +51,7 @@ class SendBack:
         limit = self._limit.anywhere()
         retry = retry_message(message, self._group, delay_level, limit)
         refusal = await self._to_the_retry_topic(retry, message, queue)
-        if refusal and message.reconsume_times >= (RETRIES_MAX if limit == GROUP_LIMIT else limit):
+        if refusal and message.reconsume_times >= self._limit.own:
             return await self.dead_letter(message, queue)
         return refusal is None
 

@@ -80,7 +80,7 @@ def decode(data: bytes) -> QueueTable:
     head, line_end, body = whole.partition(b"\n")
     fields = head.decode("utf-8", "replace").removeprefix(_NAME).split()
     if not found or not head.startswith(_NAME.encode()) or len(fields) != _HEAD_FIELDS \
-            or not all(each.isdigit() for each in fields) or int(fields[-1]) != crc32(line_end + body):
+            or not all(map(_is_number, fields)) or int(fields[-1]) != crc32(line_end + body):
         raise CorruptRecord("no table of consume queues")
     position, *mark, _ = map(int, fields)
     table = QueueTable(position, SyncedMark._make(mark))
@@ -106,14 +106,19 @@ def decode(data: bytes) -> QueueTable:
             table.queues.pop(rest.partition(" ")[2], None)
         elif kind == "born":
             _add_birth(table, rest)
-        elif kind == "log" and rest.isdigit():
+        elif kind == "log" and _is_number(rest):
             table.log_start = int(rest)
     return table
+
+
+def _is_number(text: str) -> bool:
+    """One that 64 bits hold. Other scripts have digits, too, of which some make no number."""
+    return text.isascii() and text.isdigit() and int(text) < 1 << 63
 
 
 def _add_birth(table: QueueTable, rest: str) -> None:
     """A line behind `end` has no checksum: what is no birth is passed over."""
     queue_id, _, rest = rest.partition(" ")
     physical_offset, _, topic = rest.partition(" ")
-    if queue_id.isdigit() and physical_offset.isdigit():
+    if _is_number(queue_id) and _is_number(physical_offset):
         table.births[topic, int(queue_id)] = int(physical_offset)

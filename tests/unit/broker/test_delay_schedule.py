@@ -286,3 +286,13 @@ def test_only_so_many_damaged_queues_are_remembered(clockwork, monkeypatch):
     clockwork.tick(50)
     assert len(clockwork.schedule._damaged_since) == 3
     assert clockwork.schedule.progress()[3] == (0, 10)
+
+
+def test_what_is_not_due_is_not_delivered_whatever_is_noted_as_missing(clockwork):
+    clockwork.park(3, 0)
+    clockwork.schedule.load('{"offsetTable":{"3":0},"regulusMissing":[[3,0,32],[1,-5,9]]}')
+    clockwork.tick(50)
+    assert clockwork.delivered() == 0
+    clockwork.tick(10_000)
+    assert clockwork.delivered() == 1
+    assert "regulusMissing" not in encoded_table.text(clockwork.schedule.document())

@@ -79,7 +79,7 @@ def test_the_broker_s_sums_keep_what_a_deleted_topic_took():
     facts = topics.facts["T"]
     topics.delete("T", 0)
     statistics.topic_deleted("T", facts.put_nums, facts.put_size)
-    list(statistics.drop_pairs_of_topic("T"))
+    statistics.drop_pairs_of_topic("T")
     assert puts(statistics) == (7, 70)
     assert statistics.item("TOPIC_PUT_NUMS", "T") is None
     assert statistics.item("GROUP_GET_NUMS", "T@G") is None
@@ -170,10 +170,10 @@ def test_what_is_deleted_takes_its_own_items_along():
         for topic in ("T", "U"):
             statistics.note_get(group, topic, 1, 10)
     statistics.topic_deleted("T", 0, 0)
-    list(statistics.drop_pairs_of_topic("T"))
-    list(statistics.drop_pairs_of_group("H"))
+    statistics.drop_pairs_of_topic("T")
+    statistics.drop_pairs_of_group("H")
     assert {key for items in statistics.items.values() for key in items} == {"U@G"}
-    list(statistics.drop_pairs_of_group("G"))
+    statistics.drop_pairs_of_group("G")
     assert not any((*statistics.items.values(), statistics._pairs_of_topic, statistics._pairs_of_group))
 
 
@@ -193,11 +193,11 @@ def test_what_comes_and_goes_between_steps_is_sampled_once(monkeypatch):
         statistics.add("GROUP_GET_NUMS", f"T@G{number}", 1)
     while statistics.tick(0, 0) == 0:
         pass
-    list(statistics.drop_pairs_of_group("G1"))
+    statistics.drop_pairs_of_group("G1")
     statistics.add("GROUP_GET_NUMS", "T@G1", 7)
     assert statistics.tick(10_000, 10_000) == 0
-    list(statistics.drop_pairs_of_group("G0"))
-    list(statistics.drop_pairs_of_group("G4"))
+    statistics.drop_pairs_of_group("G0")
+    statistics.drop_pairs_of_group("G4")
     statistics.add("GROUP_GET_NUMS", "T@G9", 3)
     while statistics.tick(10_000, 10_000) == 0:
         pass

@@ -139,3 +139,11 @@ async def test_what_never_fits_in_the_retry_topic_is_a_dead_letter_after_the_las
         async with scripted_cluster() as cluster:
             await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
             assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken
+
+
+async def test_a_member_counts_to_its_own_limit_though_brokers_know_it_too(monkeypatch):
+    monkeypatch.setattr(RetryLimit, "anywhere", lambda limit: -1)
+    for reconsume_times, is_taken in ((2, False), (3, True)):
+        async with scripted_cluster() as cluster:
+            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
+            assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken

@@ -49,3 +49,10 @@ def test_a_line_that_was_added_behind_one_that_was_cut_short_is_passed_over() ->
     for line in (queue_table.encode_gone("TopicB", 0, 500), queue_table.encode_log_start(8192)):
         table = queue_table.decode(WHOLE + cut + line)
         assert (table.log_start, set(table.queues)) == (4096, {"TopicA", "TopicB"})
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "\u0663", "9" * 40, "-1", ""])
+def test_a_line_with_what_is_no_number_is_passed_over(number: str) -> None:
+    lines = f"born 0 {number} TopicB\nborn {number} 5 TopicB\nlog {number}\n".encode()
+    assert queue_table.decode(WHOLE + lines).births == {}
+    assert queue_table.decode(WHOLE + lines).log_start == 4096

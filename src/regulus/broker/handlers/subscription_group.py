@@ -9,8 +9,6 @@ from dataclasses import replace
 from regulus.broker.attributes import GROUP_ATTRIBUTES, altered
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named, named_body
-from regulus.broker.handlers.stepped import done_in_steps
-from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
@@ -44,22 +42,12 @@ def handle_update_and_create_subscriptiongroup_list(request: RemotingCommand, pe
 def handle_delete_subscriptiongroup(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """An unknown group is fine."""
     header = DeleteSubscriptiongroupRequest.decode(request)
-    return broker.long_answers.begin(request, peer, _deleted(request, header, broker, now_ms), is_deed=True)
-
-
-def _deleted(request: RemotingCommand, header: DeleteSubscriptiongroupRequest, broker: BrokerState,
-             now_ms: int) -> Steps:
-    """What is only counted goes in steps, while the group is there; all that would speak of a group that is made anew
-    goes with it, in one."""
     group = header.group_name
-    yield from done_in_steps(broker.statistics.drop_pairs_of_group(group))
     broker.subscription_groups.delete(group, now_ms)
     if header.clean_offset:
         broker.consumer_offsets.remove_group(group)
-    for _ in broker.statistics.drop_pairs_of_group(group):
-        pass        # what was counted between the steps
-    broker.settings.use_all()
-    return request.response(ResponseCode.SUCCESS)
+    broker.statistics.drop_pairs_of_group(group)
+    return succeed(request)
 
 
 def handle_get_all_subscriptiongroup_config(request: RemotingCommand, peer: Peer, broker: BrokerState,

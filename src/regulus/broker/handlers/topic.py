@@ -4,13 +4,11 @@ UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST, DELETE_TOPIC_IN_BROKER, G
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLEAN_UNUSED_TOPIC.
 """
 
-from collections.abc import Generator
 from dataclasses import replace
 
 from regulus.broker.attributes import TOPIC_ATTRIBUTES, altered, parse_changes
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named
-from regulus.broker.handlers.stepped import done_in_steps
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
@@ -76,12 +74,13 @@ def handle_delete_topic_in_broker(request: RemotingCommand, peer: Peer, broker: 
 
 
 def _deleted(request: RemotingCommand, topic: str, broker: BrokerState, now_ms: int) -> Steps:
-    for group in broker.consumer_offsets.groups_of(topic):
-        retry = f"{RETRY_PREFIX}{group}_{topic}"
+    """The topic goes first, in one turn: what is made under its name in a later one is another."""
+    retries = [f"{RETRY_PREFIX}{group}_{topic}" for group in broker.consumer_offsets.groups_of(topic)]
+    _delete_topic(broker, topic, now_ms)
+    for retry in retries:
         if retry in broker.topics or broker.store.queue_ids(retry):
-            yield from _delete_topic(broker, retry, now_ms)
             yield       # what goes from the disk takes its time
-    yield from _delete_topic(broker, topic, now_ms)
+            _delete_topic(broker, retry, now_ms)
     broker.settings.use_all()
     return request.response(ResponseCode.SUCCESS)
 
@@ -112,10 +111,8 @@ def handle_clean_unused_topic(request: RemotingCommand, peer: Peer, broker: Brok
     return succeed(request)
 
 
-def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> Generator[None, None, None]:
-    """What is only counted goes in steps, while the topic is there; all that would speak of a topic that is made anew
-    goes with it, in one."""
-    yield from done_in_steps(broker.statistics.drop_pairs_of_topic(topic))
+def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> None:
+    """All that would speak of a topic that is made anew goes with it."""
     facts = broker.topics.facts.get(topic)
     if broker.topics.delete(topic, now_ms) and facts is not None:
         broker.statistics.topic_deleted(topic, facts.put_nums, facts.put_size)
@@ -126,8 +123,7 @@ def _delete_topic(broker: BrokerState, topic: str, now_ms: int) -> Generator[Non
         # Who waits there for the next offset would pass over the first messages of a topic that is made anew.
         broker.queue_changed(topic, queue_id)
     broker.consumer_offsets.remove_topic(topic)
-    for _ in broker.statistics.drop_pairs_of_topic(topic):
-        pass        # what was counted between the steps
+    broker.statistics.drop_pairs_of_topic(topic)
 
 
 def _with_altered_attributes(config: TopicConfig, broker: BrokerState) -> TopicConfig:

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from regulus.broker.handlers import stepped
-from regulus.broker.outcome import HOLD
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.wire.bodies import SubscriptionGroupList, encode_subscription_group_config
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -87,53 +85,22 @@ def test_reading_is_forbidden_and_allowed_again(rig):
         assert readable in (None, is_readable)
 
 
-def test_what_a_group_has_of_many_topics_goes_in_steps(rig, monkeypatch):
-    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 10)
+def test_all_that_speaks_of_a_group_goes_with_it_in_one_step(rig):
     for number in range(100):
         rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 1)
         rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
     rig.broker.subscription_groups.find("CG", 0)
     rig.broker.consumer_offsets.commit("Other", "T7", 0, 1)
     ext = {"groupName": "CG", "cleanOffset": "true"}
-    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext) is HOLD
-    ticks = 0
-    while "CG" in rig.broker.subscription_groups:
-        assert len(rig.broker.consumer_offsets.topics_of("CG")) == 100
-        rig.broker.tick(rig.now_ms)
-        ticks += 1
-    assert ticks >= 19
+    assert rig.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == ResponseCode.SUCCESS
+    assert "CG" not in rig.broker.subscription_groups
     assert rig.broker.consumer_offsets.topics_of("CG") == []
-    assert rig.late_answer().code == ResponseCode.SUCCESS
     assert rig.broker.consumer_offsets.topics_of("Other") == ["T7"]
     assert rig.broker.statistics.item("GROUP_GET_NUMS", "T7@CG") is None
 
 
-def test_a_group_that_is_made_anew_keeps_what_it_commits(rig, monkeypatch):
-    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 1)
-    for number in range(20):
-        rig.broker.consumer_offsets.commit("CG", f"T{number}", 0, 7)
-        rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
-    rig.broker.subscription_groups.find("CG", 0)
-    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"}) is HOLD
-    while "CG" in rig.broker.subscription_groups:
-        rig.broker.statistics.note_get("CG", "T1", 1, 1)
-        rig.broker.tick(rig.now_ms)
-    assert rig.broker.statistics.item("GROUP_GET_NUMS", "T1@CG") is None
-    rig.broker.subscription_groups.find("CG", 0)
-    assert rig.broker.consumer_offsets.query("CG", "T1", 0) == -1
-    rig.broker.consumer_offsets.commit("CG", "T1", 0, 1)
-    rig.late_answer()
-    rig.run(100)
-    assert rig.broker.consumer_offsets.query("CG", "T1", 0) == 1
-
-
-def test_a_deletion_in_steps_is_answered_when_it_is_saved(rig, monkeypatch):
-    monkeypatch.setattr(stepped, "DEEDS_A_STEP", 1)
+def test_a_deletion_is_answered_when_it_is_saved(rig):
     rig.broker.settings.is_kept = True
-    for number in range(3):
-        rig.broker.statistics.note_get("CG", f"T{number}", 1, 1)
     rig.broker.subscription_groups.find("Before", 0)
-    assert rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"}) is HOLD
-    while not rig.broker.notices:
-        rig.broker.tick(rig.now_ms)
-    assert rig.broker.notices.pop().change == rig.broker.settings.count > 0
+    outcome = rig.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "cleanOffset": "true"})
+    assert outcome.change == rig.broker.settings.count > 0
