@@ -95,9 +95,10 @@ def said(common: dict[str, str], store: MemoryStore) -> dict[str, str]:
         return common
     batch, _, row = common["SEQ"].partition("/")
     digest = 0
-    for message in store.messages_holding(b"SINK\x01", 0):
-        its_batch, _, its_row = message.properties["SEQ"].partition("/")
-        if message.properties["SINK"] == common["SINK"] and its_batch == batch and int(its_row) < int(row):
+    for message in store.messages_holding(b"SINK\x01", 0):     # in a value, too
+        its_batch, _, its_row = message.properties.get("SEQ", "").partition("/")
+        is_before = row.isdecimal() and its_row.isdecimal() and int(its_row) < int(row)
+        if message.properties.get("SINK") == common["SINK"] and its_batch == batch and is_before:
             digest = row_on(digest, message, message.body_crc)
     return {**common, "SINK_DIGEST": str(digest)}
 
@@ -114,6 +115,8 @@ def shown(outcome: Outcome) -> tuple[int, bytes]:
           (run(3), [(b"b", 0, b"WAIT\x01true\x02UNIQ_KEY\x01K\x02a\x01b\x02")], b"")], False)
 @example([({"SEQ": "0/0", "SINK": "s/0", "SINK_DIGEST": "0"}, [(b"a", 0, USUAL.encode())], b"")], False)
 @example([(run(0), [(b"a", 0, b"UNIQ_KEY\x01K\x02SEQ\x01own\x02")], b"")], False)
+@example([({}, [(b"", 0, b"UNIQ_KEY\x01K\x02WAIT\x01trueSINK\x01true\x02")], b""),
+          ({"SINK": "s/0", "SEQ": "x", "SINK_DIGEST": TRUE}, [], b"")], False)
 @example([(run(0), [(b"a", 0, b"UNIQ_KEY\x01K\x02REAL_QID\x01own\x02")], b"")], False)
 @example([(run(0), [(b"a", 0, b"UNIQ_KEY\x01K\x02ORIGIN_MESSAGE_ID\x01M\x02")], b"")], False)
 def test_both_ways_store_and_answer_the_same(batches, sync):

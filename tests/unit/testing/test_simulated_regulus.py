@@ -52,8 +52,8 @@ def test_a_delay_of_two_hours_is_over_at_once(simulated_regulus):
 
 
 @pytest.mark.once
-def test_a_plain_listener_that_always_fails_sees_the_whole_ladder_and_then_the_dead_letter(simulated_regulus):
-    logging.getLogger("regulus.client").setLevel(logging.CRITICAL)
+def test_a_plain_listener_that_always_fails_sees_the_whole_ladder_and_then_the_dead_letter(simulated_regulus, caplog):
+    caplog.set_level(logging.CRITICAL, "regulus.client")
     calls, dead = [], []
 
     def fail(messages, context):
