@@ -211,10 +211,12 @@ async def test_a_listener_that_does_not_heed_its_cancellation_is_not_waited_for(
     async with consumer_of(Shelf(count=1), stubborn, await_termination_millis_when_shutdown=20) as (consumer, _):
         await consumer.start()
         await running.wait()
-        async with asyncio.timeout(5):
-            await consumer.shutdown()
+        try:
+            async with asyncio.timeout(5):
+                await consumer.shutdown()
+        finally:
+            may_end.set()       # whatever fails here, the test ends
         assert "go on although they were cancelled" in caplog.text
-        may_end.set()
         await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("listener")])
 
 
