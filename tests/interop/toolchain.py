@@ -144,18 +144,24 @@ def native_python() -> Path:
 
 
 def mariadb_server() -> tuple[Path, dict[str, str]]:
-    """The directory with bin/ and sbin/ of a MariaDB server, and the environment of its programs.
+    """The directory with bin/ and sbin/ of a MariaDB server, and its programs' environment. Raises ToolMissing."""
+    return _server("mariadbd", "MariaDB 10.11 or newer", ["mariadb-server-core", "mariadb-client-core"])
 
-    Of this machine where it has one; else Debian's package with what that needs, unpacked and not installed.
-    Raises ToolMissing where the machine is not Debian's.
-    """
-    installed = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+
+def redis_server() -> tuple[Path, dict[str, str]]:
+    """The same of a Redis server. Raises ToolMissing."""
+    return _server("redis-server", "Redis 7 or newer", ["redis-server"])
+
+
+def _server(program: str, what: str, debian_packages: list[str]) -> tuple[Path, dict[str, str]]:
+    """Of this machine where it has one; else Debian's packages with what they need, unpacked and not installed.
+    Raises ToolMissing where the machine is not Debian's."""
+    installed = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     if installed:
         return Path(installed).resolve().parents[1], {**os.environ}
-    programs = {name: shutil.which(name) for name in ("apt-get", "dpkg-deb")}
-    if None in programs.values():
-        raise ToolMissing("the interoperability tests need a MariaDB server, and this machine has neither `mariadbd` "
-                          "nor apt-get, which would fetch it: install MariaDB 10.11 or newer.")
+    if not all(map(shutil.which, ("apt-get", "dpkg-deb"))):
+        raise ToolMissing(f"the interoperability tests need a server, and this machine has neither `{program}` nor "
+                          f"apt-get, which would fetch it: install {what}.")
 
     def make(directory: Path) -> None:
         lists, packages = directory / "apt" / "lists", directory / "apt" / "archives"
@@ -165,13 +171,12 @@ def mariadb_server() -> tuple[Path, dict[str, str]]:
         apt = ["apt-get", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={directory / 'apt'}",
                "-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root", "-y"]
         _run([*apt, "update"], HERE)
-        _run([*apt, "--download-only", "--no-install-recommends", "install", "mariadb-server-core",
-              "mariadb-client-core"], HERE)
+        _run([*apt, "--download-only", "--no-install-recommends", "install", *debian_packages], HERE)
         for package in sorted(packages.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(directory)], HERE)
         shutil.rmtree(directory / "apt")
 
-    directory = _made("mariadb", [HERE / "mariadb.py"], make)
+    directory = _made(program, [], make)
     libraries = ":".join(map(str, directory.glob("usr/lib/*-linux-gnu")))
     return directory / "usr", {**os.environ, "LD_LIBRARY_PATH": libraries}
 
@@ -185,3 +190,4 @@ def make_everything() -> None:
     node_program()
     native_python()
     mariadb_server()
+    redis_server()

@@ -466,13 +466,11 @@ class Producer:
             return [await self._send(messages[0], queue, None)]
         try:
             return split_result(await self._send(messages, queue, None), messages)
-        except MessageIllegal:
-            pass
-        except BrokerRefused as error:
-            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+        except (MessageIllegal, BrokerRefused) as error:
+            if isinstance(error, BrokerRefused) and error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise
-        # One of them breaks a rule, and none was stored. The others must not suffer for it.
-        return [await self._alone(message, queue) for message in messages]
+            # One of them breaks a rule, and none was stored. The others must not suffer for it.
+            return [await self._alone(message, queue) for message in messages]
 
     async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | BaseException:
         """Whatever it fails with is its own: those before it are stored, and their callers are to hear that."""

@@ -1,4 +1,4 @@
-"""A Regulus whose time is made up: hours of delays and retries pass in milliseconds.
+"""A Regulus whose time is made up: hours of delays and retries pass in seconds.
 
 Broker, name server and the clients of a test are the real ones. They run in one event loop, which jumps to the next
 timer when nothing is ready, and reach each other through a network in memory (`regulus.testing.simulation`).

@@ -40,7 +40,7 @@ class Server:
 @pytest.fixture
 def server():
     if shutil.which("redis-server") is None:
-        pytest.skip("no redis-server on this machine (Debian: apt install redis-server)")
+        pytest.skip("no redis-server on this machine; make interop brings one")
     server = Server()
     client, until = server.client(), time.monotonic() + 20
     while True:

@@ -1,0 +1,20 @@
+"""The claims of a real Redis, of this machine or of Debian: the tests that a machine without one leaves out."""
+
+import os
+
+import pytest
+from tests.unit.reliability import test_claims as claims_tests
+from tests.unit.reliability.conftest import engine
+from tests.unit.reliability.test_claims import claims, server
+from toolchain import redis_server
+
+__all__ = ["claims", "engine", "server"]
+
+globals().update({name: test for name, test in vars(claims_tests).items() if name.startswith("test_")})
+
+
+@pytest.fixture(autouse=True)
+def redis_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, environment = redis_server()
+    monkeypatch.setenv("PATH", f"{programs / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", environment.get("LD_LIBRARY_PATH", ""))
