@@ -4,11 +4,11 @@ import os
 
 import pytest
 from tests.unit.reliability import test_claims as claims_tests
-from tests.unit.reliability.conftest import engine
+from tests.unit.reliability.conftest import engine, postgresql_address
 from tests.unit.reliability.test_claims import claims, server
 from toolchain import redis_server
 
-__all__ = ["claims", "engine", "server"]
+__all__ = ["claims", "engine", "postgresql_address", "server"]
 
 globals().update({name: test for name, test in vars(claims_tests).items() if name.startswith("test_")})
 

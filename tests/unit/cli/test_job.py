@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from regulus.cli.exit_codes import ExitCode
-from regulus.cli.job import Job
+from regulus.cli.job_run import Job
 from regulus.cli.main import regulus
 from regulus.cli.progress import Progress
 from tests.archives import archive_store

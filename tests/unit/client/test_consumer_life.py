@@ -91,20 +91,37 @@ async def test_an_offset_file_that_cannot_be_read_is_told_and_leaves_nothing_beh
 # --- two at once -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_shutdown_during_a_start_ends_it():
-    greeted = asyncio.Event()
+class Ungreeted(Shelf):
+    """Answers no heartbeat."""
 
-    def answer(command):
+    def __init__(self):
+        super().__init__()
+        self.greeted = asyncio.Event()
+
+    def __call__(self, command):
         if command.code == RequestCode.HEART_BEAT:
-            greeted.set()
+            self.greeted.set()
             return None
-        return shelf(command)
+        return super().__call__(command)
 
-    shelf = Shelf()
-    before = asyncio.all_tasks()
-    async with consumer_of(answer) as (consumer, _):
+
+async def test_a_start_that_is_cancelled_while_brokers_are_greeted_leaves_nothing_behind():
+    shelf, before = Ungreeted(), asyncio.all_tasks()
+    async with consumer_of(shelf) as (consumer, broker):
         starting = asyncio.create_task(consumer.start())
-        await greeted.wait()
+        await shelf.greeted.wait()
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        await until(lambda: broker.requests_of(RequestCode.UNREGISTER_CLIENT))
+        assert ours(before) == []
+
+
+async def test_a_shutdown_during_a_start_ends_it():
+    shelf, before = Ungreeted(), asyncio.all_tasks()
+    async with consumer_of(shelf) as (consumer, _):
+        starting = asyncio.create_task(consumer.start())
+        await shelf.greeted.wait()
         await consumer.shutdown()
         await asyncio.wait([starting])
         assert isinstance(starting.exception(), ClientClosed)

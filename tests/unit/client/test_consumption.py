@@ -367,6 +367,20 @@ def test_we_have_stopped_before_another_member_may_have_the_lock():
     assert RENEW_INTERVAL_MS < TRUSTED_MS < LOCK_EXPIRY_MS
 
 
+async def rests_until_locked_again(shelf, listener, broker):
+    """Of three messages the first was called while the lock was there; the second is another member's."""
+    await until(lambda: listener.running == 0)
+    asked = len(broker.requests_of(RequestCode.LOCK_BATCH_MQ))
+    await until(lambda: len(broker.requests_of(RequestCode.LOCK_BATCH_MQ)) > asked + 2)
+    assert listener.seen == [0]
+    shelf.committed = 2
+    shelf.free = True
+    await until(lambda: len(listener.seen) == 2)
+    assert listener.seen == [0, 2]
+    listener.end(10)
+    await until(lambda: shelf.committed == 3)
+
+
 async def test_without_its_lock_nothing_is_called_and_when_it_has_lapsed_the_queue_is_taken_anew(monkeypatch):
     monkeypatch.setattr(consumption, "RENEW_INTERVAL_MS", 20)
     shelf, listener = Shelf(count=3), Held()
@@ -376,16 +390,7 @@ async def test_without_its_lock_nothing_is_called_and_when_it_has_lapsed_the_que
         shelf.free = False
         await until(lambda: taking.locked_until_ms == 0)
         listener.end()
-        await until(lambda: listener.running == 0)
-        renewals = len(broker.requests_of(RequestCode.LOCK_BATCH_MQ))
-        await until(lambda: len(broker.requests_of(RequestCode.LOCK_BATCH_MQ)) > renewals + 2)
-        assert listener.seen == [0]
-        shelf.committed = 2     # another member's, who had the lock
-        shelf.free = True
-        await until(lambda: len(listener.seen) == 2)
-        assert listener.seen == [0, 2]
-        listener.end(10)
-    assert shelf.committed == 3
+        await rests_until_locked_again(shelf, listener, broker)
 
 
 async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the_queue_is_locked_anew(
@@ -396,20 +401,11 @@ async def test_when_the_connection_of_a_lock_is_lost_nothing_is_called_until_the
     async with consuming(shelf, listener, consume_orderly=True) as (consumer, broker):
         await until(lambda: listener.running == 1)
         shelf.free = False
-        locked = len(broker.requests_of(RequestCode.LOCK_BATCH_MQ))
         for connection in broker.connections:
             connection.abort()
         await until(lambda: not owns(consumer))
         listener.end()
-        await until(lambda: listener.running == 0)
-        await until(lambda: len(broker.requests_of(RequestCode.LOCK_BATCH_MQ)) > locked + 2)
-        assert listener.seen == [0]
-        shelf.committed = 2     # another member's, who had the lock
-        shelf.free = True
-        await until(lambda: len(listener.seen) == 2)
-        assert listener.seen == [0, 2]
-        listener.end(10)
-    assert shelf.committed == 3
+        await rests_until_locked_again(shelf, listener, broker)
     assert "queues of group CG were locked is lost; they are taken anew" in caplog.text
 
 
@@ -592,28 +588,3 @@ async def test_a_member_that_leaves_while_it_takes_queues_ends():
     async with asyncio.timeout(20), consuming(Slow(), Held(), consume_orderly=True) as (_, broker):
         await held.wait()
     assert places_of(broker, RequestCode.UNLOCK_BATCH_MQ)
-
-
-async def test_a_start_that_is_cancelled_while_brokers_are_greeted_leaves_nothing_behind():
-    greeted = asyncio.Event()
-
-    def answer(command):
-        if command.code == RequestCode.HEART_BEAT:
-            greeted.set()
-            return None
-        return shelf(command)
-
-    shelf = Shelf()
-    before = asyncio.all_tasks()
-    async with scripted_cluster(queue_count=1) as cluster:
-        broker = await cluster.add_broker("a", others=answer)
-        consumer = PushConsumer(cluster.name_server.address, "CG", Held())
-        consumer.subscribe("T")
-        starting = asyncio.create_task(consumer.start())
-        await greeted.wait()
-        starting.cancel()
-        await asyncio.wait([starting])
-        assert starting.cancelled()
-        await until(lambda: broker.requests_of(RequestCode.UNREGISTER_CLIENT))
-        ours = ("listener", "refresh routes", "heartbeats", "consume timeout")
-        assert [task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith(ours)] == []

@@ -116,11 +116,16 @@ async def test_a_new_topic_is_told_at_once(broker: BrokerState, name_server: Nam
     assert not name_server.state.routes.brokers
 
 
-async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
-        broker: BrokerState, name_server: NameServer) -> None:
+def link_of_many_topics(broker: BrokerState, name_server: NameServer) -> EmbeddedLink:
+    """What it has to tell takes several requests."""
     for number in range(3 * TOPICS_PER_REQUEST):
         broker.topics.create_if_absent(f"T{number}", 1, 5)
-    link = EmbeddedLink(broker, 10911, name_server.ask)
+    return EmbeddedLink(broker, 10911, name_server.ask)
+
+
+async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
+        broker: BrokerState, name_server: NameServer) -> None:
+    link = link_of_many_topics(broker, name_server)
     starting = asyncio.ensure_future(link.start())
     await asyncio.sleep(0)
     broker.topics.create_if_absent("Fresh", 1, 5)
@@ -136,9 +141,7 @@ async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
 
 async def test_a_start_ends_when_the_name_server_in_this_process_knows_all(
         broker: BrokerState, name_server: NameServer) -> None:
-    for number in range(3 * TOPICS_PER_REQUEST):
-        broker.topics.create_if_absent(f"T{number}", 1, 5)
-    link = EmbeddedLink(broker, 10911, name_server.ask)
+    link = link_of_many_topics(broker, name_server)
     async with asyncio.timeout(10):
         await link.start()
     assert broker.topics.facts.keys() <= name_server.state.routes.topics.keys()
@@ -147,9 +150,7 @@ async def test_a_start_ends_when_the_name_server_in_this_process_knows_all(
 
 async def test_a_link_that_is_ended_while_it_starts_keeps_nobody_waiting(
         broker: BrokerState, name_server: NameServer) -> None:
-    for number in range(3 * TOPICS_PER_REQUEST):
-        broker.topics.create_if_absent(f"T{number}", 1, 5)
-    link = EmbeddedLink(broker, 10911, name_server.ask)
+    link = link_of_many_topics(broker, name_server)
     starting = asyncio.ensure_future(link.start())
     await asyncio.sleep(0)
     await link.stop()

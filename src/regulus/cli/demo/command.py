@@ -68,7 +68,8 @@ def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
     totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
     click.echo(
         f"\n{totals.duplicates} duplicates in the log (sends repeated after the kill), {totals.redelivered} "
-        f"deliveries and {totals.dead_again} dead letters repeated."
+        f"deliveries and {totals.dead_again} dead letters repeated (what was delayed and due since the killed broker "
+        "last saved where it was comes once more)."
     )
     passed = totals.balanced and totals.waiting == 0 and totals.sent == flights
     click.secho(f"\n{totals.verdict()}\n", bold=True, fg="green" if passed else "red")
