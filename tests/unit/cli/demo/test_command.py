@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from regulus.cli.exit_codes import ExitCode
 
 @pytest.mark.spark
 @pytest.mark.once
-def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path) -> None:
+def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> None:
     directory = tmp_path / "run"
-    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", "--directory",
+    # Left to itself it takes the usual ports where they are free, as another demo may at the same moment.
+    ports = ["--port", str(unused_tcp_port_factory()), "--namesrv-port", str(unused_tcp_port_factory())]
+    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", *ports, "--directory",
                            str(directory)], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # What is sent back when the broker dies may be sent back twice.
