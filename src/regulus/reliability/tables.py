@@ -1,16 +1,30 @@
 """The tables of the reliability layer, as SQLAlchemy metadata: for `create`, and for migrations made by Alembic.
 
-    stub            what is to be sent, and what became of it
+All times are ms since 1970 by the clock of the database, so that no other clock can be wrong. A *position* is
+broker_name, queue_id and queue_offset.
+
+    regulus_stub    what is to be sent, and what became of it: in the business's database
     message_id      business serial number; sent as a key and as the property BUSINESS_ID
     topic, tags, body, properties, flag     enough to send it again; properties without tags, as `name 0x01 value 0x02`
     status          UNCONFIRMED, CONFIRMED (the effect is committed) or VOIDED (an operator took it back)
     send_count      sends so far, counted before each
     resend_time     not before this time; a lease, too: who bumps it may send
     broker_name, queue_id, queue_offset     where the latest send is stored; null until that is known
-    create_time     all times are ms since 1970 by the clock of the database, so that no other clock can be wrong
+    create_time     of the business's commit
     last_error      why the latest send failed
     is_manual       no relay sends it any more; a human decides
     version         changes of this row
+
+    regulus_confirmation    a row for each consuming group of a stub, where several consume it; one group alone is
+                            confirmed by the stub itself. The stub is confirmed with the last of them.
+    regulus_inbox           what a group applied: the judge in a consumer's database that has no stubs
+    regulus_message_log     what a group has received and not finished, and the position and time of the latest receipt
+    regulus_watermark       how far a group has received a queue of a topic; rows are never deleted, and retries, which
+                            have positions in another topic, do not move it
+    regulus_attempt         each send and each delivery with its outcome: the ledger, which outlives the message log
+    regulus_action          what operators did by hand, and why
+    regulus_alarm           what people have to be told, a row for each cause (kind and subject); sent_time is null
+                            until they were, and closed_time as long as it lasts
 
 An older table is told by the columns that it lacks.
 """
@@ -52,13 +66,28 @@ MESSAGE_ID_SIZE_MAX = 128
 LAST_ERROR_SIZE_MAX = 500
 BODY_SIZE_MAX = 4 << 20
 TAGS_SIZE_MAX = 255
+CONSUMER_GROUP_SIZE_MAX = 255
+BROKER_NAME_SIZE_MAX = 255
+OPERATOR_SIZE_MAX = 128
+ALARM_SUBJECT_SIZE_MAX = 255
+ALARM_OPEN_KEY_SIZE_MAX = 300
+"""Kind and subject together."""
 
 _ID = String(MESSAGE_ID_SIZE_MAX).with_variant(
     # MySQL's usual collations take `a` and `A` for the same id.
     mysql.VARCHAR(MESSAGE_ID_SIZE_MAX, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
 _WAITS = "status = 'UNCONFIRMED' AND {}"
 
+_GROUP = String(CONSUMER_GROUP_SIZE_MAX)
+
 metadata = MetaData()
+
+
+def _position(*, nullable: bool) -> tuple[Column[Any], ...]:
+    return (Column("broker_name", String(BROKER_NAME_SIZE_MAX), nullable=nullable),
+            Column("queue_id", Integer, nullable=nullable),
+            Column("queue_offset", BigInteger, nullable=nullable))
+
 
 stubs = Table(
     "regulus_stub", metadata,
@@ -71,9 +100,7 @@ stubs = Table(
     Column("status", String(11), nullable=False),
     Column("send_count", Integer, nullable=False),
     Column("resend_time", BigInteger, nullable=False),
-    Column("broker_name", String(255)),
-    Column("queue_id", Integer),
-    Column("queue_offset", BigInteger),
+    *_position(nullable=True),
     Column("create_time", BigInteger, nullable=False),
     Column("last_error", String(LAST_ERROR_SIZE_MAX)),
     Column("is_manual", Boolean, nullable=False, server_default=false()),
@@ -82,6 +109,88 @@ stubs = Table(
     # Where an index may hold a part of the rows, those that are done cost it nothing.
     Index("regulus_stub_due", "status", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual")), sqlite_where=text(_WAITS.format("is_manual = 0"))),
+)
+
+confirmations = Table(
+    "regulus_confirmation", metadata,
+    Column("message_id", _ID, primary_key=True),
+    Column("consumer_group", _GROUP, primary_key=True),
+    Column("status", String(11), nullable=False),
+    Column("confirm_time", BigInteger),
+    CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_confirmation_status"),
+)
+
+inbox = Table(
+    "regulus_inbox", metadata,
+    Column("message_id", _ID, primary_key=True),
+    Column("consumer_group", _GROUP, primary_key=True),
+    *_position(nullable=False),
+    Column("apply_time", BigInteger, nullable=False),
+    Index("regulus_inbox_time", "apply_time"),      # for its removal
+)
+
+message_log = Table(
+    "regulus_message_log", metadata,
+    Column("message_id", _ID, primary_key=True),
+    Column("consumer_group", _GROUP, primary_key=True),
+    Column("topic", String(TOPIC_SIZE_MAX), nullable=False),
+    *_position(nullable=False),
+    Column("reconsume_times", Integer, nullable=False),
+    Column("create_time", BigInteger, nullable=False),      # of the first receipt
+    Column("receive_time", BigInteger, nullable=False),     # of the latest one
+)
+
+watermarks = Table(
+    "regulus_watermark", metadata,
+    Column("consumer_group", _GROUP, primary_key=True),
+    Column("topic", String(TOPIC_SIZE_MAX), primary_key=True),
+    Column("broker_name", String(BROKER_NAME_SIZE_MAX), primary_key=True),
+    Column("queue_id", Integer, primary_key=True),
+    Column("queue_offset_max", BigInteger, nullable=False),
+    Column("move_time", BigInteger, nullable=False),
+)
+
+attempts = Table(
+    "regulus_attempt", metadata,
+    # SQLite numbers rows by itself in a column of this type alone.
+    Column("attempt_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("message_id", _ID, nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("consumer_group", _GROUP),       # of a delivery
+    Column("number", Integer, nullable=False),      # of the send, or how often it was consumed before
+    *_position(nullable=True),
+    Column("begin_time", BigInteger, nullable=False),
+    Column("end_time", BigInteger, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("detail", String(LAST_ERROR_SIZE_MAX)),
+    CheckConstraint("kind IN ('SEND', 'DELIVERY')", name="regulus_attempt_kind"),
+    Index("regulus_attempt_message", "message_id"),
+    Index("regulus_attempt_time", "begin_time"),
+)
+
+actions = Table(
+    "regulus_action", metadata,
+    Column("action_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("message_id", _ID, nullable=False),
+    Column("action", String(8), nullable=False),
+    Column("operator", String(OPERATOR_SIZE_MAX), nullable=False),
+    Column("reason", String(LAST_ERROR_SIZE_MAX), nullable=False),
+    Column("action_time", BigInteger, nullable=False),
+    CheckConstraint("action IN ('RETRY', 'VOID', 'CONFIRM')", name="regulus_action_action"),
+    Index("regulus_action_message", "message_id"),
+)
+
+alarms = Table(
+    "regulus_alarm", metadata,
+    Column("alarm_id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("kind", String(32), nullable=False),
+    Column("subject", String(ALARM_SUBJECT_SIZE_MAX), nullable=False),      # a message id, a group, a queue
+    Column("detail", String(LAST_ERROR_SIZE_MAX), nullable=False),
+    Column("raise_time", BigInteger, nullable=False),
+    Column("sent_time", BigInteger),
+    Column("closed_time", BigInteger),
+    # Open ones have it once: what is raised again while it lasts is the same alarm.
+    Column("open_key", String(ALARM_OPEN_KEY_SIZE_MAX), unique=True),
 )
 
 
@@ -110,29 +219,32 @@ def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
 def create(connection: Connection) -> None:
     """Make the tables that are not there. Raises ReliabilityRefused when one is there and older."""
     metadata.create_all(connection)
-    check(connection)
+    check(connection, *metadata.sorted_tables)
 
 
-def check(connection: Connection) -> None:
-    """Raises ReliabilityRefused when the stub table is missing or older than this version needs it."""
-    try:
-        columns = {column["name"] for column in inspect(connection).get_columns(stubs.name)}
-    except NoSuchTableError:
-        raise missing_table() from None
-    check_columns(columns)
+def check(connection: Connection, *needed: Table) -> None:
+    """Raises ReliabilityRefused when one of the tables, the stub table where none is named, is missing or older than
+    this version needs it."""
+    inspector = inspect(connection)
+    for table in needed or (stubs,):
+        try:
+            columns = {column["name"] for column in inspector.get_columns(table.name)}
+        except NoSuchTableError:
+            raise missing_table(table) from None
+        check_columns(columns, table)
 
 
-def check_columns(present: set[str]) -> None:
+def check_columns(present: set[str], table: Table = stubs) -> None:
     """Raises ReliabilityRefused."""
-    lacking = [column.name for column in stubs.columns if column.name not in present]
+    lacking = [column.name for column in table.columns if column.name not in present]
     if lacking:
-        raise ReliabilityRefused(f"the table {stubs.name} is older than this version: it has no column "
+        raise ReliabilityRefused(f"the table {table.name} is older than this version: it has no column "
                                  f"{', '.join(lacking)}; bring it up to date by a migration made from "
                                  "regulus.reliability.tables.metadata")
 
 
-def missing_table() -> ReliabilityRefused:
-    return ReliabilityRefused(f"the database has no table {stubs.name}; make it with regulus.reliability.tables."
+def missing_table(table: Table = stubs) -> ReliabilityRefused:
+    return ReliabilityRefused(f"the database has no table {table.name}; make it with regulus.reliability.tables."
                               "create(connection), or by a migration made from its metadata")
 
 

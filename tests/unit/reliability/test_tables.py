@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import create_engine, insert, inspect, select, text
 from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
 from regulus.errors import ReliabilityRefused
@@ -63,3 +64,22 @@ def test_the_next_time_is_set_before_the_count_that_it_follows_from():
     """MySQL and MariaDB see in each part of a SET what those before it have set."""
     bump = str(outbox_table._bump(ResendPolicy(), ["1"]).compile(dialect=mysql.dialect()))
     assert bump.index("resend_time=") < bump.index("send_count=")
+
+
+@pytest.mark.parametrize("name", ["regulus_confirmation", "regulus_inbox", "regulus_message_log", "regulus_watermark",
+                                  "regulus_attempt", "regulus_action", "regulus_alarm"])
+def test_each_table_that_is_older_is_told(engine, name):
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {name}"))
+        connection.execute(text(f"CREATE TABLE {name}(consumer_group VARCHAR(255))"))
+    with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=f"{name} is older"):
+        tables.create(connection)
+
+
+def test_an_alarm_that_is_open_is_there_once(engine):
+    row = {"kind": "MANUAL", "subject": "1", "detail": "", "raise_time": 1}
+    with engine.begin() as connection:
+        connection.execute(insert(tables.alarms),
+                           [row | {"open_key": key} for key in ("MANUAL 1", None, None)])
+    with engine.begin() as connection, pytest.raises(IntegrityError):
+        connection.execute(insert(tables.alarms), row | {"open_key": "MANUAL 1"})
