@@ -1,9 +1,11 @@
 """Spark sessions of our own: Java found, settings that the table profits from, no noise."""
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regulus.errors import MissingJava
 from regulus.spark.java import Java
 from regulus.spark.worker_python import name_python
 
@@ -35,8 +37,8 @@ def open_session(find_java: Callable[[], Java], environment: MutableMapping[str,
 
     Under spark-submit that of the submission, whose own settings win; at a Spark Connect server where `master` or
     SPARK_REMOTE is an address sc://host:port; else a new one at `master`, such as local[2] or spark://host:7077.
-    Raises MissingJava; Java is looked for only where a JVM must be started, and then it and Python are set in
-    `environment`, the process's, where Spark looks for them.
+    Raises MissingJava, also for one that does not start; Java is looked for only where a JVM must be started, and then
+    it and Python are set in `environment`, the process's, where Spark looks for them.
     """
     from pyspark.sql import SparkSession
 
@@ -55,7 +57,23 @@ def open_session(find_java: Callable[[], Java], environment: MutableMapping[str,
     java = find_java()
     _prepare(java, environment, master)
     wanted = {**jvm_settings(environment, wanted, java.options), **wanted}
-    return _configured(SparkSession.builder.master(master).appName("regulus"), wanted).getOrCreate()
+    with _start_of(java):
+        return _configured(SparkSession.builder.master(master).appName("regulus"), wanted).getOrCreate()
+
+
+@contextmanager
+def _start_of(java: Java) -> Iterator[None]:
+    """Raises MissingJava when Java ends before Spark begins."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise MissingJava(f"the Java in {java.home} ended before Spark began, and says above why: set JAVA_HOME to "
+                          "another, or look at the options that are given to it (JAVA_TOOL_OPTIONS, "
+                          "spark.driver.extraJavaOptions) and at the free memory") from error
 
 
 def _configured(builder: "SparkSession.Builder", settings: Mapping[str, str]) -> "SparkSession.Builder":

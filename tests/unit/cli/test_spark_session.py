@@ -54,6 +54,34 @@ def test_a_command_stops_the_session_that_it_started(tmp_path):
     assert first == second
 
 
+@pytest.mark.spark
+@pytest.mark.once
+def test_a_java_that_does_not_start_is_one_sentence(tmp_path):
+    """Not a traceback under what Java says."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Xss1k\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "regulus", "spark", "read", "--store", str(GOLDEN / "store-4.9.8"), "--topic", "S"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Could not create the Java Virtual Machine" in done.stderr
+    assert "ended before Spark began, and says above why: set JAVA_HOME" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.once
+def test_a_reader_that_has_rows_enough_is_no_error(tmp_path):
+    """The workers behind it write into a pipe that is closed."""
+    command = [sys.executable, "-m", "regulus", "spark", "read", "--topic", "SNormal"]
+    done = subprocess.run(
+        [*command, "--store", str(GOLDEN / "store-4.9.8")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "no tag, no key" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_a_directory_must_be_here_unless_a_server_elsewhere_reads_it(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
