@@ -62,6 +62,11 @@ UNCONFIRMED = "UNCONFIRMED"
 CONFIRMED = "CONFIRMED"
 VOIDED = "VOIDED"
 
+SEND = "SEND"
+DELIVERY = "DELIVERY"
+APPLIED = "APPLIED"
+"""The outcome of the delivery whose effect is committed; written in the effect's transaction."""
+
 MESSAGE_ID_SIZE_MAX = 128
 LAST_ERROR_SIZE_MAX = 500
 BODY_SIZE_MAX = 4 << 20
@@ -106,6 +111,7 @@ stubs = Table(
     Column("is_manual", Boolean, nullable=False, server_default=false()),
     Column("version", Integer, nullable=False),
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"),
+    Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old ones
     # Where an index may hold a part of the rows, those that are done cost it nothing.
     Index("regulus_stub_due", "status", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual")), sqlite_where=text(_WAITS.format("is_manual = 0"))),

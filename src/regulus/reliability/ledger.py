@@ -1,0 +1,236 @@
+"""The account of what was committed: all that happened to one business id, and how the sums stand over a time.
+
+    committed = applied + voided + parked + under way
+
+A stub that is confirmed needs the proof of each of its groups: a delivery with the outcome APPLIED, which is written in
+the effect's transaction, a row of the inbox, or an operator's CONFIRM. One without is *lost*; a group with more than
+one such delivery is *doubled*; an inbox row whose stub nobody knows is *unmade*. Effects are read from a database of
+their own where the consumer has one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, func, select, tuple_
+
+from regulus.reliability.tables import (
+    APPLIED,
+    CONFIRMED,
+    DELIVERY,
+    VOIDED,
+    actions,
+    attempts,
+    confirmations,
+    inbox,
+    message_log,
+    now_ms,
+    stubs,
+)
+
+NAMES_MAX = 100
+"""Ids that an audit names of each kind; the others are counted."""
+OVERDUE_MS = 3_600_000
+"""A stub that has been due for so long has no relay."""
+
+_PAGE = 1_000
+_NO_GROUP = ""
+
+
+class Entry(NamedTuple):
+    """One thing that happened."""
+
+    time_ms: int
+    what: str           # COMMIT, SEND, DELIVERY, EFFECT, RETRY, VOID, CONFIRM
+    outcome: str = ""
+    consumer_group: str = ""
+    number: int | None = None
+    place: str = ""     # broker/queue/offset
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """All that is known of one business id, in the order of time."""
+
+    message_id: str
+    topic: str
+    status: str
+    is_manual: bool
+    send_count: int
+    resend_time_ms: int
+    groups: dict[str, str]          # status by consuming group, where several consume it
+    received_by: tuple[str, ...]    # groups that have it and are not done
+    entries: tuple[Entry, ...]
+
+
+def account(business: Connection, message_id: str, effects: Connection | None = None) -> Account | None:
+    """None when there is no such stub."""
+    stub = business.execute(select(stubs).where(stubs.c.message_id == message_id)).one_or_none()
+    if stub is None:
+        return None
+    databases = _databases(business, effects)
+    entries = [Entry(stub.create_time, "COMMIT")]
+    entries += [Entry(row.action_time, row.action, "by hand", detail=f"{row.operator}: {row.reason}")
+                for row in business.execute(select(actions).where(actions.c.message_id == message_id))]
+    for database in databases:
+        entries += [_attempt(row) for row in database.execute(
+            select(attempts).where(attempts.c.message_id == message_id).order_by(attempts.c.attempt_id))]
+        entries += [Entry(row.apply_time, "EFFECT", "in the inbox", row.consumer_group, place=_place(row))
+                    for row in database.execute(select(inbox).where(inbox.c.message_id == message_id))]
+    return Account(
+        message_id=message_id, topic=stub.topic, status=stub.status, is_manual=stub.is_manual,
+        send_count=stub.send_count, resend_time_ms=stub.resend_time,
+        groups=_groups(business, [message_id]).get(message_id, {}),
+        received_by=tuple(group for database in databases for group in database.execute(
+            select(message_log.c.consumer_group).where(message_log.c.message_id == message_id)).scalars()),
+        entries=tuple(sorted(entries, key=lambda entry: entry.time_ms)))
+
+
+def _attempt(row: Row[Any]) -> Entry:
+    return Entry(row.begin_time, row.kind, row.outcome, row.consumer_group or "", row.number, _place(row),
+                 row.detail or "")
+
+
+def _place(row: Row[Any]) -> str:
+    return "" if row.queue_offset is None else f"{row.broker_name}/{row.queue_id}/{row.queue_offset}"
+
+
+# --- the sums ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Exceptions:
+    """Ids of one kind: how many, and the first of them by name."""
+
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, message_id: str) -> None:
+        self.count += 1
+        if len(self.names) < NAMES_MAX:
+            self.names.append(message_id)
+
+
+@dataclass(slots=True, kw_only=True)
+class Audit:
+    """How the stubs of a time stand. `overdue` are a part of those under way."""
+
+    committed: int = 0
+    applied: int = 0
+    voided: int = 0
+    parked: Exceptions = field(default_factory=Exceptions)
+    under_way: int = 0
+    overdue: Exceptions = field(default_factory=Exceptions)
+    lost: Exceptions = field(default_factory=Exceptions)
+    doubled: Exceptions = field(default_factory=Exceptions)
+    unmade: Exceptions = field(default_factory=Exceptions)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what was committed has its one effect, or somebody knows that it has not."""
+        return not (self.lost.count or self.doubled.count or self.unmade.count or self.overdue.count)
+
+    def verdict(self) -> str:
+        parts = [f"{self.applied} applied"]
+        parts += [f"{count} {name}" for name, count in (
+            ("voided", self.voided), ("parked", self.parked.count), ("under way", self.under_way)) if count]
+        found = [f"{self.lost.count} lost", f"{self.doubled.count} doubled"]
+        found += [f"{each.count} {name}" for name, each in (("unmade", self.unmade), ("overdue", self.overdue))
+                  if each.count]
+        return f"{self.committed} committed = {' + '.join(parts)}, {', '.join(found)}"
+
+
+def audit(business: Connection, since_ms: int, until_ms: int, effects: Connection | None = None) -> Audit:
+    """Of the stubs committed from `since_ms` up to and without `until_ms`, page by page."""
+    now = business.execute(select(now_ms())).scalar_one()
+    found = Audit()
+    for page in _pages(business, since_ms, until_ms):
+        ids = [stub.message_id for stub in page]
+        proofs = _proofs(_databases(business, effects), ids)
+        by_hand = set(business.execute(select(actions.c.message_id).where(
+            actions.c.message_id.in_(ids), actions.c.action == "CONFIRM")).scalars())
+        groups = _groups(business, ids)
+        for stub in page:
+            _judge(found, stub, now, groups.get(stub.message_id, {}), proofs.get(stub.message_id, Counter()),
+                   is_by_hand=stub.message_id in by_hand)
+    if effects is not None:
+        for message_id in _unmade(business, effects, since_ms, until_ms):
+            found.unmade.add(message_id)
+    return found
+
+
+def _judge(found: Audit, stub: Row[Any], now: int, groups: dict[str, str], proofs: Counter[str], *,
+           is_by_hand: bool) -> None:
+    found.committed += 1
+    if any(count > 1 for count in proofs.values()):
+        found.doubled.add(stub.message_id)
+    if stub.status == VOIDED:
+        found.voided += 1
+    elif stub.status == CONFIRMED:
+        wanted = [group for group, status in groups.items() if status == CONFIRMED]
+        is_proven = all(proofs[group] for group in wanted) if groups else bool(proofs)
+        if is_proven or is_by_hand:
+            found.applied += 1
+        else:
+            found.lost.add(stub.message_id)
+    elif stub.is_manual:
+        found.parked.add(stub.message_id)
+    else:
+        found.under_way += 1
+        if stub.resend_time < now - OVERDUE_MS:
+            found.overdue.add(stub.message_id)
+
+
+def _pages(connection: Connection, since_ms: int, until_ms: int) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
+    place = tuple_(stubs.c.create_time, stubs.c.message_id)
+    last = (since_ms, "")
+    while page := connection.execute(
+            select(stubs.c.message_id, stubs.c.status, stubs.c.is_manual, stubs.c.resend_time, stubs.c.create_time)
+            .where(stubs.c.create_time >= last[0], stubs.c.create_time < until_ms, place > last)
+            .order_by(stubs.c.create_time, stubs.c.message_id).limit(_PAGE)).all():
+        yield page
+        last = (page[-1].create_time, page[-1].message_id)
+
+
+def _proofs(databases: Iterable[Connection], ids: Sequence[str]) -> dict[str, Counter[str]]:
+    """Effects by message and group. A row of the inbox and the delivery that wrote it are one."""
+    found: dict[str, Counter[str]] = {}
+    for database in databases:
+        for message_id, group, count in database.execute(
+                select(attempts.c.message_id, attempts.c.consumer_group, func.count())
+                .where(attempts.c.message_id.in_(ids), attempts.c.kind == DELIVERY, attempts.c.outcome == APPLIED)
+                .group_by(attempts.c.message_id, attempts.c.consumer_group)):
+            found.setdefault(message_id, Counter())[group or _NO_GROUP] += count
+        for message_id, group in database.execute(select(inbox.c.message_id, inbox.c.consumer_group)
+                                                  .where(inbox.c.message_id.in_(ids))):
+            of_message = found.setdefault(message_id, Counter())
+            of_message[group] = max(of_message[group], 1)
+    return found
+
+
+def _groups(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in connection.execute(select(confirmations.c.message_id, confirmations.c.consumer_group,
+                                         confirmations.c.status)
+                                  .where(confirmations.c.message_id.in_(ids)).order_by(confirmations.c.consumer_group)):
+        found.setdefault(row.message_id, {})[row.consumer_group] = row.status
+    return found
+
+
+def _unmade(business: Connection, effects: Connection, since_ms: int, until_ms: int) -> Iterator[str]:
+    place = tuple_(inbox.c.apply_time, inbox.c.message_id, inbox.c.consumer_group)
+    last = (since_ms, "", "")
+    while page := effects.execute(
+            select(inbox.c.apply_time, inbox.c.message_id, inbox.c.consumer_group)
+            .where(inbox.c.apply_time >= last[0], inbox.c.apply_time < until_ms, place > last)
+            .order_by(inbox.c.apply_time, inbox.c.message_id, inbox.c.consumer_group).limit(_PAGE)).all():
+        ids = [row.message_id for row in page]
+        known = set(business.execute(select(stubs.c.message_id).where(stubs.c.message_id.in_(ids))).scalars())
+        yield from (message_id for message_id in ids if message_id not in known)
+        last = tuple(page[-1])
+
+
+def _databases(business: Connection, effects: Connection | None) -> tuple[Connection, ...]:
+    return (business,) if effects is None else (business, effects)

@@ -1,0 +1,96 @@
+"""The consumer's log, watermark and inbox; confirmations of several groups; attempts, actions and alarms."""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0002"
+down_revision = "0001"
+
+_ID = sa.String(128).with_variant(mysql.VARCHAR(128, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_NUMBERED = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_GROUP = sa.String(255)
+_TABLES = ("regulus_alarm", "regulus_action", "regulus_attempt", "regulus_watermark", "regulus_message_log",
+           "regulus_inbox", "regulus_confirmation")
+
+
+def upgrade() -> None:
+    op.create_index("regulus_stub_time", "regulus_stub", ["create_time", "message_id"])
+    op.create_table(
+        "regulus_confirmation",
+        sa.Column("message_id", _ID, primary_key=True),
+        sa.Column("consumer_group", _GROUP, primary_key=True),
+        sa.Column("status", sa.String(11), nullable=False),
+        sa.Column("confirm_time", sa.BigInteger),
+        sa.CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_confirmation_status"))
+    op.create_table(
+        "regulus_inbox",
+        sa.Column("message_id", _ID, primary_key=True),
+        sa.Column("consumer_group", _GROUP, primary_key=True),
+        *_position(nullable=False),
+        sa.Column("apply_time", sa.BigInteger, nullable=False))
+    op.create_index("regulus_inbox_time", "regulus_inbox", ["apply_time"])
+    op.create_table(
+        "regulus_message_log",
+        sa.Column("message_id", _ID, primary_key=True),
+        sa.Column("consumer_group", _GROUP, primary_key=True),
+        sa.Column("topic", sa.String(127), nullable=False),
+        *_position(nullable=False),
+        sa.Column("reconsume_times", sa.Integer, nullable=False),
+        sa.Column("create_time", sa.BigInteger, nullable=False),
+        sa.Column("receive_time", sa.BigInteger, nullable=False))
+    op.create_table(
+        "regulus_watermark",
+        sa.Column("consumer_group", _GROUP, primary_key=True),
+        sa.Column("topic", sa.String(127), primary_key=True),
+        sa.Column("broker_name", sa.String(255), primary_key=True),
+        sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("queue_offset_max", sa.BigInteger, nullable=False),
+        sa.Column("move_time", sa.BigInteger, nullable=False))
+    op.create_table(
+        "regulus_attempt",
+        sa.Column("attempt_id", _NUMBERED, primary_key=True, autoincrement=True),
+        sa.Column("message_id", _ID, nullable=False),
+        sa.Column("kind", sa.String(8), nullable=False),
+        sa.Column("consumer_group", _GROUP),
+        sa.Column("number", sa.Integer, nullable=False),
+        *_position(nullable=True),
+        sa.Column("begin_time", sa.BigInteger, nullable=False),
+        sa.Column("end_time", sa.BigInteger, nullable=False),
+        sa.Column("outcome", sa.String(16), nullable=False),
+        sa.Column("detail", sa.String(500)),
+        sa.CheckConstraint("kind IN ('SEND', 'DELIVERY')", name="regulus_attempt_kind"))
+    op.create_index("regulus_attempt_message", "regulus_attempt", ["message_id"])
+    op.create_index("regulus_attempt_time", "regulus_attempt", ["begin_time"])
+    op.create_table(
+        "regulus_action",
+        sa.Column("action_id", _NUMBERED, primary_key=True, autoincrement=True),
+        sa.Column("message_id", _ID, nullable=False),
+        sa.Column("action", sa.String(8), nullable=False),
+        sa.Column("operator", sa.String(128), nullable=False),
+        sa.Column("reason", sa.String(500), nullable=False),
+        sa.Column("action_time", sa.BigInteger, nullable=False),
+        sa.CheckConstraint("action IN ('RETRY', 'VOID', 'CONFIRM')", name="regulus_action_action"))
+    op.create_index("regulus_action_message", "regulus_action", ["message_id"])
+    op.create_table(
+        "regulus_alarm",
+        sa.Column("alarm_id", _NUMBERED, primary_key=True, autoincrement=True),
+        sa.Column("kind", sa.String(32), nullable=False),
+        sa.Column("subject", sa.String(255), nullable=False),
+        sa.Column("detail", sa.String(500), nullable=False),
+        sa.Column("raise_time", sa.BigInteger, nullable=False),
+        sa.Column("sent_time", sa.BigInteger),
+        sa.Column("closed_time", sa.BigInteger),
+        sa.Column("open_key", sa.String(300), unique=True))
+
+
+def downgrade() -> None:
+    for table in _TABLES:
+        op.drop_table(table)
+    op.drop_index("regulus_stub_time", "regulus_stub")
+
+
+def _position(*, nullable: bool) -> tuple[sa.Column[object], ...]:
+    return (sa.Column("broker_name", sa.String(255), nullable=nullable),
+            sa.Column("queue_id", sa.Integer, nullable=nullable),
+            sa.Column("queue_offset", sa.BigInteger, nullable=nullable))
