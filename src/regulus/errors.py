@@ -218,6 +218,10 @@ class ReliabilityRefused(RegulusError):
     """Outbox or inbox cannot keep their promise here, and did nothing; the text names cause and remedy."""
 
 
+class StubMissing(ReliabilityRefused):
+    """The outbox has no stub of this id."""
+
+
 class ClaimUnavailable(RegulusError):
     """The store of claims does not answer; the database alone decides meanwhile."""
 

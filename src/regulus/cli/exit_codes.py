@@ -13,8 +13,10 @@ from regulus.errors import (
     NoRoute,
     OptionError,
     RegulusError,
+    ReliabilityRefused,
     RequestTimeout,
     SinkRefused,
+    StubMissing,
     TopicMissing,
 )
 from regulus.wire.codes import ResponseCode
@@ -50,8 +52,8 @@ def exit_code(error: RegulusError) -> ExitCode:
             return ExitCode.NOT_REACHABLE
         case ClientError() if error.code != ClientError.code:
             return ExitCode.REFUSED
-        case TopicMissing():
+        case TopicMissing() | StubMissing():
             return ExitCode.NOT_FOUND
-        case JobRefused() | SinkRefused():
+        case JobRefused() | SinkRefused() | ReliabilityRefused():
             return ExitCode.REFUSED
     return ExitCode.FAILED

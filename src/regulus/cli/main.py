@@ -35,6 +35,8 @@ _COMMANDS = {
     "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
     "job": _Entry("regulus.cli.job", "job", "Audit, search and repair, over the log as a table."),
     "pipeline": _Entry("regulus.cli.pipeline", "pipeline", "Run pipelines over the log, and report."),
+    "outbox": _Entry("regulus.cli.outbox", "outbox", "Look at committed messages and decide by hand."),
+    "ledger": _Entry("regulus.cli.ledger", "ledger", "What became of what was committed."),
     "bench": _Entry("regulus.cli.bench", "bench", "Measure how many messages a second go in and come out."),
 }
 

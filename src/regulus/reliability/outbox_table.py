@@ -118,6 +118,19 @@ def status(connection: Connection, message_id: str) -> str | None:
     return connection.execute(select(stubs.c.status).where(stubs.c.message_id == message_id)).scalar_one_or_none()
 
 
+# --- for people ----------------------------------------------------------------------------------------------------
+
+
+def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Stubs that are unconfirmed, oldest first; with `is_manual` those alone that wait for a human."""
+    columns = (stubs.c.message_id, stubs.c.topic, stubs.c.create_time, stubs.c.send_count, stubs.c.resend_time,
+               stubs.c.is_manual, stubs.c.last_error)
+    found = select(*columns).where(stubs.c.status == UNCONFIRMED).order_by(stubs.c.create_time, stubs.c.message_id)
+    if is_manual:
+        found = found.where(stubs.c.is_manual)
+    return connection.execute(found.limit(limit)).all()
+
+
 # --- parts of statements -------------------------------------------------------------------------------------------
 
 

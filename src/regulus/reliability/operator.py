@@ -1,0 +1,66 @@
+"""What people do by hand with a stub that no relay sends any more. Each is written down, in the same transaction.
+
+    retry       send it again from now on, as often as a new one
+    void        its effect is not wanted: copies that come are answered as done
+    confirm     its effect is there, or was made by other means
+
+Only a stub that is unconfirmed is changed, so that a delivery that comes in between wins.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, insert, update
+
+from regulus.errors import ReliabilityRefused, StubMissing
+from regulus.reliability import outbox_table
+from regulus.reliability.tables import (
+    CONFIRMED,
+    LAST_ERROR_SIZE_MAX,
+    OPERATOR_SIZE_MAX,
+    UNCONFIRMED,
+    VOIDED,
+    actions,
+    confirmations,
+    now_ms,
+    stubs,
+)
+
+
+def retry(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
+    """Raises StubMissing, ReliabilityRefused."""
+    _act(connection, message_id, "RETRY", {"is_manual": False, "send_count": 0, "resend_time": now_ms()},
+         operator, reason)
+
+
+def void(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
+    """Raises StubMissing, ReliabilityRefused."""
+    _act(connection, message_id, "VOID", {"status": VOIDED, "is_manual": False}, operator, reason)
+    _settle_groups(connection, message_id, VOIDED)
+
+
+def confirm(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
+    """Of all consuming groups that are open. Raises StubMissing, ReliabilityRefused."""
+    _act(connection, message_id, "CONFIRM", {"status": CONFIRMED, "is_manual": False}, operator, reason)
+    _settle_groups(connection, message_id, CONFIRMED)
+
+
+def _act(connection: Connection, message_id: str, action: str, values: Mapping[str, object], operator: str,
+         reason: str) -> None:
+    if not operator.strip() or not reason.strip():
+        raise ReliabilityRefused("who does it and why are written down; give both operator and reason")
+    changed = connection.execute(update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)
+                                 .values(**values, version=stubs.c.version + 1)).rowcount
+    if not changed:
+        status = outbox_table.status(connection, message_id)
+        if status is None:
+            raise StubMissing(f"the database has no stub {message_id}")
+        raise ReliabilityRefused(f"stub {message_id} is {status}; nothing is left to do by hand")
+    connection.execute(insert(actions).values(
+        message_id=message_id, action=action, operator=operator[:OPERATOR_SIZE_MAX],
+        reason=reason[:LAST_ERROR_SIZE_MAX], action_time=now_ms()))
+
+
+def _settle_groups(connection: Connection, message_id: str, status: str) -> None:
+    connection.execute(update(confirmations).where(confirmations.c.message_id == message_id,
+                                                   confirmations.c.status == UNCONFIRMED)
+                       .values(status=status, confirm_time=now_ms()))

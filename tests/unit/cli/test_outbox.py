@@ -1,0 +1,119 @@
+"""`regulus outbox` and `regulus ledger`, over a real database file."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import create_engine, insert, select, update
+
+from regulus.cli.main import regulus
+from regulus.model.message import Message
+from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox
+
+
+@pytest.fixture
+def address(tmp_path):
+    """Of a database with the stubs 1 (parked), 2 (applied) and 3 (under way)."""
+    address = f"sqlite:///{tmp_path / 'shop.sqlite'}"
+    engine = create_engine(address)
+    with engine.begin() as connection:
+        tables.create(connection)
+    with engine.begin() as connection:
+        for each in "123":
+            connection.execute(update(tables.stubs).values(version=1))      # begins the transaction
+            Outbox().add(connection, Message("orders", b"x"), message_id=each)
+        connection.execute(update(tables.stubs).where(tables.stubs.c.message_id == "1").values(
+            is_manual=True, send_count=16, last_error="no route"))
+        connection.execute(update(tables.stubs).where(tables.stubs.c.message_id == "2").values(status="CONFIRMED"))
+        connection.execute(insert(tables.attempts).values(
+            message_id="2", kind="DELIVERY", consumer_group="billing", number=0, begin_time=1, end_time=2,
+            outcome="APPLIED"))
+    engine.dispose()
+    return address
+
+
+def run(address, *arguments):
+    environment = {"REGULUS_DATABASE": address} if address else {}
+    return CliRunner().invoke(regulus, list(arguments), env=environment)
+
+
+def test_what_waits_for_a_human_is_listed(address):
+    result = run(address, "outbox", "list", "--output", "json")
+    assert [(row["id"], row["sends"], row["error"]) for row in json.loads(result.stdout)] == [("1", 16, "no route")]
+    every = json.loads(run(address, "outbox", "list", "--all", "--output", "json").stdout)
+    assert [row["id"] for row in every] == ["1", "3"]
+
+
+def test_by_hand_is_written_down(address):
+    result = run(address, "outbox", "void", "1", "3", "--reason", "the customer left", "--operator", "ann")
+    assert (result.exit_code, result.stdout) == (0, "2 stubs voided\n")
+    account = run(address, "ledger", "1")
+    assert "ann: the customer left" in account.stdout
+    assert "VOIDED" in account.stdout
+
+
+def test_one_that_cannot_be_done_leaves_all_as_they_were(address):
+    result = run(address, "outbox", "retry", "1", "2", "--reason", "again")
+    assert result.exit_code == 5
+    assert "stub 2 is CONFIRMED" in result.stderr
+    with create_engine(address).connect() as connection:
+        assert connection.execute(select(tables.stubs.c.is_manual).filter_by(message_id="1")).scalar_one()
+        assert not connection.execute(select(tables.actions)).all()
+
+
+def test_an_unknown_id_is_not_found(address):
+    for arguments in (["outbox", "confirm", "nosuch", "--reason", "x"], ["ledger", "nosuch"]):
+        result = run(address, *arguments)
+        assert (result.exit_code, "has no stub nosuch" in result.stderr) == (3, True)
+
+
+def test_an_account_is_a_document(address):
+    account = json.loads(run(address, "ledger", "2", "--output", "json").stdout)
+    assert (account["status"], [entry["what"] for entry in account["entries"]]) == ("CONFIRMED", ["DELIVERY", "COMMIT"])
+
+
+def test_the_audit_ends_with_its_verdict_and_fails_with_an_exception(address):
+    result = run(address, "ledger", "audit")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "parked  1", "3 committed = 1 applied + 1 parked + 1 under way, 0 lost, 0 doubled"]
+    with create_engine(address).begin() as connection:
+        connection.execute(update(tables.attempts).values(outcome="DONE"))
+    result = run(address, "ledger", "audit", "--output", "json")
+    assert (result.exit_code, json.loads(result.stdout)["lost"]) == (1, {"count": 1, "ids": ["2"]})
+
+
+def test_effects_are_looked_for_in_their_own_database(address, tmp_path):
+    effects = f"sqlite:///{tmp_path / 'consumer.sqlite'}"
+    with create_engine(effects).begin() as connection:
+        tables.create(connection)
+    with create_engine(effects).begin() as connection:
+        connection.execute(insert(tables.inbox).values(
+            message_id="stray", consumer_group="billing", broker_name="a", queue_id=0, queue_offset=0, apply_time=5))
+    result = run(address, "ledger", "audit", "--effects", effects)
+    assert result.exit_code == 1
+    assert "unmade  stray" in result.stdout
+
+
+def test_tables_are_made_by_migration(tmp_path):
+    (tmp_path / "new.sqlite").touch()
+    address = f"sqlite:///{tmp_path / 'new.sqlite'}"
+    assert run(address, "outbox", "list").exit_code == 1
+    assert run(address, "outbox", "migrate").stdout == "the tables are at version 0002\n"
+    assert run(address, "outbox", "list").exit_code == 0
+
+
+@pytest.mark.parametrize(("address", "says"), [
+    ("nonsense", "is no address of a database"), ("nosuch://host/x", "driver that is not installed"),
+    ("sqlite:////nosuch/x.sqlite", "there is no file /nosuch/x.sqlite"), ("", "Missing option '--database'")])
+def test_a_wrong_address_is_one_sentence(address, says):
+    result = run(address, "outbox", "list")
+    assert (result.exit_code, says in result.stderr) == (2, True), result.stderr
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_password():
+    result = run("postgresql+psycopg://ann:secret@127.0.0.1:1/shop", "outbox", "list")
+    assert result.exit_code == 1
+    assert "127.0.0.1" in result.stderr
+    assert "secret" not in result.stderr
