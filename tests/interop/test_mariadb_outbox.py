@@ -7,7 +7,14 @@ import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
+
+# What is shown of the other databases, of this one too: by its `engine`.
+from tests.unit.reliability.test_delivery_log import *  # noqa: F403
+from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
+from tests.unit.reliability.test_ledger import *  # noqa: F403
+from tests.unit.reliability.test_migrations import *  # noqa: F403
+from tests.unit.reliability.test_operator import *  # noqa: F403
 
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message

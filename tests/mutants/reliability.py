@@ -7,11 +7,17 @@ _TABLES = "regulus/reliability/tables.py"
 _OUTBOX = "regulus/reliability/outbox.py"
 _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
+_JUDGES = "regulus/reliability/judges.py"
+_LOG = "regulus/reliability/delivery_log.py"
 
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
 _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
 _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
+_GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
+_CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
+_LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
+_LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
 
 MUTANTS = [
     # --- outbox -----------------------------------------------------------------------------------------------------
@@ -43,18 +49,66 @@ MUTANTS = [
     Mutant(name="one bad message holds up its batch", path=_RELAY_LOOP,
            old="            if len(batch) > 1:\n", new="            if False:\n", tests=_LOOP_TESTS),
     # --- inbox ------------------------------------------------------------------------------------------------------
-    Mutant(name="a confirmation takes what is confirmed", path=_TABLE,
-           old="stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)",
-           new="stubs.c.message_id == message_id)", tests=_INBOX_TESTS),
-    Mutant(name="an unconfirmed stub that another claimed is a success", path=_INBOX,
-           old="return Outcome.BUSY if status == tables.UNCONFIRMED else Outcome.DONE", new="return Outcome.DONE",
+    Mutant(name="a confirmation takes what is confirmed", path=_JUDGES,
+           old="stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED,\n"
+               "                            ~exists()",
+           new="stubs.c.message_id == message_id,\n                            ~exists()", tests=_INBOX_TESTS),
+    Mutant(name="an unconfirmed stub that another claimed is a success", path=_JUDGES,
+           old="return Outcome.BUSY if status == UNCONFIRMED else Outcome.DONE", new="return Outcome.DONE",
            tests=_INBOX_TESTS),
     Mutant(name="a failed effect keeps its claim", path=_INBOX,
-           old="claims.release if outcome in (Outcome.MISSING, Outcome.BUSY) else claims.finish",
-           new="claims.finish", tests=_INBOX_TESTS),
+           old="self._claims.finish if outcome in (Outcome.APPLIED, Outcome.DONE) else self._claims.release",
+           new="self._claims.finish", tests=_INBOX_TESTS),
     Mutant(name="an effect may end its transaction", path=_INBOX,
-           old="                if not transaction.is_active:", new="                if False:", tests=_INBOX_TESTS),
+           old="        if not connection.in_transaction():", new="        if False:", tests=_INBOX_TESTS),
     Mutant(name="without Redis nothing is applied", path=_INBOX,
-           old="            return self._decide(message_id, message)\n        if token",
-           new="            return Outcome.BUSY\n        if token", tests=_INBOX_TESTS),
+           old="delivery.message_id, error)\n            return True", new="delivery.message_id, error)\n            return None",
+           tests=_INBOX_TESTS),
+    Mutant(name="another's claim is given back", path="regulus/reliability/claims.py",
+           old="if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end",
+           new="return redis.call('DEL', KEYS[1])", tests=("tests/interop/test_redis_claims.py",)),
+    Mutant(name="a stub of several groups is confirmed by the first", path=_JUDGES,
+           old="stubs.c.status == UNCONFIRMED,\n                            ~exists().where("
+               "confirmations.c.message_id == message_id))",
+           new="stubs.c.status == UNCONFIRMED)", tests=_GROUP_TESTS),
+    Mutant(name="a group's row is confirmed twice", path=_JUDGES,
+           old="confirmations.c.status == UNCONFIRMED,\n                                    exists()", new="exists()",
+           tests=_GROUP_TESTS),
+    Mutant(name="two last groups do not see each other", path=_JUDGES,
+           old=".where(stubs.c.message_id == message_id).with_for_update())",
+           new=".where(stubs.c.message_id == message_id))", tests=_GROUP_TESTS),
+    Mutant(name="a stub is confirmed while a group is open", path=_JUDGES,
+           old="~exists().where(confirmations.c.message_id == message_id, confirmations.c.status == UNCONFIRMED))",
+           new="stubs.c.version >= 0)", tests=_GROUP_TESTS),
+    Mutant(name="an inbox row that is there lets the effect happen", path=_JUDGES,
+           old="Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT", new="Taken.WHOLLY", tests=_CONFIRMS_TESTS),
+    Mutant(name="a lost confirmation is not made again", path=_INBOX,
+           old="        if outcome in (Outcome.APPLIED, Outcome.DONE):\n            self._confirm(delivery)",
+           new="        if outcome is Outcome.APPLIED:\n            self._confirm(delivery)", tests=_CONFIRMS_TESTS),
+    # --- receipts ---------------------------------------------------------------------------------------------------
+    Mutant(name="a watermark goes back", path=_LOG,
+           old="        where=of_others.excluded.queue_offset_max > known))", new="    ))", tests=_LOG_TESTS),
+    Mutant(name="a retry moves the watermark", path=_LOG,
+           old="    if last.queue.topic == last.message.topic:", new="    if True:", tests=_LOG_TESTS),
+    Mutant(name="a receipt stays behind its effect", path=_INBOX,
+           old="self._judge.settles(connection, delivery)\n        delivery_log.finish(connection, delivery)",
+           new="self._judge.settles(connection, delivery)", tests=_LOG_TESTS),
+    Mutant(name="the receipt of what is done stays", path=_INBOX,
+           old="        if outcome is Outcome.DONE:\n            delivery_log.finish(connection, delivery)",
+           new="        if False:\n            pass", tests=_LOG_TESTS),
+    Mutant(name="a later receipt is not told", path=_LOG,
+           old="set_={name: of_others.excluded[name] for name in replaced})", new="set_={\"topic\": \"\"})",
+           tests=_LOG_TESTS),
+    # --- by hand, and the ledger ------------------------------------------------------------------------------------
+    Mutant(name="a human ends what a consumer ended before", path="regulus/reliability/operator.py",
+           old="update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)",
+           new="update(stubs).where(stubs.c.message_id == message_id)",
+           tests=("tests/unit/reliability/test_operator.py",)),
+    Mutant(name="a confirmed stub needs no proof", path="regulus/reliability/ledger.py",
+           old="        if is_proven or is_by_hand:", new="        if True:", tests=_LEDGER_TESTS),
+    Mutant(name="one group's proof is that of all", path="regulus/reliability/ledger.py",
+           old="all(proofs[group] for group in wanted)", new="any(proofs[group] for group in wanted)",
+           tests=_LEDGER_TESTS),
+    Mutant(name="a second effect is not seen", path="regulus/reliability/ledger.py",
+           old="    if any(count > 1 for count in proofs.values()):", new="    if False:", tests=_LEDGER_TESTS),
 ]

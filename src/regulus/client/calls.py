@@ -100,7 +100,7 @@ class Calls:
         if unreadable:
             fresh = self._without_unreadable(owned, fresh, unreadable)
         size = self._config.consume_message_batch_max_size
-        self.workers.submit([Work(owned, fresh[start:start + size]) for start in range(0, len(fresh), size)])
+        self.workers.submit([self._work(owned, fresh[start:start + size]) for start in range(0, len(fresh), size)])
 
     def go_on(self, owned: OrderedQueue) -> None:
         """Do what is next in a queue that is consumed in order."""
@@ -108,7 +108,7 @@ class Calls:
         if step is None:
             return
         if isinstance(step, Call):
-            self.workers.submit([Work(owned, step.messages)])
+            self.workers.submit([self._work(owned, step.messages)])
         elif isinstance(step, WakeAt):
             self._wake(owned, step.at_ms)
         else:
@@ -193,7 +193,10 @@ class Calls:
     def _retry_here(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         for message in messages:
             message.reconsume_times += 1
-        self.workers.submit([Work(owned, [message]) for message in owned.held(messages)])
+        self.workers.submit([self._work(owned, [message]) for message in owned.held(messages)])
+
+    def _work(self, owned: OwnedQueue, messages: list[MessageExt]) -> Work:
+        return Work(owned, messages, self._group)
 
     # --- messages that cannot be read --------------------------------------------------------------------------------
 

@@ -18,17 +18,19 @@ class ConsumeStatus(StrEnum):
 
 
 class ConsumeContext:
-    """What a listener may read and set during one call.
+    """What a listener may read during one call, the queue and the group that its messages come by, and what it may set.
 
     `ack_index`: with CONSUME_SUCCESS, messages up to this index are done and the others count as failed.
     `delay_level_when_next_consume`: -1 dead letter at once; 0 the broker's growing delay; above 0 this delay level.
     `suspend_current_queue_time_millis`: of orderly consumption, how long the queue rests after a failure; -1: as set.
     """
 
-    __slots__ = ("ack_index", "delay_level_when_next_consume", "message_queue", "suspend_current_queue_time_millis")
+    __slots__ = ("ack_index", "consumer_group", "delay_level_when_next_consume", "message_queue",
+                 "suspend_current_queue_time_millis")
 
-    def __init__(self, message_queue: MessageQueue) -> None:
+    def __init__(self, message_queue: MessageQueue, consumer_group: str = "") -> None:
         self.message_queue = message_queue
+        self.consumer_group = consumer_group
         self.delay_level_when_next_consume = 0
         self.ack_index = 0x7FFFFFFF
         self.suspend_current_queue_time_millis = -1

@@ -41,10 +41,10 @@ class Work:
 
     __slots__ = ("context", "is_expired", "is_expiring", "messages", "odd_answer", "owned", "started_ms")
 
-    def __init__(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+    def __init__(self, owned: OwnedQueue, messages: list[MessageExt], consumer_group: str = "") -> None:
         self.owned = owned
         self.messages = messages
-        self.context = ConsumeContext(owned.queue)
+        self.context = ConsumeContext(owned.queue, consumer_group)
         self.started_ms = 0
         self.is_expiring = False
         self.is_expired = False
@@ -138,7 +138,7 @@ class ListenerWorkers:
         """Any failure, also to make sense of what the listener said and set, means try again later."""
         status, unclear = call(_judged, work, said)
         if unclear is not None:
-            work.context = ConsumeContext(work.owned.queue)
+            work.context = ConsumeContext(work.owned.queue, work.context.consumer_group)
         if error is None and unclear is None:
             return status, None  # type: ignore[return-value]
         return ConsumeStatus.RECONSUME_LATER, error or unclear

@@ -377,7 +377,7 @@ class PushConsumer:
         assert self._calls is not None
         if self._direct_calls >= self.config.consume_thread_max:
             raise ClientError(f"{self._direct_calls} messages are consumed directly already; ask again later")
-        work = Work(OwnedQueue(queue, 0, 0), [message])
+        work = Work(OwnedQueue(queue, 0, 0), [message], self.group)
         begun = time.monotonic()
         self._direct_calls += 1
         try:

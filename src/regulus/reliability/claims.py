@@ -37,7 +37,7 @@ class RedisClaims:
             raise ConfigError(f"lease_ms is {lease_ms}; it must be 1 or more")
         self._client = client
         self._prefix = f"{_PREFIX}{group}:"
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
         self._done_ms = (policy or ResendPolicy()).horizon_ms + lease_ms
 
     def check(self) -> None:
@@ -47,7 +47,7 @@ class RedisClaims:
     def win(self, message_id: str) -> str | None:
         """Our token; None when somebody else holds the claim, or is done. Raises ClaimUnavailable."""
         token = secrets.token_hex(16)
-        is_won = self._ask(self._client.set, self._prefix + message_id, token, nx=True, px=self._lease_ms)
+        is_won = self._ask(self._client.set, self._prefix + message_id, token, nx=True, px=self.lease_ms)
         return token if is_won else None
 
     def release(self, message_id: str, token: str) -> None:

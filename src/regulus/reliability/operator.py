@@ -9,7 +9,7 @@ Only a stub that is unconfirmed is changed, so that a delivery that comes in bet
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, exists, insert, update
 
 from regulus.errors import ReliabilityRefused, StubMissing
 from regulus.reliability import outbox_table
@@ -34,14 +34,14 @@ def retry(connection: Connection, message_id: str, *, operator: str, reason: str
 
 def void(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
     """Raises StubMissing, ReliabilityRefused."""
-    _act(connection, message_id, "VOID", {"status": VOIDED, "is_manual": False}, operator, reason)
     _settle_groups(connection, message_id, VOIDED)
+    _act(connection, message_id, "VOID", {"status": VOIDED, "is_manual": False}, operator, reason)
 
 
 def confirm(connection: Connection, message_id: str, *, operator: str, reason: str) -> None:
     """Of all consuming groups that are open. Raises StubMissing, ReliabilityRefused."""
-    _act(connection, message_id, "CONFIRM", {"status": CONFIRMED, "is_manual": False}, operator, reason)
     _settle_groups(connection, message_id, CONFIRMED)
+    _act(connection, message_id, "CONFIRM", {"status": CONFIRMED, "is_manual": False}, operator, reason)
 
 
 def _act(connection: Connection, message_id: str, action: str, values: Mapping[str, object], operator: str,
@@ -61,6 +61,8 @@ def _act(connection: Connection, message_id: str, action: str, values: Mapping[s
 
 
 def _settle_groups(connection: Connection, message_id: str, status: str) -> None:
+    """Before the stub, as consumers lock them."""
+    is_open = exists().where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)
     connection.execute(update(confirmations).where(confirmations.c.message_id == message_id,
-                                                   confirmations.c.status == UNCONFIRMED)
+                                                   confirmations.c.status == UNCONFIRMED, is_open)
                        .values(status=status, confirm_time=now_ms()))

@@ -7,14 +7,15 @@ again until its effect is confirmed.
 import inspect
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Dialect, bindparam, make_url
+from sqlalchemy import BindParameter, Connection, Dialect, Insert, Table, bindparam, make_url
 from sqlalchemy.orm import Session, scoped_session
 
 from regulus.client.core.message_check import check_message
-from regulus.errors import MessageIllegal, ReliabilityRefused
+from regulus.errors import ConfigError, MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
@@ -39,11 +40,17 @@ class Outbox:
             session.add(order)
             outbox.add(session, Message("Orders", order.to_json()))
 
-    The table is looked at before the first message. `notifies`: a relay on PostgreSQL hears of each commit; with very
-    many small transactions at once their commits then wait for one another.
+    The table is looked at before the first message. `groups`: the consuming groups, where there are several; each
+    confirms its own effect, and messages are sent again until all have. `notifies`: a relay on PostgreSQL hears of each
+    commit; with very many small transactions at once their commits then wait for one another.
     """
 
-    def __init__(self, *, message_size_max: int = tables.BODY_SIZE_MAX, notifies: bool = True) -> None:
+    def __init__(self, *, groups: Sequence[str] = (), message_size_max: int = tables.BODY_SIZE_MAX,
+                 notifies: bool = True) -> None:
+        """Raises ConfigError."""
+        if isinstance(groups, str) or len(set(groups)) != len(groups) or not all(groups):
+            raise ConfigError(f"groups is {groups!r}; give the names of the consuming groups, each once")
+        self._groups = tuple(groups)
         self._message_size_max = min(message_size_max, tables.BODY_SIZE_MAX)
         self._notifies = notifies
         self._is_checked = False
@@ -78,9 +85,11 @@ class Outbox:
         driver_connection = connection.connection.dbapi_connection
         _check_transaction(connection.dialect, driver_connection)
         if not self._is_checked:
-            tables.check(connection)
+            tables.check(connection, *self._needs())
             self._is_checked = True
         connection.execute(outbox_table.add(), values)
+        if self._groups:
+            connection.execute(outbox_table.add_group(), self._group_rows(values))
         if self._tells(connection.dialect):
             connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
@@ -90,15 +99,22 @@ class Outbox:
         cursor = connection.cursor()
         try:
             if not self._is_checked:
-                _check_table(dialect, cursor)
+                for table in self._needs():
+                    _check_table(dialect, cursor, table)
                 self._is_checked = True
-            statement, fixed, order = _insert(dialect)
-            named = fixed | values
-            cursor.execute(statement, named if order is None else [named[name] for name in order])
+            _run(cursor, _insert(dialect), values)
+            for row in self._group_rows(values):
+                _run(cursor, _insert_group(dialect), row)
             if self._tells(dialect):
                 cursor.execute(f"NOTIFY {CHANNEL}")
         finally:
             cursor.close()
+
+    def _needs(self) -> tuple[Table, ...]:
+        return (tables.stubs, tables.confirmations) if self._groups else (tables.stubs,)
+
+    def _group_rows(self, values: Mapping[str, object]) -> list[dict[str, object]]:
+        return [{"message_id": values["message_id"], "consumer_group": group} for group in self._groups]
 
     def _tells(self, dialect: Dialect) -> bool:
         return self._notifies and dialect.name == "postgresql"
@@ -139,13 +155,13 @@ def _check_transaction(dialect: Dialect, driver_connection: Any) -> None:
                                  "changes of the business in it")
 
 
-def _check_table(dialect: Dialect, cursor: Any) -> None:
+def _check_table(dialect: Dialect, cursor: Any, table: Table) -> None:
     """As `tables.check`, by what a driver tells."""
     try:
-        cursor.execute(f"SELECT * FROM {tables.stubs.name} WHERE 1 = 0")
+        cursor.execute(f"SELECT * FROM {table.name} WHERE 1 = 0")
     except dialect.import_dbapi().Error as error:
-        raise tables.missing_table() from error
-    tables.check_columns({column[0] for column in cursor.description})
+        raise tables.missing_table(table) from error
+    tables.check_columns({column[0] for column in cursor.description}, table)
 
 
 def _dialect(connection: Any) -> Dialect:
@@ -164,10 +180,30 @@ def _dialect_named(name: str) -> Dialect:
     return make_url(f"{name}://").get_dialect()()
 
 
+class _Statement(NamedTuple):
+    """In a driver's own words: with the values that never change, and the order of all where they have no names."""
+
+    text: str
+    fixed: dict[str, object]
+    order: list[str] | None
+
+
+def _run(cursor: Any, statement: _Statement, values: Mapping[str, object]) -> None:
+    named = {**statement.fixed, **values}
+    cursor.execute(statement.text, named if statement.order is None else [named[name] for name in statement.order])
+
+
 @cache
-def _insert(dialect: Dialect) -> tuple[str, dict[str, object], list[str] | None]:
-    """The statement in a driver's own words, the values that never change, and the order of all values where they have
-    no names."""
-    message: dict[str, BindParameter[object]] = {name: bindparam(name) for name in _MESSAGE_COLUMNS}
-    compiled = outbox_table.add().values(message).compile(dialect=dialect)
-    return str(compiled), dict(compiled.params), compiled.positiontup if compiled.positional else None
+def _insert(dialect: Dialect) -> _Statement:
+    return _compiled(outbox_table.add(), _MESSAGE_COLUMNS, dialect)
+
+
+@cache
+def _insert_group(dialect: Dialect) -> _Statement:
+    return _compiled(outbox_table.add_group(), ("message_id", "consumer_group"), dialect)
+
+
+def _compiled(statement: Insert, columns: Sequence[str], dialect: Dialect) -> _Statement:
+    given: dict[str, BindParameter[object]] = {name: bindparam(name) for name in columns}
+    compiled = statement.values(given).compile(dialect=dialect)
+    return _Statement(str(compiled), dict(compiled.params), compiled.positiontup if compiled.positional else None)

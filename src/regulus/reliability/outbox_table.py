@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from regulus.reliability.retry_policy import ResendPolicy
-from regulus.reliability.tables import CONFIRMED, LAST_ERROR_SIZE_MAX, UNCONFIRMED, now_ms, stubs
+from regulus.reliability.tables import LAST_ERROR_SIZE_MAX, UNCONFIRMED, confirmations, now_ms, stubs
 
 _SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.tags, stubs.c.body, stubs.c.properties,
          stubs.c.flag, stubs.c.create_time)
@@ -52,6 +52,11 @@ def add() -> Insert:
     """A stub that is due as soon as it is committed. The values of the message are parameters."""
     return insert(stubs).values(status=UNCONFIRMED, send_count=0, resend_time=now_ms(), create_time=now_ms(),
                                 is_manual=False, version=1)
+
+
+def add_group() -> Insert:
+    """A consuming group of a stub. Its id and the group are parameters."""
+    return insert(confirmations).values(status=UNCONFIRMED)
 
 
 # --- the relay's ---------------------------------------------------------------------------------------------------
@@ -103,22 +108,12 @@ def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
         connection.execute(_of_send().values(last_error=bindparam("why")), rows)
 
 
-# --- the consumer's ------------------------------------------------------------------------------------------------
-
-
-def confirm(connection: Connection, message_id: str) -> bool:
-    """Whether the stub was unconfirmed and is now confirmed, once this transaction commits."""
-    changed = connection.execute(update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)
-                                 .values(status=CONFIRMED, is_manual=False, version=stubs.c.version + 1))
-    return changed.rowcount == 1
+# --- for people ----------------------------------------------------------------------------------------------------
 
 
 def status(connection: Connection, message_id: str) -> str | None:
     """None when there is no such stub."""
     return connection.execute(select(stubs.c.status).where(stubs.c.message_id == message_id)).scalar_one_or_none()
-
-
-# --- for people ----------------------------------------------------------------------------------------------------
 
 
 def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
@@ -12,11 +13,11 @@ from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.reliability import tables
-from regulus.reliability.inbox import ApplyOnce, apply_once
+from regulus.reliability.inbox import CONFLICT_TRIES_MAX, ApplyOnce, apply_once
 from regulus.reliability.relay_loop import Relay
 
 from .consumed import FROM_FIRST, wait_until
-from .shop import book, booked, count_stubs, place_orders, set_stub, stub
+from .shop import book, booked, bookings, count_stubs, place_orders, set_stub, stub
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 
@@ -31,12 +32,14 @@ def message(message_id: str, times: int = 0) -> MessageExt:
 
 def deliver(listener: ApplyOnce, *ids: str, times: int = 0) -> tuple[ConsumeStatus, int]:
     """What the listener answers, and the delay level it asks for."""
-    context = ConsumeContext(MessageQueue("orders", "broker-a", 0))
+    context = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
     return listener([message(each, times) for each in ids], context), context.delay_level_when_next_consume
 
 
 class KeptClaims:
     """The gate in memory: what Redis does, and whether it does it at all."""
+
+    lease_ms = 300_000
 
     def __init__(self, held=None, is_away=False):
         self.held = dict(held or {})
@@ -121,7 +124,7 @@ def test_d6_a_database_error_frees_the_claim(engine):
     claims = KeptClaims()
     listener = ApplyOnce(engine, book, claims=claims)
     listener.check()
-    tables.metadata.drop_all(engine)
+    tables.stubs.drop(engine)
     with pytest.raises(Exception, match="regulus_stub"):
         deliver(listener, "1")
     assert claims.held == {}
@@ -275,3 +278,56 @@ async def test_w22_committed_messages_have_their_effect_once_though_each_is_sent
         async with consumer:
             await wait_until(lambda: calls.count(SUCCESS) == 80)
     assert booked(engine) == sorted(ids)
+
+
+def test_a_deadlock_is_tried_again_at_once(engine):
+    """Two effects that lock the same rows in turns: the database ends one of them for the other's sake."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    place_orders(engine, "1", "2")
+    with engine.begin() as connection:
+        connection.execute(bookings.insert(), [{"order_id": "x"}, {"order_id": "y"}])
+    both, tries = threading.Barrier(2), []
+
+    def locks(first, second):
+        def effect(connection, message):
+            tries.append(first)
+            connection.execute(bookings.update().where(bookings.c.order_id == first).values(order_id=first))
+            if len(tries) <= 2:
+                both.wait(30)
+            connection.execute(bookings.update().where(bookings.c.order_id == second).values(order_id=second))
+        return effect
+
+    answers = []
+    workers = [threading.Thread(target=lambda of=of, each=each: answers.append(
+        deliver(ApplyOnce(engine, locks(*of)), each)[0])) for of, each in (("xy", "1"), ("yx", "2"))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert (answers, len(tries)) == ([SUCCESS] * 2, 3)
+    assert count_stubs(engine, status="CONFIRMED") == 2
+
+
+def test_a_conflict_without_end_is_raised(engine):
+    place_orders(engine, "1")
+    tries = []
+
+    class Deadlock(Exception):
+        sqlstate = "40P01"
+
+    def effect(connection, message):
+        tries.append(message)
+        raise DBAPIError("UPDATE", {}, Deadlock())
+
+    with pytest.raises(DBAPIError):
+        deliver(ApplyOnce(engine, effect), "1")
+    assert (len(tries), stub(engine, "1").status) == (CONFLICT_TRIES_MAX, tables.UNCONFIRMED)
+
+
+def test_an_effect_that_outlasts_its_lease_is_told(engine, caplog):
+    place_orders(engine, "1")
+    claims = KeptClaims()
+    claims.lease_ms = -1
+    assert deliver(ApplyOnce(engine, book, claims=claims), "1")[0] is SUCCESS
+    assert "longer than the claim's lease of -1 ms" in caplog.text

@@ -22,7 +22,7 @@ def effects(tmp_path) -> Iterator[Engine]:
     engine.dispose()
 
 
-def deliver(engine, message_id, group="billing", outcome="APPLIED", at=5_000):
+def delivered(engine, message_id, group="billing", outcome="APPLIED", at=5_000):
     with engine.begin() as connection:
         connection.execute(insert(tables.attempts).values(
             message_id=message_id, kind="DELIVERY", consumer_group=group, number=0, broker_name="a", queue_id=1,
@@ -61,9 +61,9 @@ def audited(engine, effects=None, since=EVER[0], until=EVER[1]):
 def test_an_account_has_all_that_happened_in_its_order(engine):
     place_orders(engine, "1", "2")
     set_stub(engine, "1", create_time=1_000, status=tables.CONFIRMED, send_count=1)
-    deliver(engine, "1", outcome="FAILED", at=3_000)
-    deliver(engine, "1", at=4_000)
-    deliver(engine, "2")
+    delivered(engine, "1", outcome="FAILED", at=3_000)
+    delivered(engine, "1", at=4_000)
+    delivered(engine, "2")
     act(engine, "1", "RETRY")
     with engine.begin() as connection:
         connection.execute(insert(tables.attempts).values(
@@ -81,7 +81,7 @@ def test_an_account_has_all_that_happened_in_its_order(engine):
 def test_an_account_reads_effects_where_they_are(engine, effects):
     place_orders(engine, "1")
     set_stub(engine, "1", create_time=1_000)
-    deliver(effects, "1")
+    delivered(effects, "1")
     take_in(effects, "1")
     name_groups(engine, "1", billing=tables.CONFIRMED, stock=tables.UNCONFIRMED)
     with engine.connect() as connection, effects.connect() as other:
@@ -112,8 +112,8 @@ def test_what_has_its_one_effect_is_applied(engine):
     place_orders(engine, "1", "2")
     for each in "12":
         set_stub(engine, each, status=tables.CONFIRMED)
-        deliver(engine, each)
-        deliver(engine, each, outcome="DONE")
+        delivered(engine, each)
+        delivered(engine, each, outcome="DONE")
     found = audited(engine)
     assert found.is_kept
     assert found.verdict() == "2 committed = 2 applied, 0 lost, 0 doubled"
@@ -122,7 +122,7 @@ def test_what_has_its_one_effect_is_applied(engine):
 def test_each_committed_stub_is_in_one_sum(engine):
     place_orders(engine, *"123456")
     set_stub(engine, "1", status=tables.CONFIRMED)
-    deliver(engine, "1")
+    delivered(engine, "1")
     set_stub(engine, "2", status=tables.VOIDED)
     set_stub(engine, "3", is_manual=True)
     set_stub(engine, "4", status=tables.CONFIRMED)
@@ -138,10 +138,10 @@ def test_a_group_that_applied_twice_is_named(engine):
     place_orders(engine, "1", "2")
     for each in "12":
         set_stub(engine, each, status=tables.CONFIRMED)
-        deliver(engine, each)
-    deliver(engine, "1", group="stock")
+        delivered(engine, each)
+    delivered(engine, "1", group="stock")
     assert audited(engine).doubled.count == 0
-    deliver(engine, "2")
+    delivered(engine, "2")
     assert audited(engine).doubled.names == ["2"]
     assert not audited(engine).is_kept
 
@@ -150,9 +150,9 @@ def test_each_group_needs_its_own_proof(engine):
     place_orders(engine, "1")
     set_stub(engine, "1", status=tables.CONFIRMED)
     name_groups(engine, "1", billing=tables.CONFIRMED, stock=tables.CONFIRMED)
-    deliver(engine, "1")
+    delivered(engine, "1")
     assert audited(engine).lost.names == ["1"]
-    deliver(engine, "1", group="stock")
+    delivered(engine, "1", group="stock")
     assert audited(engine).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
 
 
@@ -161,7 +161,7 @@ def test_the_inbox_is_proof_and_its_delivery_no_second_effect(engine, effects):
     for each in "12":
         set_stub(engine, each, status=tables.CONFIRMED)
         take_in(effects, each)
-    deliver(effects, "1")
+    delivered(effects, "1")
     assert audited(engine, effects).verdict() == "2 committed = 2 applied, 0 lost, 0 doubled"
     assert audited(engine).lost.count == 2
 

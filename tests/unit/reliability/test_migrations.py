@@ -22,7 +22,9 @@ def empty(engine):
 
 def differences(connection):
     context = MigrationContext.configure(connection, opts={
-        "version_table": migrations.VERSION_TABLE, "compare_type": True, "compare_server_default": True,
+        "version_table": migrations.VERSION_TABLE, # MySQL and MariaDB call bodies and booleans by other names.
+        "compare_server_default": connection.dialect.name in ("sqlite", "postgresql"),
+        "compare_type": connection.dialect.name in ("sqlite", "postgresql"),
         "include_object": lambda item, name, kind, reflected, other: name.startswith("regulus") or kind != "table"})
     return compare_metadata(context, tables.metadata)
 
@@ -38,7 +40,7 @@ def test_the_migrations_make_what_the_tables_are(empty):
 def test_a_stub_table_made_before_there_were_migrations_keeps_its_stubs(empty):
     with empty.begin() as connection:
         tables.stubs.create(connection)
-        connection.execute(text("DROP INDEX regulus_stub_time"))
+        next(index for index in tables.stubs.indexes if index.name == "regulus_stub_time").drop(connection)
     place_orders(empty, "1")
     with empty.begin() as connection:
         migrations.upgrade(connection)
@@ -56,7 +58,9 @@ def test_tables_made_by_the_metadata_are_up_to_date(empty):
 
 
 def test_what_is_rolled_back_leaves_the_database_as_it_was(empty):
-    """SQLite's driver begins a transaction only where data changes."""
+    """SQLite's driver begins a transaction only where data changes; MySQL and MariaDB make tables without one."""
+    if empty.dialect.name not in ("sqlite", "postgresql"):
+        pytest.skip("tables are made at once")
     with empty.connect() as connection, connection.begin() as transaction:
         connection.exec_driver_sql("BEGIN") if empty.dialect.name == "sqlite" else None
         migrations.upgrade(connection)

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from regulus.errors import ConfigError
 from regulus.model.message import Message
-from regulus.reliability import outbox_table
+from regulus.reliability import judges
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import BATCH_SIZE_MAX, Claimed, DueStubs, RelayConfig, batches
 from regulus.reliability.retry_policy import ResendPolicy
@@ -119,7 +119,7 @@ def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
     place_orders(engine, "1", "2")
     due.claim()
     with engine.begin() as effect:
-        assert outbox_table.confirm(effect, "1")
+        assert judges.confirm(effect, "1", "billing")
         due.store([Position("1", 1, "a", 0, 7), Position("2", 1, "a", 0, 8)])
     assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 8)
 

@@ -1,0 +1,66 @@
+"""How a consumer with a database of its own tells the stub's database of an effect.
+
+    StubConfirms            over a connection to that database, where the consumer has one
+    MessageConfirms         by a message on a topic of confirmations, which `ConfirmationListener` consumes beside the
+                            relay; retries and dead letters are those of its group
+
+A confirmation that is lost costs a resend, which the inbox answers and confirms again.
+"""
+
+from sqlalchemy import Engine
+
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.client.sync import Producer
+from regulus.model import message_properties as names
+from regulus.model.message import Message, MessageExt
+from regulus.reliability import judges, tables
+
+CONFIRMATION_TOPIC = "regulus_confirmations"
+_GROUP_PROPERTY = "CONSUMER_GROUP"
+
+
+class StubConfirms:
+    def __init__(self, engine: Engine) -> None:
+        """Connects to nothing yet."""
+        self._engine = engine
+
+    def confirm(self, message_id: str, consumer_group: str) -> None:
+        """Raises what the database raises."""
+        with self._engine.begin() as connection:
+            judges.confirm(connection, message_id, consumer_group)
+
+
+class MessageConfirms:
+    def __init__(self, producer: Producer, topic: str = CONFIRMATION_TOPIC) -> None:
+        """`producer` is started, and shut down, by the caller."""
+        self._producer = producer
+        self._topic = topic
+
+    def confirm(self, message_id: str, consumer_group: str) -> None:
+        """Raises ClientError."""
+        self._producer.send(Message(self._topic, message_id.encode(), keys=message_id,
+                                    properties={names.BUSINESS_ID: message_id, _GROUP_PROPERTY: consumer_group}))
+
+
+class ConfirmationListener:
+    """Confirms stubs by what `MessageConfirms` sent.
+
+        consumer = PushConsumer(name_server, "outbox-confirmations", ConfirmationListener(engine))
+        consumer.subscribe(CONFIRMATION_TOPIC)
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Connects to nothing yet."""
+        self._engine = engine
+        self._is_checked = False
+
+    def __call__(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        with self._engine.begin() as connection:
+            if not self._is_checked:
+                tables.check(connection, tables.stubs, tables.confirmations)
+                self._is_checked = True
+            # In one order, so that no two of these wait for each other.
+            for message in sorted(messages, key=lambda each: each.properties.get(names.BUSINESS_ID, "")):
+                judges.confirm(connection, message.properties.get(names.BUSINESS_ID, ""),
+                               message.properties.get(_GROUP_PROPERTY, ""))
+        return ConsumeStatus.CONSUME_SUCCESS

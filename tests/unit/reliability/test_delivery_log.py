@@ -1,0 +1,186 @@
+"""What a consumer writes down of each delivery: that it came, how far the group is, and how it ended."""
+
+import pytest
+from sqlalchemy import event
+
+from regulus.client.listener import ConsumeStatus
+from regulus.reliability import tables
+from regulus.reliability.inbox import ApplyOnce
+
+from .deliveries import RETRY_QUEUE, context, message, rows
+from .shop import book, booked, place_orders, set_stub
+
+SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
+
+
+def received(engine):
+    return rows(engine, tables.message_log, "message_id", "consumer_group", "queue_offset", "reconsume_times")
+
+
+def watermark(engine):
+    return rows(engine, tables.watermarks, "consumer_group", "topic", "broker_name", "queue_id", "queue_offset_max")
+
+
+def outcomes(engine):
+    return rows(engine, tables.attempts, "attempt_id", "message_id", "number", "queue_offset", "outcome")
+
+
+def fails(connection, message):
+    raise ValueError("no stock")
+
+
+def test_w9_a_receipt_is_there_before_the_effect_and_goes_with_it(engine):
+    place_orders(engine, "1")
+    seen = []
+
+    def effect(connection, message):
+        seen.extend(received(engine))
+        book(connection, message)
+
+    assert ApplyOnce(engine, effect)([message("1", offset=7)], context()) is SUCCESS
+    assert seen == [("1", "billing", 7, 0)]
+    assert (received(engine), booked(engine)) == ([], ["1"])
+
+
+def test_d2_a_receipt_stays_while_its_effect_is_not_made_and_tells_the_latest_copy(engine):
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, fails)
+    for offset, times in ((7, 0), (3, 1)):
+        with pytest.raises(ValueError):
+            listener([message("1", offset, times)], context(queue=RETRY_QUEUE if times else context().message_queue))
+    assert received(engine) == [("1", "billing", 3, 1)]
+
+
+@pytest.mark.parametrize("status", ["CONFIRMED", "VOIDED"])
+def test_d3_d4_d7_d9_w13_w14_the_receipt_of_what_is_done_goes(engine, status):
+    place_orders(engine, "1")
+    set_stub(engine, "1", status=status)
+    assert ApplyOnce(engine, book)([message("1")], context()) is SUCCESS
+    assert received(engine) == []
+
+
+def test_d12_nothing_is_done_without_a_receipt(engine):
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book)
+    listener.check()
+    tables.message_log.drop(engine)
+    with pytest.raises(Exception, match="regulus_message_log"):
+        listener([message("1")], context())
+    assert booked(engine) == []
+
+
+def test_all_receipts_of_a_call_are_one_transaction_before_its_effects(engine):
+    place_orders(engine, *"123")
+    statements = []
+    listener = ApplyOnce(engine, fails_at("2"))
+    listener.check()
+    event.listen(engine, "begin", lambda connection: statements.append("begin"))
+    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2].split()[2]))
+    with pytest.raises(ValueError):
+        listener([message(each, offset) for offset, each in enumerate("123")], context())
+    assert [row[0] for row in received(engine)] == ["2", "3"]
+    second = [number for number, each in enumerate(statements) if each == "begin"][1]
+    assert {"regulus_message_log", "regulus_watermark"} <= set(statements[:second])
+
+
+def fails_at(message_id):
+    def effect(connection, message):
+        if message.body.decode() == message_id:
+            raise ValueError("no stock")
+        book(connection, message)
+    return effect
+
+
+def test_a_copy_in_one_call_is_one_receipt(engine):
+    place_orders(engine, "1")
+    with pytest.raises(ValueError):
+        ApplyOnce(engine, fails)([message("1", 4), message("1", 9)], context())
+    assert received(engine) == [("1", "billing", 9, 0)]
+
+
+# --- the watermark -----------------------------------------------------------------------------------------------
+
+
+def test_the_watermark_is_the_last_offset_received_and_never_goes_back(engine):
+    place_orders(engine, *"12345")
+    listener = ApplyOnce(engine, book)
+    seen = []
+    for offsets in ((5, 4), (9,), (6,)):
+        listener([message(str(offset % 5 + 1), offset) for offset in offsets], context())
+        seen.append(watermark(engine)[0][-1])
+    assert seen == [5, 9, 9]
+    assert watermark(engine) == [("billing", "orders", "broker-a", 0, 9)]
+
+
+def test_the_time_of_a_watermark_is_that_of_its_move(engine):
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book)
+    listener([message("1", 5)], context())
+    with engine.begin() as connection:
+        connection.execute(tables.watermarks.update().values(move_time=1))
+    listener([message("1", 5)], context())
+    listener([message("1", 4)], context())
+    assert rows(engine, tables.watermarks, "move_time") == [(1,)]
+    listener([message("1", 6)], context())
+    assert rows(engine, tables.watermarks, "move_time") > [(1_000_000,)]
+
+
+def test_w24_a_retry_moves_no_watermark(engine):
+    """It is stored in the group's retry topic, at an offset that says nothing of the message's own queue."""
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book)
+    listener([message("1", 900, times=1)], context(queue=RETRY_QUEUE))
+    assert watermark(engine) == []
+
+
+def test_groups_have_watermarks_of_their_own(engine):
+    place_orders(engine, "1")
+    for group, offset in (("billing", 3), ("stock", 5)):
+        ApplyOnce(engine, book)([message("1", offset)], context(group))
+    assert [(row[0], row[-1]) for row in watermark(engine)] == [("billing", 3), ("stock", 5)]
+
+
+# --- the ledger --------------------------------------------------------------------------------------------------
+
+
+def test_each_delivery_is_told_with_its_outcome(engine):
+    place_orders(engine, "1")
+    with pytest.raises(ValueError):
+        ApplyOnce(engine, fails)([message("1", 7)], context())
+    listener = ApplyOnce(engine, book)
+    for times, each in ((1, "1"), (2, "1"), (0, "nosuch")):
+        listener([message(each, 10 + times, times)], context())
+    assert [row[1:] for row in outcomes(engine)] == [
+        ("1", 0, 7, "FAILED"), ("1", 1, 11, "APPLIED"), ("1", 2, 12, "DONE"), ("nosuch", 0, 10, "MISSING")]
+
+
+def test_a_failure_is_told_with_its_reason(engine):
+    place_orders(engine, "1")
+    with pytest.raises(ValueError):
+        ApplyOnce(engine, fails)([message("1")], context())
+    assert rows(engine, tables.attempts, "outcome", "detail") == [("FAILED", "ValueError: no stock")]
+
+
+def test_an_effect_that_is_rolled_back_is_not_told_as_applied(engine):
+    place_orders(engine, "1")
+
+    class Killed(BaseException):
+        pass
+
+    def effect(connection, message):
+        book(connection, message)
+        connection.execute(tables.attempts.select())
+        raise Killed
+    with pytest.raises(Killed):
+        ApplyOnce(engine, effect)([message("1")], context())
+    assert rows(engine, tables.attempts, "outcome") == []
+
+
+def test_d5_what_nobody_committed_is_an_alarm_once_it_is_parked(engine):
+    listener = ApplyOnce(engine, book)
+    for times in (0, 1):
+        listener([message("stray", times=times)], context())
+    assert rows(engine, tables.alarms, "subject") == []
+    for _ in range(2):      # once a cause
+        listener([message("stray", times=2)], context())
+    assert rows(engine, tables.alarms, "kind", "subject") == [("MISSING_STUB", "stray")]

@@ -1,0 +1,89 @@
+"""Effects that are coroutines: applied once, by the same judge."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from regulus.client.listener import ConsumeStatus
+from regulus.errors import ReliabilityRefused
+from regulus.reliability import tables
+from regulus.reliability.inbox import apply_once_async
+
+from .deliveries import context, message, rows
+from .shop import booked, bookings, place_orders, set_stub, stub
+from .test_inbox import KeptClaims
+
+SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
+
+
+@pytest.fixture
+async def asynchronous(engine):
+    address = engine.url.render_as_string(hide_password=False)
+    asynchronous = create_async_engine(address.replace("sqlite://", "sqlite+aiosqlite://"))
+    yield asynchronous
+    await asynchronous.dispose()
+
+
+async def book(connection, message):
+    await connection.execute(insert(bookings).values(order_id=message.body.decode()))
+
+
+async def test_an_effect_happens_once(engine, asynchronous):
+    place_orders(engine, "1", "2")
+    claims = KeptClaims()
+    listener = apply_once_async(asynchronous, claims=claims)(book)
+    await listener.check()
+    both = [message("1"), message("2")]
+    assert [await listener(both, context()) for _ in range(2)] == [SUCCESS] * 2
+    assert (booked(engine), stub(engine, "2").status, claims.done) == (["1", "2"], "CONFIRMED", {"1", "2"})
+    assert rows(engine, tables.message_log, "message_id") == []
+
+
+async def test_of_two_at_once_one_has_its_effect(engine, asynchronous):
+    place_orders(engine, "1")
+    listener = apply_once_async(asynchronous)(book)
+    assert await asyncio.gather(*[listener([message("1")], context()) for _ in range(2)]) == [SUCCESS] * 2
+    assert booked(engine) == ["1"]
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+async def test_an_effect_that_fails_or_is_cancelled_leaves_nothing_and_comes_again(engine, asynchronous, error):
+    place_orders(engine, "1")
+    claims = KeptClaims()
+
+    async def fails(connection, message):
+        await book(connection, message)
+        raise error("no stock")
+
+    with pytest.raises(error):
+        await apply_once_async(asynchronous, claims=claims)(fails)([message("1")], context())
+    assert (booked(engine), stub(engine, "1").status, claims.held) == ([], "UNCONFIRMED", {})
+    assert await apply_once_async(asynchronous, claims=claims)(book)([message("1")], context()) is SUCCESS
+    assert booked(engine) == ["1"]
+
+
+async def test_a_claim_that_is_anothers_is_left_alone(engine, asynchronous):
+    place_orders(engine, "1")
+    listener = apply_once_async(asynchronous, claims=KeptClaims({"1": "theirs"}))(book)
+    assert await listener([message("1")], context()) is LATER
+    set_stub(engine, "1", status="VOIDED")
+    assert await listener([message("1")], context()) is SUCCESS
+    assert booked(engine) == []
+
+
+async def test_what_nobody_committed_is_parked(asynchronous):
+    given = context()
+    assert await apply_once_async(asynchronous)(book)([message("stray", times=2)], given) is LATER
+    assert given.delay_level_when_next_consume == -1
+
+
+async def test_an_effect_that_ends_the_transaction_is_told_so(engine, asynchronous):
+    place_orders(engine, "1")
+
+    async def commits(connection, message):
+        await connection.commit()
+
+    with pytest.raises(ReliabilityRefused, match="ended the transaction by itself"):
+        await apply_once_async(asynchronous)(commits)([message("1")], context())
