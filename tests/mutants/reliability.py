@@ -8,6 +8,7 @@ _OUTBOX = "regulus/reliability/outbox.py"
 _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
 _JUDGES = "regulus/reliability/judges.py"
+_RULES = "regulus/model/resend_rules.py"
 _LOG = "regulus/reliability/delivery_log.py"
 
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
@@ -16,6 +17,7 @@ _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
 _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
 _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
+_REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
 _LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
 
@@ -34,9 +36,27 @@ MUTANTS = [
            old=", (stubs.c.send_count, count),", new=",", tests=_RELAY_TESTS),
     Mutant(name="a claim is no lease", path=_TABLE,
            old="(stubs.c.resend_time, now_ms() + interval)", new="(stubs.c.resend_time, now_ms())", tests=_RELAY_TESTS),
-    Mutant(name="a stub has no last send", path=_TABLE,
-           old="_due(stubs.c.send_count < policy.attempts_max)", new="_due(stubs.c.send_count >= 0)",
-           tests=_RELAY_TESTS),
+    Mutant(name="a stub has no last send", path=_RULES,
+           old="facts[\"send_count\"] >= limits.attempts_max", new="facts[\"send_count\"] < 0", tests=_REVIEW_TESTS),
+    Mutant(name="what a consumer has is sent again", path=_RULES,
+           old="(facts[\"log_time\"] >= limits.fresh_since_ms, ResendAction.WAIT),", new="", tests=_REVIEW_TESTS),
+    Mutant(name="what was received last counts as passed", path=_TABLE,
+           old="exists()).where(watermarks.c.queue_offset_max > stubs.c.queue_offset)\n    lagging",
+           new="exists()).where(watermarks.c.queue_offset_max >= stubs.c.queue_offset)\n    lagging",
+           tests=_REVIEW_TESTS),
+    Mutant(name="backlog is sent again", path=_TABLE,
+           old="stubs.c.queue_offset.is_not(None) & (~passed | lagging)", new="false()", tests=_REVIEW_TESTS),
+    Mutant(name="one group that has passed is enough", path=_TABLE, old="(~passed | lagging)", new="(~passed)",
+           tests=_REVIEW_TESTS),
+    Mutant(name="the receipt of a group that is done holds a stub back", path=_TABLE,
+           old="message_log.c.message_id == stubs.c.message_id, ~done)",
+           new="message_log.c.message_id == stubs.c.message_id)",
+           tests=_REVIEW_TESTS),
+    Mutant(name="backlog is counted as sent", path="regulus/reliability/relay.py",
+           old="again = by_action[ResendAction.RESEND]", new="again = by_action[ResendAction.POSTPONE] + "
+           "by_action[ResendAction.RESEND]", tests=_REVIEW_TESTS),
+    Mutant(name="an alarm is raised each time", path="regulus/reliability/alarms.py",
+           old="\"open_key\": _open_key(kind, subject)}", new="\"open_key\": None}", tests=_REVIEW_TESTS),
     Mutant(name="what is done is sent again", path=_TABLE,
            old="    return (stubs.c.status == literal(UNCONFIRMED, literal_execute=True), ~stubs.c.is_manual)",
            new="    return (~stubs.c.is_manual,)", tests=_RELAY_TESTS),
@@ -62,7 +82,8 @@ MUTANTS = [
     Mutant(name="an effect may end its transaction", path=_INBOX,
            old="        if not connection.in_transaction():", new="        if False:", tests=_INBOX_TESTS),
     Mutant(name="without Redis nothing is applied", path=_INBOX,
-           old="delivery.message_id, error)\n            return True", new="delivery.message_id, error)\n            return None",
+           old="delivery.message_id, error)\n            return True",
+           new="delivery.message_id, error)\n            return None",
            tests=_INBOX_TESTS),
     Mutant(name="another's claim is given back", path="regulus/reliability/claims.py",
            old="if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end",

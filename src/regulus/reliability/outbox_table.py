@@ -16,18 +16,48 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    exists,
+    false,
+    func,
     insert,
     literal,
     select,
     update,
 )
 
+from regulus.model.resend_rules import ResendAction, resend_rules
 from regulus.reliability.retry_policy import ResendPolicy
-from regulus.reliability.tables import LAST_ERROR_SIZE_MAX, UNCONFIRMED, confirmations, now_ms, stubs
+from regulus.reliability.tables import (
+    LAST_ERROR_SIZE_MAX,
+    SEND,
+    UNCONFIRMED,
+    attempts,
+    confirmations,
+    message_log,
+    now_ms,
+    stubs,
+    watermarks,
+)
 
 _SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.tags, stubs.c.body, stubs.c.properties,
          stubs.c.flag, stubs.c.create_time)
 """What a relay needs of a stub."""
+
+
+Sent = Row[*tuple[Any, ...]]
+"""A stub as far as a relay needs it: the columns of `_SENT`."""
+
+
+class Reviewed(NamedTuple):
+    """What the rules say of a stub that was sent before."""
+
+    message_id: str
+    send_count: int
+    action: ResendAction
+    topic: str
+    queue: str | None               # topic/broker/queue, once that is known
+    queue_offset: int | None
+    received_up_to: int | None      # how far the slowest of its groups is in that queue
 
 
 class Position(NamedTuple):
@@ -62,27 +92,61 @@ def add_group() -> Insert:
 # --- the relay's ---------------------------------------------------------------------------------------------------
 
 
-def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Count a send of at most `limit` stubs that are due, oldest first, and that nobody else claims now."""
-    due = _due(stubs.c.send_count < policy.attempts_max).limit(limit)
+def claim(connection: Connection, policy: ResendPolicy, limit: int) -> Sequence[Sent]:
+    """Count the first send of at most `limit` stubs, oldest first, that nobody else claims now."""
+    due = _due(stubs.c.send_count == 0).limit(limit)
     if connection.dialect.update_returning:
         # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
         chosen = due.cte("due")
         rows = connection.execute(_bump(policy, select(chosen.c.message_id)).returning(*_SENT)).all()
         return sorted(rows, key=lambda row: row.create_time)
     ids = connection.execute(due).scalars().all()
+    return _claim_these(connection, policy, ids)
+
+
+def review(connection: Connection, policy: ResendPolicy, limit: int) -> list[Reviewed]:
+    """What is to be done with at most `limit` stubs that were sent and are due again; locked until the transaction
+    ends. What another reviews at the moment is left out."""
+    if connection.dialect.name == "sqlite":
+        # A writer from here on: two that look at the same rows would both send.
+        connection.execute(update(stubs).where(false()).values(version=stubs.c.version))
+    now = connection.execute(select(now_ms())).scalar_one()
+    facts = _facts()
+    action = case(*[(condition, then.value) for condition, then in resend_rules(facts, policy.limits(now))],
+                  else_=ResendAction.RESEND.value)
+    found = (_due(stubs.c.send_count > 0)
+             .add_columns(stubs.c.send_count, stubs.c.topic, stubs.c.broker_name, stubs.c.queue_id,
+                          stubs.c.queue_offset, action.label("action"), _received_up_to().label("received_up_to"))
+             .limit(limit))
+    return [Reviewed(row.message_id, row.send_count, ResendAction(row.action), row.topic,
+                     None if row.queue_offset is None else f"{row.topic}/{row.broker_name}/{row.queue_id}",
+                     row.queue_offset, row.received_up_to)
+            for row in connection.execute(found)]
+
+
+def claim_again(connection: Connection, policy: ResendPolicy, ids: Sequence[str]) -> Sequence[Sent]:
+    """Count another send of stubs that `review` locked."""
+    return _claim_these(connection, policy, ids)
+
+
+def postpone(connection: Connection, message_id: str, wait_ms: int) -> None:
+    """Without a count: the stub was not sent."""
+    connection.execute(update(stubs).where(stubs.c.message_id == message_id, *_waits())
+                       .values(resend_time=now_ms() + wait_ms, version=stubs.c.version + 1))
+
+
+def give_up(connection: Connection, ids: Sequence[str]) -> list[str]:
+    """Leave stubs to a human; those of them that were not left yet."""
+    return [message_id for message_id in ids if connection.execute(
+        update(stubs).where(stubs.c.message_id == message_id, *_waits())
+        .values(is_manual=True, version=stubs.c.version + 1)).rowcount == 1]
+
+
+def _claim_these(connection: Connection, policy: ResendPolicy, ids: Sequence[str]) -> Sequence[Sent]:
     if not ids:
         return []
     connection.execute(_bump(policy, ids))
     return connection.execute(select(*_SENT).where(stubs.c.message_id.in_(ids)).order_by(stubs.c.create_time)).all()
-
-
-def give_up(connection: Connection, policy: ResendPolicy, limit: int) -> list[str]:
-    """Leave stubs that were sent as often as may be, and are due again, to a human; their ids, each given once."""
-    ids = connection.execute(_due(stubs.c.send_count >= policy.attempts_max).limit(limit)).scalars().all()
-    return [message_id for message_id in ids if connection.execute(
-        update(stubs).where(stubs.c.message_id == message_id, *_waits())
-        .values(is_manual=True, version=stubs.c.version + 1)).rowcount == 1]
 
 
 def store_positions(connection: Connection, positions: Sequence[Position]) -> None:
@@ -97,6 +161,10 @@ def store_positions(connection: Connection, positions: Sequence[Position]) -> No
     if rows:
         connection.execute(_of_send().values(broker_name=bindparam("broker"), queue_id=bindparam("queue"),
                                              queue_offset=bindparam("at"), last_error=None), rows)
+    _note_sends(connection, [
+        {"message_id": each.message_id, "number": each.send_count, "outcome": "STORED", "detail": None,
+         "broker_name": each.broker_name, "queue_id": each.queue_id, "queue_offset": each.queue_offset}
+        for each in positions])
 
 
 def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
@@ -106,6 +174,16 @@ def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
              "why": failure.error[:LAST_ERROR_SIZE_MAX]} for failure in failures if failure.message_id in free]
     if rows:
         connection.execute(_of_send().values(last_error=bindparam("why")), rows)
+    _note_sends(connection, [
+        {"message_id": each.message_id, "number": each.send_count, "outcome": "FAILED",
+         "detail": each.error[:LAST_ERROR_SIZE_MAX], "broker_name": None, "queue_id": None, "queue_offset": None}
+        for each in failures])
+
+
+def _note_sends(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """In the ledger."""
+    if rows:
+        connection.execute(insert(attempts).values(kind=SEND, begin_time=now_ms(), end_time=now_ms()), rows)
 
 
 # --- for people ----------------------------------------------------------------------------------------------------
@@ -124,6 +202,52 @@ def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[
     if is_manual:
         found = found.where(stubs.c.is_manual)
     return connection.execute(found.limit(limit)).all()
+
+
+# --- the facts of the rules ------------------------------------------------------------------------------------------
+
+
+def _facts() -> dict[str, ColumnElement[Any]]:
+    """As columns beside those of the stub, each by what its groups did that are not done."""
+    passed = _of_its_queue(exists()).where(watermarks.c.queue_offset_max > stubs.c.queue_offset)
+    lagging = exists().where(
+        _is_open_group(),
+        ~_of_its_queue(exists()).where(watermarks.c.consumer_group == confirmations.c.consumer_group,
+                                       watermarks.c.queue_offset_max > stubs.c.queue_offset)
+        .correlate(stubs, confirmations))
+    done = exists().where(confirmations.c.message_id == message_log.c.message_id,
+                          confirmations.c.consumer_group == message_log.c.consumer_group,
+                          confirmations.c.status != UNCONFIRMED)
+    received = select(func.max(message_log.c.receive_time)).where(
+        message_log.c.message_id == stubs.c.message_id, ~done).scalar_subquery()
+    moved = func.coalesce(_over_open_groups(func.min(watermarks.c.move_time)),
+                          _of_its_queue(select(func.max(watermarks.c.move_time))).scalar_subquery(),
+                          stubs.c.create_time)
+    return {"status": stubs.c.status, "is_manual": stubs.c.is_manual, "send_count": stubs.c.send_count,
+            "resend_time": stubs.c.resend_time,
+            "is_behind": stubs.c.queue_offset.is_not(None) & (~passed | lagging),
+            "log_time": received, "move_time": moved}
+
+
+def _received_up_to() -> ColumnElement[int | None]:
+    return func.coalesce(_over_open_groups(func.min(watermarks.c.queue_offset_max)),
+                         _of_its_queue(select(func.max(watermarks.c.queue_offset_max))).scalar_subquery())
+
+
+def _of_its_queue(statement: Any) -> Any:
+    return statement.where(watermarks.c.topic == stubs.c.topic, watermarks.c.broker_name == stubs.c.broker_name,
+                           watermarks.c.queue_id == stubs.c.queue_id)
+
+
+def _is_open_group() -> ColumnElement[bool]:
+    return (confirmations.c.message_id == stubs.c.message_id) & (confirmations.c.status == UNCONFIRMED)
+
+
+def _over_open_groups(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Null for a stub without groups."""
+    found: Select[Any] = _of_its_queue(select(value))
+    return found.where(_is_open_group(),
+                       watermarks.c.consumer_group == confirmations.c.consumer_group).scalar_subquery()
 
 
 # --- parts of statements -------------------------------------------------------------------------------------------

@@ -4,23 +4,29 @@ Any number of relays may work on one table: each stub that is due is claimed by 
 which it would be due again.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from regulus.client.core import batching
 from regulus.errors import ConfigError
 from regulus.model import message_properties as names
 from regulus.model.message import Message
+from regulus.model.resend_rules import ResendAction
 from regulus.reliability import outbox_table, tables
-from regulus.reliability.outbox_table import Failure, Position
+from regulus.reliability.alarms import AlarmKind, raise_alarm
+from regulus.reliability.outbox_table import Failure, Position, Reviewed
 from regulus.reliability.retry_policy import ResendPolicy
 
 BATCH_SIZE_MAX = 1 << 20
 """Bytes of one request to a broker."""
+BACKLOG_QUEUES_MAX = 10_000
+"""Queues whose rate is remembered; beyond it all are measured anew."""
+_RATE_OVER_MS = 5_000
 
 
 class Claimed(NamedTuple):
@@ -29,6 +35,14 @@ class Claimed(NamedTuple):
     message_id: str
     send_count: int
     message: Message
+
+
+class Review(NamedTuple):
+    """What became of stubs that were due again: how many they are, which are ours to send, which a human's."""
+
+    stubs: int
+    claimed: list[Claimed]
+    left_to_human: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +63,48 @@ class DueStubs:
     def __init__(self, engine: Engine, config: RelayConfig) -> None:
         self._engine = engine
         self._config = config
+        self._backlog = Backlog()
 
     def check(self) -> None:
-        """Raises ReliabilityRefused when the table is missing or older."""
+        """Raises ReliabilityRefused when a table is missing or older."""
         with self._engine.connect() as connection:
-            tables.check(connection)
+            tables.check(connection, tables.stubs, tables.confirmations, tables.message_log, tables.watermarks,
+                         tables.attempts, tables.alarms)
 
     def claim(self) -> list[Claimed]:
-        """At most `batch_max` stubs that are due. Their sends count from now on, whatever becomes of them."""
+        """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them."""
         with self._engine.begin() as connection:
-            rows = outbox_table.claim(connection, self._config.policy, self._config.batch_max)
-        return [Claimed(row.message_id, row.send_count,
-                        Message(row.topic, row.body, row.tags, properties=names.parse(row.properties), flag=row.flag))
-                for row in rows]
+            return _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
+
+    def review(self) -> Review:
+        """Do what the rules say with at most `batch_max` stubs that were sent and are due again: claim them, put them
+        off, or leave them to a human, with the alarms that belong to it, in one transaction."""
+        policy = self._config.policy
+        with self._engine.begin() as connection:
+            reviewed = outbox_table.review(connection, policy, self._config.batch_max)
+            by_action: dict[ResendAction, list[Reviewed]] = defaultdict(list)
+            for each in reviewed:
+                by_action[each.action].append(each)
+            for each in by_action[ResendAction.WAIT]:
+                outbox_table.postpone(connection, each.message_id, policy.interval_ms)
+            for each in by_action[ResendAction.POSTPONE] + by_action[ResendAction.CONSUMER_DOWN]:
+                outbox_table.postpone(connection, each.message_id, self._backlog.wait_ms(each, policy))
+            self._raise_alarms(connection, by_action)
+            left = outbox_table.give_up(connection, [each.message_id for each in by_action[ResendAction.MANUAL]])
+            again = by_action[ResendAction.RESEND] + by_action[ResendAction.RESEND_AND_TELL]
+            claimed = _claimed(outbox_table.claim_again(connection, policy, [each.message_id for each in again]))
+        return Review(len(reviewed), claimed, left)
+
+    def _raise_alarms(self, connection: Connection, by_action: dict[ResendAction, list[Reviewed]]) -> None:
+        for each in by_action[ResendAction.MANUAL]:
+            raise_alarm(connection, AlarmKind.MANUAL, each.message_id,
+                        f"sent {each.send_count} times to {each.topic}, and its effect is not confirmed")
+        for each in by_action[ResendAction.RESEND_AND_TELL]:
+            raise_alarm(connection, AlarmKind.STALE_RECEIPT, each.message_id,
+                        f"a consumer of {each.topic} received it long ago and did not finish it")
+        for each in by_action[ResendAction.CONSUMER_DOWN]:
+            raise_alarm(connection, AlarmKind.CONSUMER_DOWN, each.queue or each.topic,
+                        "stubs wait in this queue, and no consumer gets on in it")
 
     def store(self, outcomes: Iterable[Position | Failure]) -> None:
         """Where the messages are, and why others failed."""
@@ -75,10 +118,39 @@ class DueStubs:
             outbox_table.store_positions(connection, positions)
             outbox_table.store_failures(connection, failures)
 
-    def give_up(self) -> list[str]:
-        """The ids of stubs that were sent as often as may be and are unconfirmed still; each is given once."""
-        with self._engine.begin() as connection:
-            return outbox_table.give_up(connection, self._config.policy, self._config.batch_max)
+
+class Backlog:
+    """How fast queues are consumed, by what two reviews saw of them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, float]] = {}       # offset and time of the first look
+        self._rates: dict[str, float] = {}                  # messages a ms
+
+    def wait_ms(self, stub: Reviewed, policy: ResendPolicy) -> int:
+        """Until a stub is likely reached, and its interval; the interval alone while no rate is known."""
+        interval = policy.interval_after(max(1, stub.send_count))
+        if stub.queue is None or stub.queue_offset is None or stub.received_up_to is None:
+            return interval
+        rate = self._rate(stub.queue, stub.received_up_to)
+        lag = stub.queue_offset - stub.received_up_to
+        return interval + (min(policy.backlog_wait_max_ms, int(lag / rate)) if rate else 0)
+
+    def _rate(self, queue: str, received_up_to: int) -> float:
+        now = time.monotonic() * 1000
+        first, first_ms = self._seen.setdefault(queue, (received_up_to, now))
+        if now - first_ms >= _RATE_OVER_MS:
+            self._rates[queue] = max(0, received_up_to - first) / (now - first_ms)
+            self._seen[queue] = received_up_to, now
+        if len(self._seen) > BACKLOG_QUEUES_MAX:
+            self._seen.clear()
+            self._rates.clear()
+        return self._rates.get(queue, 0.0)
+
+
+def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:
+    return [Claimed(row.message_id, row.send_count,
+                    Message(row.topic, row.body, row.tags, properties=names.parse(row.properties), flag=row.flag))
+            for row in rows]
 
 
 def batches(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:

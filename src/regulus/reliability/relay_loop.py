@@ -82,9 +82,21 @@ class Relay:
 
     async def relay_due(self) -> int:
         """One round; how many messages are now at a broker."""
+        _, sent = await self._relay_due()
+        return sent
+
+    async def _relay_due(self) -> tuple[int, int]:
+        """How many stubs it dealt with, and how many messages are now at a broker."""
         claimed = await asyncio.to_thread(self._stubs.claim)
-        if not claimed:
-            return 0
+        count = len(claimed)
+        if count < self.config.batch_max:
+            review = await asyncio.to_thread(self._stubs.review)
+            count += review.stubs
+            claimed = claimed + review.claimed
+            self._tell_left(review.left_to_human)
+        return count, await self._send_all(claimed) if claimed else 0
+
+    async def _send_all(self, claimed: Sequence[Claimed]) -> int:
         sent = await asyncio.gather(*[self._send(batch) for batch in batches(claimed)])
         outcomes = [outcome for batch in sent for outcome in batch]
         await asyncio.to_thread(self._stubs.store, outcomes)
@@ -98,17 +110,14 @@ class Relay:
         async with CommitNotices(self._engine) as notices:
             while not self._stopping.is_set():
                 async with self._round:
-                    count = await self.relay_due()
-                    if not count:
-                        await self._give_up()
+                    count, _ = await self._relay_due()
                 if not count:
                     await notices.wait(self._stopping, self.config.poll_interval_ms)
 
-    async def _give_up(self) -> None:
-        left = await asyncio.to_thread(self._stubs.give_up)
+    def _tell_left(self, left: Sequence[str]) -> None:
         if left:
             _log.error("after %d sends the effects of %d messages are not confirmed; they are sent no more and wait "
-                       "for a human (is_manual): %s%s", self.config.policy.attempts_max, len(left),
+                       "for a human (regulus outbox list): %s%s", self.config.policy.attempts_max, len(left),
                        ", ".join(left[:_NAMES_LOGGED_MAX]), " ..." if len(left) > _NAMES_LOGGED_MAX else "")
 
     async def _send(self, batch: Sequence[Claimed]) -> list[Position | Failure]:

@@ -7,6 +7,7 @@
 from dataclasses import dataclass
 
 from regulus.errors import ConfigError
+from regulus.model.resend_rules import ResendLimits
 
 _ATTEMPTS_LIMIT = 1_000
 
@@ -18,8 +19,14 @@ class ResendPolicy:
     interval_ms: int = 60_000           # after the first send; twice as long after each that follows
     interval_ms_max: int = 30 * 60_000
     attempts_max: int = 16              # sends of one stub, the first included
+    stale_ms: int = 130 * 60_000        # a receipt that is older is nobody's any more: above the longest retry gap, 2 h
+    down_ms: int = 30 * 60_000          # a queue with stubs behind it that does not move for so long has no consumer
+    backlog_wait_max_ms: int = 60 * 60_000      # the longest that a stub waits for messages before its own
 
     def __post_init__(self) -> None:
+        for key in ("stale_ms", "down_ms", "backlog_wait_max_ms"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"{key} is {getattr(self, key)}; it must be 1 or more")
         if self.interval_ms < 1:
             raise ConfigError(f"interval_ms is {self.interval_ms}; it must be 1 or more")
         if self.interval_ms_max < self.interval_ms:
@@ -41,6 +48,10 @@ class ResendPolicy:
                 break
             intervals[send_count] = interval
         return intervals
+
+    def limits(self, now_ms: int) -> ResendLimits:
+        return ResendLimits(now_ms=now_ms, attempts_max=self.attempts_max, fresh_since_ms=now_ms - self.stale_ms,
+                            moves_since_ms=now_ms - self.down_ms)
 
     @property
     def horizon_ms(self) -> int:

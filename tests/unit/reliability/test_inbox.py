@@ -17,7 +17,7 @@ from regulus.reliability.inbox import CONFLICT_TRIES_MAX, ApplyOnce, apply_once
 from regulus.reliability.relay_loop import Relay
 
 from .consumed import FROM_FIRST, wait_until
-from .shop import book, booked, bookings, count_stubs, place_orders, set_stub, stub
+from .shop import book, booked, bookings, count_stubs, pass_all, place_orders, set_stub, stub
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 
@@ -268,6 +268,7 @@ async def test_w22_committed_messages_have_their_effect_once_though_each_is_sent
 
     async with Relay(engine, regulus_server.name_server_address) as relay:
         await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+        pass_all(engine)
         for each in ids:
             set_stub(engine, each, resend_time=0)
         while await relay.relay_due():

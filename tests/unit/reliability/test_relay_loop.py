@@ -13,7 +13,7 @@ from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
 
 from .consumed import consumed_bodies, wait_until
-from .shop import count_stubs, make_due, place_orders, set_stub, stub
+from .shop import count_stubs, make_due, pass_all, place_orders, set_stub, stub
 
 
 class Killed(BaseException):
@@ -137,13 +137,15 @@ async def test_a_message_that_nobody_confirms_ends_with_a_human(engine, regulus_
     config = RelayConfig(policy=ResendPolicy(interval_ms=1, interval_ms_max=1, attempts_max=3), poll_interval_ms=5)
     with caplog.at_level(logging.ERROR, "regulus.reliability.relay_loop"):
         async with Relay(engine, regulus_server.name_server_address, config=config):
+            await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+            pass_all(engine)
             await wait_until(lambda: stub(engine, "1").is_manual)
     assert stub(engine, "1").send_count == 3
     errors = [record for record in caplog.records
               if record.name == "regulus.reliability.relay_loop" and record.levelno == logging.ERROR]
     assert [record.getMessage() for record in errors] == [
         ("after 3 sends the effects of 1 messages are not confirmed; they are sent no more and wait for a human "
-         "(is_manual): 1")]
+         "(regulus outbox list): 1")]
     assert await consumed_bodies(regulus_server, "orders", 3) == ["1"] * 3
 
 

@@ -1,0 +1,196 @@
+"""What a relay does with stubs that were sent and are due again: the facts that it finds in the tables."""
+
+import time
+
+import pytest
+from sqlalchemy import insert
+
+from regulus.model.message import Message
+from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox
+from regulus.reliability.outbox_table import Reviewed
+from regulus.reliability.relay import Backlog, DueStubs, RelayConfig
+from regulus.reliability.retry_policy import ResendPolicy
+
+from .deliveries import rows
+from .shop import set_stub, stub
+
+NOW_MS = int(time.time() * 1000)
+AT = {"broker_name": "broker-a", "queue_id": 3}
+
+
+@pytest.fixture
+def due(engine):
+    """Of a stub `1` that was sent once, stands at offset 70 of its queue, and is due."""
+    commit(engine, "1")
+    return DueStubs(engine, RelayConfig())
+
+
+def commit(engine, message_id, **options):
+    with engine.begin() as connection:
+        connection.execute(tables.stubs.update().values(version=1))     # begins the transaction
+        Outbox(**options).add(connection, Message("orders", b"x"), message_id=message_id)
+    set_stub(engine, message_id, send_count=1, resend_time=0, queue_offset=70, create_time=NOW_MS, **AT)
+
+
+def received_up_to(engine, offset, group="billing", moved=NOW_MS, **place):
+    with engine.begin() as connection:
+        connection.execute(insert(tables.watermarks).values(
+            consumer_group=group, queue_offset_max=offset, move_time=moved, **{"topic": "orders", **AT, **place}))
+
+
+def received(engine, message_id, age_ms=0, group="billing"):
+    with engine.begin() as connection:
+        connection.execute(insert(tables.message_log).values(
+            message_id=message_id, consumer_group=group, topic="orders", queue_offset=70, reconsume_times=0,
+            create_time=NOW_MS, receive_time=NOW_MS - age_ms, **AT))
+
+
+def confirmed_by(engine, *groups):
+    with engine.begin() as connection:
+        connection.execute(tables.confirmations.update().where(tables.confirmations.c.consumer_group.in_(groups))
+                           .values(status="CONFIRMED"))
+
+
+def sent_again(due):
+    return [each.message_id for each in due.review().claimed]
+
+
+def alarms(engine):
+    return rows(engine, tables.alarms, "kind", "subject")
+
+
+STALE = ResendPolicy().stale_ms + 60_000
+DOWN = ResendPolicy().down_ms + 60_000
+
+
+def test_what_the_group_has_passed_is_sent_again(engine, due):
+    received_up_to(engine, 71)
+    assert sent_again(due) == ["1"]
+    row = stub(engine, "1")
+    assert (row.send_count, row.resend_time > NOW_MS + 100_000) == (2, True)
+    assert due.review().stubs == 0
+
+
+@pytest.mark.parametrize("offset", [69, 70])
+def test_backlog_is_put_off_and_not_counted(engine, due, offset):
+    """Strictly less: what was received last is not passed yet."""
+    received_up_to(engine, offset)
+    assert (sent_again(due), stub(engine, "1").send_count) == ([], 1)
+    assert stub(engine, "1").resend_time >= NOW_MS + 60_000
+    assert alarms(engine) == []
+
+
+@pytest.mark.parametrize("place", [{"queue_id": 4}, {"broker_name": "broker-b"}, {"topic": "bills"}])
+def test_w7_the_watermark_of_another_queue_says_nothing(engine, due, place):
+    received_up_to(engine, 900, **place)
+    assert sent_again(due) == []
+
+
+def test_a_stub_without_a_place_is_sent_again(engine, due):
+    set_stub(engine, "1", queue_offset=None)
+    assert sent_again(due) == ["1"]
+
+
+def test_what_a_consumer_has_is_waited_for(engine, due):
+    received_up_to(engine, 71)
+    received(engine, "1", age_ms=60_000)
+    assert sent_again(due) == []
+    assert (stub(engine, "1").send_count, stub(engine, "1").resend_time > NOW_MS) == (1, True)
+
+
+def test_w9_what_a_consumer_has_had_too_long_is_sent_again_and_told_once(engine, due):
+    received_up_to(engine, 71)
+    received(engine, "1", age_ms=STALE)
+    assert sent_again(due) == ["1"]
+    set_stub(engine, "1", resend_time=0)
+    assert sent_again(due) == ["1"]
+    assert alarms(engine) == [("STALE_RECEIPT", "1")]
+
+
+def test_a_queue_that_stands_still_is_told_once_and_nothing_is_sent(engine, due):
+    commit(engine, "2")
+    received_up_to(engine, 5, moved=NOW_MS - DOWN)
+    for _ in range(2):
+        assert sent_again(due) == []
+        set_stub(engine, "1", resend_time=0)
+    assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+def test_a_queue_that_nobody_ever_consumed_is_told(engine, due):
+    set_stub(engine, "1", create_time=NOW_MS - DOWN)
+    assert sent_again(due) == []
+    assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+@pytest.mark.parametrize("offset", [5, 71])
+def test_what_was_sent_as_often_as_may_be_is_told_once(engine, due, offset):
+    received_up_to(engine, offset)
+    set_stub(engine, "1", send_count=16)
+    assert due.review().left_to_human == ["1"]
+    assert (due.review().stubs, alarms(engine)) == (0, [("MANUAL", "1")])
+    assert stub(engine, "1").is_manual
+
+
+def test_what_a_consumer_has_is_not_left_to_a_human_yet(engine, due):
+    received(engine, "1")
+    set_stub(engine, "1", send_count=16)
+    assert due.review().left_to_human == []
+
+
+# --- several groups ----------------------------------------------------------------------------------------------
+
+
+def test_all_open_groups_must_have_passed(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    due = DueStubs(engine, RelayConfig())
+    received_up_to(engine, 71, "billing")
+    assert sent_again(due) == []
+    received_up_to(engine, 71, "stock")
+    set_stub(engine, "1", resend_time=0)
+    assert sent_again(due) == ["1"]
+
+
+def test_a_group_that_is_done_is_waited_for_no_more(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    due = DueStubs(engine, RelayConfig())
+    received_up_to(engine, 5, "billing", moved=NOW_MS - DOWN)
+    received_up_to(engine, 71, "stock")
+    received(engine, "1", group="billing")
+    confirmed_by(engine, "billing")
+    assert (sent_again(due), alarms(engine)) == (["1"], [])
+
+
+def test_an_open_group_that_stands_still_is_told(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    received_up_to(engine, 71, "billing")
+    received_up_to(engine, 5, "stock", moved=NOW_MS - DOWN)
+    assert sent_again(DueStubs(engine, RelayConfig())) == []
+    assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+# --- how long backlog takes --------------------------------------------------------------------------------------
+
+
+def reviewed(offset, received_up_to):
+    return Reviewed("1", 1, "POSTPONE", "orders", "orders/a/0", offset, received_up_to)
+
+
+def test_backlog_waits_as_long_as_its_queue_takes_to_get_there(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("regulus.reliability.relay.time.monotonic", lambda: now[0])
+    backlog, policy = Backlog(), ResendPolicy()
+    assert backlog.wait_ms(reviewed(1_000, 0), policy) == 60_000        # no rate is known yet
+    now[0] = 10.0
+    assert backlog.wait_ms(reviewed(1_000, 100), policy) == 60_000 + 90_000     # 10 a second, 900 to go
+    assert backlog.wait_ms(reviewed(10 ** 9, 100), policy) == 60_000 + policy.backlog_wait_max_ms
+    now[0] = 20.0
+    assert backlog.wait_ms(reviewed(1_000, 100), policy) == 60_000      # it stands still: nobody knows
+
+
+def test_the_rates_of_queues_are_bounded(monkeypatch):
+    monkeypatch.setattr("regulus.reliability.relay.BACKLOG_QUEUES_MAX", 3)
+    backlog = Backlog()
+    for number in range(10):
+        backlog.wait_ms(reviewed(5, 1)._replace(queue=f"orders/a/{number}"), ResendPolicy())
+        assert len(backlog._seen) <= 3
