@@ -283,4 +283,11 @@ MUTANTS = [
     Mutant(name="a task that dies stays dead", path=_TASKS,
            old="                self.restarts += 1\n", new="                raise\n",
            tests=("tests/unit/client/test_tasks.py",)),
+    Mutant(name="what has no tokens is begun", path="regulus/client/listener_workers.py",
+           old="            if wait_ms:\n", new="            if False:\n",
+           tests=("tests/unit/client/test_listener_workers.py",)),
+    Mutant(name="tokens are kept without end", path="regulus/client/core/token_bucket.py",
+           old="min(self._burst, self._tokens + (now_ms - self._at_ms) * self._rate_ms)",
+           new="self._tokens + (now_ms - self._at_ms) * self._rate_ms",
+           tests=("tests/unit/client/core/test_token_bucket.py",)),
 ]

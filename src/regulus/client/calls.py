@@ -17,6 +17,7 @@ from regulus.client.core.consume_statistics import TopicStatistics
 from regulus.client.core.ordered_queue import Blocked, Call, DeadLetter, OrderedQueue, WakeAt
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.send_back import DEAD_LETTER
+from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.client.send_back import SendBack
@@ -40,7 +41,7 @@ class Calls:
 
     def __init__(self, group: str, listener: MessageListener, config: PushConsumerConfig, statistics: StatisticsOf,
                  on_room: OnQueue, on_idle: OnQueue) -> None:
-        self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended)
+        self.workers = ListenerWorkers(listener, config.consume_thread_max, self._call_ended, _bucket(config))
         self._group = group
         self._config = config
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
@@ -317,6 +318,13 @@ class Calls:
             self._retry_here_later(owned, kept)
         if error is not None:
             raise error
+
+
+def _bucket(config: PushConsumerConfig) -> TokenBucket | None:
+    if not config.consume_rate_max:
+        return None
+    burst = config.consume_burst_max or max(1, int(config.consume_rate_max))
+    return TokenBucket(config.consume_rate_max, burst, steady_ms())
 
 
 async def _tried(sending: Coroutine[object, object, None]) -> BaseException | None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 from regulus.client.core.rebalance import STRATEGIES
 from regulus.errors import ConfigError
 
+_RATE_MAX = 1_000_000
+
 
 class MessageModel(StrEnum):
     CLUSTERING = "CLUSTERING"
@@ -108,6 +110,8 @@ class PushConsumerConfig(ClientConfig):
     consume_orderly: bool = False           # each queue in order, one call at a time
     consume_thread_max: int = 20            # listener calls at the same time
     consume_message_batch_max_size: int = 1     # messages of one listener call
+    consume_rate_max: float = 0.0           # messages a second that the listener is given; 0: as fast as it takes them
+    consume_burst_max: int = 0              # of them at once, after a pause; 0: those of one second
     pull_batch_size: int = 32
     pull_interval: int = 0
     pull_threshold_for_queue: int = 1000    # cached messages of a queue above which pulling pauses
@@ -132,6 +136,9 @@ class PushConsumerConfig(ClientConfig):
         _between(self, 1, 1000, "consume_thread_max")
         _between(self, 1, 1024, "consume_message_batch_max_size", "pull_batch_size")
         _between(self, 0, 65535, "pull_interval")
+        if not 0 <= self.consume_rate_max <= _RATE_MAX:     # nan, too, is refused
+            raise ConfigError(f"consume_rate_max is {self.consume_rate_max}; it must be 0 to {_RATE_MAX}")
+        _between(self, 0, _RATE_MAX, "consume_burst_max")
         _between(self, 1, 65535, "pull_threshold_for_queue", "consume_concurrently_max_span")
         _between(self, 1, 1024, "pull_threshold_size_for_queue")
         _at_least(self, 1, "consume_timeout", "broker_suspend_max_time", "rebalance_interval",

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index
 from queue import Empty, SimpleQueue
 
 from regulus.client.client_instance import steady_ms
 from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.foreign_calls import call, call_anywhere, call_here, is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.tasks import TaskGroup
@@ -63,14 +64,18 @@ class ListenerWorkers:
 
     A listener may answer and set what makes no sense, and do with its list what it likes; whatever it raises counts as
     RECONSUME_LATER, its `sys.exit()` and cancellations from within included. `restarts`: how often a worker died
-    nevertheless.
+    nevertheless. `bucket`: what it has no tokens for waits here, begun by nobody, and keeps its place.
     """
 
-    def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
+    def __init__(self, listener: MessageListener, count: int, on_result: OnResult,
+                 bucket: TokenBucket | None = None) -> None:
         self.running: dict[Work, None] = {}     # in the order in which they began
         self._listener = listener
         self._count = count
         self._on_result = on_result
+        self._bucket = bucket
+        self._held: deque[Work] = deque()
+        self._release_timer: asyncio.TimerHandle | None = None
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._cut_off: deque[tuple[Work, BaseException]] = deque()
@@ -97,6 +102,14 @@ class ListenerWorkers:
         """Have the listener called for each work, in no particular order; not after `close`."""
         if self._is_closed:
             return
+        if self._bucket is None:
+            self._begin(works)
+            return
+        self._held.extend(works)
+        if self._release_timer is None:
+            self._release(self._bucket)
+
+    def _begin(self, works: Sequence[Work]) -> None:
         if self.is_async:
             self._ready.extend(works)
             self._wake_one()
@@ -104,13 +117,27 @@ class ListenerWorkers:
         for work in works:
             self._hand_over(work)
 
+    def _release(self, bucket: TokenBucket) -> None:
+        """What there are tokens for, in its order; what was given up needs none."""
+        self._release_timer = None
+        while self._held:
+            work = self._held[0]
+            wait_ms = 0 if work.owned.is_given_up else bucket.take(len(work.messages), steady_ms())
+            if wait_ms:
+                self._release_timer = self._loop.call_later(wait_ms / 1000, self._release, bucket)
+                return
+            self._begin((self._held.popleft(),))
+
     def waiting(self) -> int:
         """Works that were submitted and not begun."""
-        return len(self._ready) if self.is_async else self._handed.qsize()
+        return len(self._held) + (len(self._ready) if self.is_async else self._handed.qsize())
 
     async def close(self, wait_ms: int) -> None:
         """Begin no more; give what runs `wait_ms` to end. What does not heed its cancellation is left to itself."""
         self._is_closed = True
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+        self._held.clear()
         self._ready.clear()
         with suppress(Empty):
             while True:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from regulus.client.foreign_calls import call, call_here
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
@@ -148,9 +149,8 @@ class _Applying:
         """One that is lost costs a resend, whose delivery confirms again."""
         if self._confirms is None:
             return
-        try:
-            self._confirms.confirm(delivery.message_id, delivery.consumer_group)
-        except Exception as error:
+        _, error = call(self._confirms.confirm, delivery.message_id, delivery.consumer_group)
+        if error is not None:
             _log.warning("the effect of message %s is committed, and its stub not yet confirmed: %s: %s",
                          delivery.message_id, type(error).__name__, error)
 
@@ -202,14 +202,12 @@ class ApplyOnce(_Applying):
         if token is None:
             with self._engine.begin() as connection:
                 return self._look(connection, delivery, begun)
-        outcome = Outcome.FAILED
-        try:
-            outcome = self._decide(delivery, begun)
-        except Exception as error:
+        decided, error = call(self._decide, delivery, begun)
+        outcome = decided if isinstance(decided, Outcome) else Outcome.FAILED
+        self._settle(delivery, token, outcome, begun)
+        if error is not None:
             self._note_failure(delivery, begun, error)
-            raise
-        finally:
-            self._settle(delivery, token, outcome, begun)
+            raise error
         if outcome in (Outcome.APPLIED, Outcome.DONE):
             self._confirm(delivery)
         return outcome
@@ -233,7 +231,7 @@ class ApplyOnce(_Applying):
         with self._engine.begin() as connection:
             return self._look(connection, delivery, begun)
 
-    def _note_failure(self, delivery: Delivery, begun: float, error: Exception) -> None:
+    def _note_failure(self, delivery: Delivery, begun: float, error: BaseException) -> None:
         try:
             with self._engine.begin() as connection:
                 self._failed(connection, delivery, begun, error)
@@ -282,13 +280,14 @@ class ApplyOnceAsync(_Applying):
                 return await connection.run_sync(self._look, delivery, begun)
         outcome = Outcome.FAILED
         try:
-            outcome = await self._decide(delivery, begun)
-        except Exception as error:
-            await self._note_failure(delivery, begun, error)
-            raise
+            decided, error = await call_here(self._decide, delivery, begun)
+            outcome = decided if isinstance(decided, Outcome) else outcome
         finally:
             if self._claims is not None:
                 await asyncio.shield(asyncio.to_thread(self._settle, delivery, token, outcome, begun))
+        if error is not None:
+            await self._note_failure(delivery, begun, error)
+            raise error
         if self._confirms is not None and outcome in (Outcome.APPLIED, Outcome.DONE):
             await asyncio.to_thread(self._confirm, delivery)
         return outcome
@@ -312,7 +311,7 @@ class ApplyOnceAsync(_Applying):
         async with self._engine.begin() as connection:
             return await connection.run_sync(self._look, delivery, begun)
 
-    async def _note_failure(self, delivery: Delivery, begun: float, error: Exception) -> None:
+    async def _note_failure(self, delivery: Delivery, begun: float, error: BaseException) -> None:
         try:
             async with self._engine.begin() as connection:
                 await connection.run_sync(self._failed, delivery, begun, error)

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from regulus.client.core.owned_queue import OwnedQueue
+from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.listener import ConsumeStatus
 from regulus.client.listener_workers import ListenerWorkers, Work
 from regulus.model.message import MessageExt
@@ -369,3 +370,31 @@ async def test_a_fault_with_one_result_of_a_thread_holds_up_no_other():
     assert await results.all() == [(0, SUCCESS), (2, SUCCESS), (3, SUCCESS)]
     assert [repr(each) for each in told] == ["KeyError('a fault of ours')"]
     await workers.close(1000)
+
+
+# --- a rate --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listener", [coroutine_listener, blocking_listener])
+async def test_what_has_no_tokens_waits_and_is_begun_by_nobody(monkeypatch, listener):
+    monkeypatch.setattr("regulus.client.listener_workers.steady_ms", lambda: 0)
+    results = Results(3)
+    workers = ListenerWorkers(listener, 1, results, TokenBucket(1, 3, 0))
+    for work in works_of(5):
+        workers.submit([work])
+    assert [offset for offset, _ in await results.all()] == [0, 1, 2]
+    assert (workers.waiting(), workers.running) == (2, {})
+    await workers.close(0)
+    assert len(results.statuses) == 3
+
+
+async def test_what_was_given_up_needs_no_tokens(monkeypatch):
+    monkeypatch.setattr("regulus.client.listener_workers.steady_ms", lambda: 0)
+    results = Results(3)
+    workers = ListenerWorkers(coroutine_listener, 1, results, TokenBucket(1, 1, 0))
+    lost = OwnedQueue(QUEUE, 0, 0)
+    lost.give_up()
+    workers.submit([*works_of(1), *works_of(2, lost), *works_of(1)])
+    assert [status for _, status in await results.all()] == [SUCCESS, LATER, LATER]
+    assert workers.waiting() == 1
+    await workers.close(0)

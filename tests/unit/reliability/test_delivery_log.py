@@ -173,7 +173,7 @@ def test_an_effect_that_is_rolled_back_is_not_told_as_applied(engine):
         raise Killed
     with pytest.raises(Killed):
         ApplyOnce(engine, effect)([message("1")], context())
-    assert rows(engine, tables.attempts, "outcome") == []
+    assert rows(engine, tables.attempts, "outcome") == [("FAILED",)]
 
 
 def test_d5_what_nobody_committed_is_an_alarm_once_it_is_parked(engine):

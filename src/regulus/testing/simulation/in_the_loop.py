@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.foreign_calls import is_async
 from regulus.client.listener import ConsumeContext, ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, OnResult
@@ -14,8 +15,9 @@ from regulus.model.message import MessageExt
 class LoopWorkers(ListenerWorkers):
     """Each call of a plain function is one step of the loop, during which no time passes."""
 
-    def __init__(self, listener: MessageListener, count: int, on_result: OnResult) -> None:
-        super().__init__(listener if is_async(listener) else _as_coroutine(listener), count, on_result)
+    def __init__(self, listener: MessageListener, count: int, on_result: OnResult,
+                 bucket: TokenBucket | None = None) -> None:
+        super().__init__(listener if is_async(listener) else _as_coroutine(listener), count, on_result, bucket)
 
 
 def _as_coroutine(listener: MessageListener) -> MessageListener:
