@@ -30,6 +30,7 @@ _REBUILD_TESTS = ("tests/unit/store/test_queue_rebuild.py",)
 _RETENTION_TESTS = ("tests/unit/store/test_retention.py", "tests/unit/store/test_old_files.py")
 _NUMBERING_TESTS = ("tests/unit/store/test_numbering.py",)
 _JSON_TESTS = ("tests/unit/store/test_json_file.py",)
+_DELETION_TESTS = ("tests/crash/test_deletions_power_cut.py",)
 
 MUTANTS = [
     # --- appending ---------------------------------------------------------------------------------------------------
@@ -147,8 +148,8 @@ MUTANTS = [
     Mutant(name="a table is believed after a broker without one", path="regulus/store/queue_table_file.py",
            old="(is_log_ended and not _ends_at(table.position, log_files))", new="False", tests=_RECOVERY_TESTS),
     Mutant(name="a deleted topic is missed", path="regulus/store/file_message_store.py",
-           old="            self._table_file.note_gone(topic, queue_id, self._log.end)\n        self._queues.delete(",
-           new="            pass\n        self._queues.delete(", tests=_RECOVERY_TESTS),
+           old="        self._table_file.note_gone(topic, queue_ids, self._log.end, is_durable=False)\n", new="",
+           tests=_RECOVERY_TESTS),
     Mutant(name="a queue offset is given twice after a start on a full disk", path=_DISPATCH,
            old="queue.next_offset = max(queue.next_offset, request.queue_offset + 1)", new="pass",
            tests=("tests/crash/test_store_full_disk.py",)),
@@ -194,10 +195,10 @@ MUTANTS = [
            old=" or int(fields[-1]) != crc32(line_end + body)", new="",
            tests=("tests/unit/record/test_queue_table.py",)),
     Mutant(name="what is deleted while the table is made stays in it", path="regulus/store/queue_table_file.py",
-           old="        for line in later:\n            self._add(line)\n", new="",
+           old=' + b"".join(self._later[:count])', new="",
            tests=("tests/unit/store/test_queue_table_file.py",)),
-    Mutant(name="a table that was not told of a deletion stays", path="regulus/store/queue_table_file.py",
-           old="            self.remove()\n\n\ndef", new="            pass\n\n\ndef",
+    Mutant(name="a table that was not told of a deletion passes for whole", path="regulus/store/queue_table_file.py",
+           old="            self.fault = str(error)\n", new="            pass\n",
            tests=("tests/unit/store/test_queue_table_file.py",)),
     Mutant(name="queues that rest begin before the log", path=_QUEUES,
            old="        queue.correct_start(self.log_start)\n        return fault\n", new="        return fault\n",
@@ -363,7 +364,7 @@ MUTANTS = [
     Mutant(name="a start does not know where a queue was born", path=_STORE,
            old=", table.births if table is not None else None)", new=", None)", tests=_REBUILD_TESTS),
     Mutant(name="records of a deleted queue come back where the log lost its end", path=_STORE,
-           old="        corrected = self._queues.end_births_at(self._log.end)\n", new="        corrected = []\n",
+           old="self._corrected = self._queues.end_births_at(self._log.end)\n", new="self._corrected = []\n",
            tests=_REBUILD_TESTS),
     Mutant(name="a store whose abort cannot be read stays locked", path=_STORE,
            old="        try:\n            left = disk.read_file(self.config.root / \"abort\")\n",
@@ -449,4 +450,33 @@ MUTANTS = [
            old='if not name or "/" in name or name.startswith("."):', new="if False:", tests=_JSON_TESTS),
     Mutant(name="nobody hears that a .bak was read", path=_JSON,
            old='self._warn(f"{path} is missing', new='str(f"{path} is missing', tests=_JSON_TESTS),
+    # --- what was deleted stays deleted ------------------------------------------------------------------------------
+    Mutant(name="a queue whose units were lost forgets its birth", path=_QUEUE,
+           old="        self.max_physical_offset = self.birth\n        for file",
+           new="        self.max_physical_offset = -1\n        for file", tests=_DELETION_TESTS),
+    Mutant(name="a power cut takes the note of a deletion", path=_STORE,
+           old="self._log.end, is_durable=True)\n\n    def delete_queue", new="self._log.end, is_durable=False)\n\n"
+               "    def delete_queue", tests=_DELETION_TESTS),
+    Mutant(name="a power cut takes what `abort` says", path=_STORE,
+           old="disk.write_file(abort, text)", new="abort.write_bytes(text)", tests=_DELETION_TESTS),
+    Mutant(name="a power cut takes the record by which the table knows its log", path=_STORE,
+           old="self._mark_of(self._synced_record) or newest", new="newest", tests=_DELETION_TESTS),
+    Mutant(name="a start leaves the first table for later", path=_STORE,
+           old="        if self.wants_queue_table:\n", new="        if False:\n", tests=_DELETION_TESTS),
+    Mutant(name="messages are taken before births are corrected", path=_STORE,
+           old="if self._corrected and self._table_file.fault:", new="if False:", tests=_DELETION_TESTS),
+    Mutant(name="a table that lacks a deletion is not written in a quiet log", path=_STORE,
+           old=" and not self._table_file.is_behind\n", new="\n", tests=_DELETION_TESTS),
+    Mutant(name="a line that was cut short makes another of the next", path="regulus/store/queue_table_file.py",
+           old="            if whole != data:\n", new="            if False:\n",
+           tests=("tests/unit/store/test_queue_table_file.py",)),
+    Mutant(name="what is deleted while the table is written is not in it", path="regulus/store/queue_table_file.py",
+           old="if count == len(self._later):", new="if True:", tests=("tests/unit/store/test_queue_table_file.py",)),
+    Mutant(name="a table that could not be written passes for whole", path="regulus/store/queue_table_file.py",
+           old="self.fault = self.fault or before", new="pass", tests=("tests/unit/store/test_queue_table_file.py",)),
+    Mutant(name="a full disk leaves half a line", path="regulus/store/disk.py",
+           old="            os.ftruncate(descriptor, size)\n            raise\n", new="            raise\n",
+           tests=("tests/unit/store/test_disk.py",)),
+    Mutant(name="a table that lacks a deletion waits for its time", path="regulus/server/store_care.py",
+           old="is_thorough = is_table_due or", new="is_thorough =", tests=("tests/unit/server/test_store_care.py",)),
 ]

@@ -53,6 +53,8 @@ MUTANTS = [
     Mutant(name="a fault that lasts is told in each round", path="regulus/server/store_care.py",
            old="kind != self._kind or steady_ms", new="True or steady_ms",
            tests=("tests/unit/server/test_store_care.py",)),
+    Mutant(name="a fault is another where it is met at another file", path="regulus/server/store_care.py",
+           old='_PLACE.sub("", fault)', new="fault", tests=("tests/unit/server/test_store_care.py",)),
     Mutant(name="a broker that cannot be asked is dashes and a success", path="regulus/cli/cluster.py",
            old="        raise silent\n", new="        pass\n", tests=("tests/unit/cli/test_cluster.py",)),
 ]

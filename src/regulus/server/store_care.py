@@ -19,6 +19,10 @@ from regulus.store.file_message_store import FileMessageStore
 _log = logging.getLogger(__name__)
 
 FAULT_REPORT_INTERVAL_MS = 60_000       # a fault that lasts is told again so often
+TABLE_RETRY_INTERVAL_MS = 10_000        # a table of queues that lacks something is written anew at most so often
+
+_PLACE = re.compile(r"\S*/\S*|\d+")
+"""Where a fault was met, and in numbers: neither makes it another."""
 
 
 class StoreCare:
@@ -33,8 +37,13 @@ class StoreCare:
         self._task = KeptTask("bringing queues and checkpoint to disk", self._run)
         self._allocation: asyncio.Future[None] | None = None
         self._next_thorough_ms = steady_clock() + config.flush_consume_queue_thorough_interval
+        self._table_retry_ms = 0
         self._refusal = _LastingFault("messages are refused", "messages are taken again")
-        self._flush_fault = _LastingFault("consume queues are not flushed", "consume queues are flushed again")
+        self._flush_fault = _LastingFault("queues, index or what is known of them are not brought to disk",
+                                          "queues, index and what is known of them are brought to disk again")
+        self._deletion_fault = _LastingFault("deleted messages may come back after a power cut",
+                                             "deleted messages do not come back after a power cut any more",
+                                             logging.WARNING)
 
     def start(self) -> None:
         self.make_room()
@@ -56,12 +65,15 @@ class StoreCare:
             await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
             self._store.finish_start()
             await self._flush_queues()
+            self._deletion_fault.tell(self._store.deletion_fault, self._steady_clock())
             self._tell_refusal()
 
     async def _flush_queues(self) -> None:
         steady_ms = self._steady_clock()
-        is_thorough = steady_ms >= self._next_thorough_ms
+        is_table_due = self._store.wants_queue_table and steady_ms >= self._table_retry_ms
+        is_thorough = is_table_due or steady_ms >= self._next_thorough_ms
         if is_thorough:
+            self._table_retry_ms = steady_ms + TABLE_RETRY_INTERVAL_MS
             self._next_thorough_ms = steady_ms + self._config.flush_consume_queue_thorough_interval
         flush: Callable[[], None] = self._flush_thoroughly if is_thorough else self._flush_dirty
         try:
@@ -88,16 +100,17 @@ class StoreCare:
 class _LastingFault:
     """Told when it begins or becomes another, now and then while it lasts, and when it is over."""
 
-    def __init__(self, begun: str, over: str) -> None:
+    def __init__(self, begun: str, over: str, level: int = logging.ERROR) -> None:
         self._begun = begun
         self._over = over
+        self._level = level
         self._kind = ""
         self._told_ms = 0
 
     def tell(self, fault: str, steady_ms: int) -> None:
-        kind = re.sub(r"\d+", "", fault)    # how much is free and which file is the next make no other fault
+        kind = _PLACE.sub("", fault)
         if fault and (kind != self._kind or steady_ms >= self._told_ms + FAULT_REPORT_INTERVAL_MS):
-            _log.error("%s: %s", self._begun, fault)
+            _log.log(self._level, "%s: %s", self._begun, fault)
             self._told_ms = steady_ms
         elif self._kind and not fault:
             _log.warning("%s", self._over)

@@ -17,6 +17,7 @@ cdef class ConsumeQueue:
     cdef public MappedFile tail
     cdef public long long start
     cdef public long long end
+    cdef public long long birth
     cdef public long long max_physical_offset
     cdef public long long next_offset
     cdef public bint is_dirty

@@ -27,7 +27,7 @@ _FILLER_SIZE = FILLER.size
 
 
 class ConsumeQueue:
-    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue, birth: int = -1) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.files = files
@@ -37,8 +37,11 @@ class ConsumeQueue:
         self.start = 0
         """Position of the first unit that may be served."""
         self.end = 0
-        self.max_physical_offset = -1
-        """Behind the last record that has a unit here; -1 for none."""
+        self.birth = birth
+        """Where the log ended when a queue of this name was deleted, -1 for never. What lies before is not
+        this one's."""
+        self.max_physical_offset = birth
+        """Behind the last record that has a unit here; where there is none, its birth."""
         self.next_offset = 0
         """Queue offset that the next appended message gets; ahead of `end` until it is dispatched."""
         self.is_dirty = False
@@ -195,13 +198,14 @@ class ConsumeQueue:
 
     def look(self, log_bound: int) -> None:
         """Find the end, and behind which record of the log that is; change nothing. Units of records behind
-        `log_bound`, where no log file is, are none. Raises StoreDamaged for a file of a wrong size."""
+        `log_bound`, where no log file is, are none, nor are those of records before its birth. Raises StoreDamaged for
+        a file of a wrong size."""
         self.files.load()
         files = self.files.files
         self.tail = None
         self.start = files[0].start if files else 0
         self.end = self.start
-        self.max_physical_offset = -1
+        self.max_physical_offset = self.birth
         for file in files[max(0, len(files) - RECOVERED_FILES):]:
             if self.end not in (self.start, file.start):
                 break
@@ -237,25 +241,26 @@ class ConsumeQueue:
         end = last.start + disk.content_end(last.path, begin, last.size)
         return -(-end // _UNIT) * _UNIT
 
-    def empty(self, birth: int) -> None:
-        """Remove all files, so that the queue can be built anew from records behind `birth`. Raises
-        StoreNotWritable."""
+    def empty(self) -> None:
+        """Remove all files, so that the queue can be built anew. Raises StoreNotWritable."""
         self.files.remove_all()
         self.tail = None
         self.start = self.end = self.next_offset = 0
-        self.max_physical_offset = birth
+        self.max_physical_offset = self.birth
         self.has_gap = False
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the units of records that begin at `physical_offset` or later. Raises StoreNotWritable."""
         if self.max_physical_offset <= physical_offset:
             return
+        self.birth = min(self.birth, physical_offset)
         count = self.first_from(physical_offset)
         last = self.unit(count - 1) if count * _UNIT > self.start else None
         if self.known_end == self.end:
             self.known_end = count * _UNIT
         self._cut(count * _UNIT)
-        self.max_physical_offset = last.physical_offset + last.size if last and last.size != _FILLER_SIZE else -1
+        self.max_physical_offset = last.physical_offset + last.size if last and last.size != _FILLER_SIZE \
+            else self.birth
 
     def first_from(self, physical_offset: int) -> int:
         """Queue offset of the first unit whose record begins at `physical_offset` or later; the end when there is

@@ -148,13 +148,13 @@ class ConsumeQueues:
         text = self.resting.get(topic, {}).get(queue_id)
         if text is None:
             return ""
-        return self.look(ConsumeQueue(topic, queue_id, self._files(topic, queue_id)), bounds(text)[1] * _UNIT)
+        return self.look(self._unopened(topic, queue_id), bounds(text)[1] * _UNIT)
 
     def peek(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that rests as it is on disk, for looking only; it rests on. Raises StoreError."""
         if queue_id not in self.resting.get(topic, {}):
             return None
-        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue = self._unopened(topic, queue_id)
         queue.look(self.log_bound)
         return queue
 
@@ -181,7 +181,7 @@ class ConsumeQueues:
         """Open a queue that was built anew and put in its place; the log begins at `log_start` now. Raises StoreError,
         and it stays out of use."""
         topic, queue_id = built.topic, built.queue_id
-        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
+        queue = self._unopened(topic, queue_id)
         queue.take_up(built)
         queue.correct_start(log_start)
         self.table.setdefault(topic, {})[queue_id] = queue
@@ -199,14 +199,14 @@ class ConsumeQueues:
         if not is_storable(topic, queue_id):
             raise MessageIllegal(f"no message is stored under topic {topic[:NAME_SHOWN_MAX]!r}, queue {queue_id}: a "
                                  f"topic's name has 1 to {NAME_SIZE_MAX} of the characters %|a-zA-Z0-9_-")
-        queue = ConsumeQueue(topic, queue_id, self._files(topic, queue_id))
-        queue.max_physical_offset = self.births.get((topic, queue_id), -1)
+        queue = self._unopened(topic, queue_id)
         self.table.setdefault(topic, {})[queue_id] = queue
         return queue
 
-    def _files(self, topic: str, queue_id: int) -> MappedFileQueue:
-        return MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
-                               "mappedFileSizeConsumeQueue")
+    def _unopened(self, topic: str, queue_id: int) -> ConsumeQueue:
+        files = MappedFileQueue(self.directory / topic / str(queue_id), self._file_size, self._pool,
+                                "mappedFileSizeConsumeQueue")
+        return ConsumeQueue(topic, queue_id, files, self.births.get((topic, queue_id), -1))
 
     def all(self) -> list[ConsumeQueue]:
         """Those that are open."""
@@ -263,7 +263,8 @@ class ConsumeQueues:
     @property
     def max_physical_offset(self) -> int:
         """Behind the last record that any open queue speaks of; -1 when none does."""
-        return max((queue.max_physical_offset for queue in self.all()), default=-1)
+        return max((queue.max_physical_offset for queue in self.all() if queue.max_physical_offset > queue.birth),
+                   default=-1)
 
     def truncate(self, physical_offset: int) -> None:
         for queue in self.all():
@@ -279,7 +280,7 @@ class ConsumeQueues:
         return [(*name, birth) for name, birth in tuple(self.births.items()) if birth > log_start]
 
     def end_births_at(self, log_end: int) -> list[tuple[str, int]]:
-        """The log ends there now; the queues that are born earlier by that."""
+        """The log ends there now; the queues that are born earlier by that. Those that are open were truncated."""
         earlier = [name for name, birth in self.births.items() if birth > log_end]
         self.births.update(dict.fromkeys(earlier, log_end))
         return earlier

@@ -209,28 +209,21 @@ def move_tree(path: Path, target: Path) -> None:
         path.replace(target)
 
 
-def append_to(path: Path, data: bytes) -> None:
-    """Add to the end of a file that is there; a power cut may lose it."""
+def append_to(path: Path, data: bytes, *, is_durable: bool) -> None:
+    """Add all of it to the end of a file that is there, or nothing. Unless `is_durable`, a power cut may lose it. One
+    thread at a time."""
     with _writing(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        size = os.fstat(descriptor).st_size
         try:
             _write_all(descriptor, data)
+            if is_durable:
+                os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
         finally:
             os.close(descriptor)
-
-
-def touch_file(path: Path, data: bytes) -> None:
-    """Have the file; its content is only for people, so a full disk may leave it empty."""
-    with _writing(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, data)
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-        finally:
-            os.close(descriptor)
-        sync_directory(path.parent)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -21,7 +21,7 @@ What the server does, and when
                                        `Appended.end` is not above the offset it returned
     ASYNC_FLUSH                        flush_commit_log() each flush_interval_commit_log ms
     flush_interval_consume_queue       flush_consume_queues(config.flush_consume_queue_least_pages), flush_mark()
-    ..._queue_thorough_interval        flush_queue_table(), then flush_checkpoint()
+    ..._queue_thorough_interval        flush_queue_table(), then flush_checkpoint(); sooner if wants_queue_table
     each second                        finish_start(), for a start on a full disk
     each second while something is     dispatch(...): a full disk stops it, room lets it go on
     behind (dispatch_behind_bytes)
@@ -117,6 +117,8 @@ class FileMessageStore:
         """The last record of which the table of queues knows."""
         self._synced_record = -1
         """Where a record begins that is on disk with all before it; -1 as long as none is known."""
+        self._corrected: list[tuple[str, int]] = []
+        """Queues that are born earlier than the table says, which is still to be told that."""
         self._lock: disk.FileLock | None = None
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
                                   self._table_file.note_log_start)
@@ -203,13 +205,17 @@ class FileMessageStore:
             # Records of the same millisecond as the last one that is indexed may not be.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
-        self._correct_births()
+        self._corrected = self._queues.end_births_at(self._log.end)
         if self._index is not None:
             self._index.end_at(self._log.end)
         self.finish_start()
         if not is_clean_stop:
             tell("bringing to disk what the broker that was killed had written", 0, 0)
             self._sync_what_was_kept()
+        if self.wants_queue_table:
+            # Else nobody knows after a power cut what is deleted in the first minute.
+            with suppress(StoreNotWritable):
+                self.flush_queue_table()
         return report
 
     def finish_start(self) -> None:
@@ -219,6 +225,7 @@ class FileMessageStore:
         try:
             self._mark_running()
             self._recovery.finish()
+            self._note_corrected_births()
         except StoreNotWritable as error:
             self._unfinished = str(error)
         else:
@@ -226,14 +233,14 @@ class FileMessageStore:
             self._unfinished = ""
         self._refusal = self._stopped or self._unfinished or self._wish
 
-    def _correct_births(self) -> None:
+    def _note_corrected_births(self) -> None:
         """Where the log lost its end, queues that were deleted behind that may have records from there on. This is on
-        disk before the first one comes."""
-        corrected = self._queues.end_births_at(self._log.end)
-        for topic, queue_id in corrected:
-            self._table_file.note_gone(topic, queue_id, self._log.end)
-        if corrected:
-            disk.sync_filesystem(self.config.root)
+        disk before the first one comes. Raises StoreNotWritable."""
+        for topic, queue_id in self._corrected:
+            self._table_file.note_gone(topic, [queue_id], self._log.end, is_durable=True)
+        if self._corrected and self._table_file.fault:
+            raise StoreNotWritable(self._table_file.fault)
+        self._corrected = []
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -245,7 +252,7 @@ class FileMessageStore:
         if disk.read_file(abort) == text:
             return
         if text is not None:
-            disk.touch_file(abort, text)
+            disk.write_file(abort, text)
             return
         disk.remove_file(abort)
         disk.sync_directory(self.config.root)
@@ -524,18 +531,19 @@ class FileMessageStore:
                                            for key in (message.message_id, *message.keys.split(" ")) if key)
 
     def delete_topic(self, topic: str) -> None:
+        """Forget all its queues and remove their files; none of their messages comes back, whatever happens then,
+        unless `deletion_fault` says so. Raises StoreNotWritable."""
         queue_ids = self._queues.ids(topic)
-        for queue_id in queue_ids:
-            self._table_file.note_gone(topic, queue_id, self._log.end)
+        self._table_file.note_gone(topic, queue_ids, self._log.end, is_durable=False)
         self._queues.delete(topic, self._log.end)
-        for queue_id in queue_ids:
-            self._table_file.note_gone(topic, queue_id, self._log.end)      # a table that was begun meanwhile lists it
+        # A table that was begun meanwhile lists them; and on a full disk there may be room now.
+        self._table_file.note_gone(topic, queue_ids, self._log.end, is_durable=True)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Forget one consume queue and remove its files. Raises StoreNotWritable."""
-        self._table_file.note_gone(topic, queue_id, self._log.end)
+        """Forget one consume queue and remove its files; a power cut may bring it back. Raises StoreNotWritable."""
+        self._table_file.note_gone(topic, [queue_id], self._log.end, is_durable=False)
         self._queues.delete_queue(topic, queue_id, self._log.end)
-        self._table_file.note_gone(topic, queue_id, self._log.end)      # as above
+        self._table_file.note_gone(topic, [queue_id], self._log.end, is_durable=False)      # as above
 
     def commit_log_min_offset(self) -> int:
         return self._log.start
@@ -654,11 +662,23 @@ class FileMessageStore:
         index = self._index.names() if self._index is not None else []
         self.flush_consume_queues(0)
         is_behind = self._dispatcher.position <= last
-        is_known = last == self._tabled_record and not self._queues.faulty
-        mark = self._mark_of(last) if not is_behind and not is_known else None
-        if mark is not None:
-            self._table_file.save(mark, log_start, index, ends, tuple(self._queues.faulty), births)
+        is_known = last == self._tabled_record and not self._queues.faulty and not self._table_file.is_behind
+        newest = self._mark_of(last) if not is_behind and not is_known else None
+        if newest is not None:
+            # A power cut may take the newest record, and then the table would be another log's.
+            mark = self._mark_of(self._synced_record) or newest
+            self._table_file.save(mark, newest.end, log_start, index, ends, tuple(self._queues.faulty), births)
             self._tabled_record = last
+
+    @property
+    def wants_queue_table(self) -> bool:
+        """Whether one should be written soon, because there is none of this log, or one that lacks a deletion."""
+        return self._table_file.is_behind and self._log.end > self._log.start
+
+    @property
+    def deletion_fault(self) -> str:
+        """Why the messages of a topic that was deleted may come back after a power cut; empty when they cannot."""
+        return self._table_file.fault
 
     # --- the disk ----------------------------------------------------------------------------------------------------
 

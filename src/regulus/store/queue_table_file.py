@@ -2,8 +2,9 @@
 not open them all. Its format is that of `record.queue_table`.
 
 It is written by a worker after the queues were flushed, and once more by a clean stop. The thread that deletes queues
-and takes files of the log out of use adds a line for each; what it adds while a table is being written is added to the
-new one by the worker.
+and takes files of the log out of use adds a line for each; a table that is being written meanwhile gets it, too. Where
+no line can be added, the table stays as it is, for it says of other deletions what nobody else knows, and a whole one
+is to be written soon (`is_behind`).
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from regulus.store import disk
 from regulus.store.mapped_file_queue import MappedFileQueue
 
 NAME = "regulusQueues"
+SAVES_MAX = 3
+"""So often a table is written at once because something was deleted meanwhile; then it is to be written soon."""
 
 
 class QueueTableFile:
@@ -25,7 +28,14 @@ class QueueTableFile:
         self._path = path
         self._later: list[bytes] = []
         """Lines about what was deleted since the worker last began to collect what a table says."""
-        self._is_there = False
+        self._takes_lines = False
+        self.fault = ""
+        """Why the table on disk does not know all that was deleted; empty when it does."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is none, or one that lacks a line."""
+        return bool(self.fault) or not self._takes_lines
 
     def load(self, log_files: MappedFileQueue, is_log_ended: bool) -> QueueTable | None:
         """None when there is no table of this log. `is_log_ended`: nor may anything have been added to the log since,
@@ -33,7 +43,6 @@ class QueueTableFile:
         data = disk.read_file(self._path)
         if data is None:
             return None
-        self._is_there = True
         try:
             table = queue_table.decode(data)
         except CorruptRecord:
@@ -43,49 +52,65 @@ class QueueTableFile:
             with suppress(StoreNotWritable):
                 self.remove()
             return None
+        self._cut_torn_line(data)
         return table
+
+    def _cut_torn_line(self, data: bytes) -> None:
+        """The next line would make a false one of it. Where it cannot be cut, nothing is added to this table."""
+        whole = data[:data.rindex(b"\n") + 1]
+        with suppress(StoreNotWritable):
+            if whole != data:
+                disk.write_file(self._path, whole)
+            self._takes_lines = True
 
     def remove(self) -> None:
         """Raises StoreNotWritable."""
         disk.remove_file(self._path)
-        self._is_there = False
+        self._takes_lines = False
 
     def begin(self) -> None:
         """What is deleted from now on may be in the table that is saved next."""
         self._later = []
 
-    def save(self, mark: SyncedMark, log_start: int, index: Iterable[tuple[str, int]],
+    def save(self, mark: SyncedMark, position: int, log_start: int, index: Iterable[tuple[str, int]],
              queues: Iterable[tuple[str, int, int, int]], faulty: Iterable[tuple[str, int]],
              births: Iterable[tuple[str, int, int]] = ()) -> None:
-        """All records up to the marked one have their units on disk. Worker thread. Raises StoreNotWritable."""
-        data = queue_table.encode(mark.end, mark, log_start, index, queues, faulty, births)
-        disk.write_file(self._path, data)
-        self._is_there = True
-        later, self._later = self._later, []
-        for line in later:
-            self._add(line)
+        """All records before `position` have their units on disk, and the marked one is there itself. Worker thread.
+        Raises StoreNotWritable."""
+        table = queue_table.encode(position, mark, log_start, index, queues, faulty, births)
+        for _ in range(SAVES_MAX):
+            before, self.fault = self.fault, ""     # whoever cannot add a line from now on says so again
+            count = len(self._later)
+            try:
+                disk.write_file(self._path, table + b"".join(self._later[:count]))
+            except StoreNotWritable:
+                self.fault = self.fault or before
+                raise
+            self._takes_lines = True
+            if count == len(self._later):
+                return
+        self.fault = "much was deleted while the table was written"
 
-    def note_gone(self, topic: str, queue_id: int, log_end: int) -> None:
-        """A queue is about to be deleted, and the log ends there: a start must not miss it, nor put what lies before
-        into one of the same name."""
-        self._note(queue_table.encode_gone(topic, queue_id, log_end))
+    def note_gone(self, topic: str, queue_ids: Iterable[int], log_end: int, *, is_durable: bool) -> None:
+        """Queues are about to be deleted, or are, and the log ends there: a start must not miss them, nor put what lies
+        before into others of the same names."""
+        lines = b"".join([queue_table.encode_gone(topic, queue_id, log_end) for queue_id in queue_ids])
+        if lines:
+            self._note(lines, is_durable=is_durable)
 
     def note_log_start(self, log_start: int) -> None:
         """The first file of the log is about to be deleted: a start must not miss it."""
-        self._note(queue_table.encode_log_start(log_start))
+        self._note(queue_table.encode_log_start(log_start), is_durable=True)
 
-    def _note(self, line: bytes) -> None:
-        self._later.append(line)
-        self._add(line)
-
-    def _add(self, line: bytes) -> None:
-        if not self._is_there:
+    def _note(self, lines: bytes, *, is_durable: bool) -> None:
+        self._later.append(lines)       # first: a table that is saved from now on has them, if this one has not
+        if not self._takes_lines:
+            self.fault = f"{self._path} is not written yet"
             return
         try:
-            disk.append_to(self._path, line)
-        except StoreNotWritable:
-            # Without a table the next start looks at each queue, which takes longer and is as good.
-            self.remove()
+            disk.append_to(self._path, lines, is_durable=is_durable)
+        except StoreNotWritable as error:
+            self.fault = str(error)
 
 
 def fits(mark: SyncedMark, log_files: MappedFileQueue) -> bool:

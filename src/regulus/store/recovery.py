@@ -365,7 +365,7 @@ class Recovery:
             # What its files had is no proof, and better than nothing where no table says more.
             known_ends[name] = (queue.tabled_max_offset if is_end_known else 0) or \
                 (queue.max_offset if not queue.has_gap else 0)
-            queue.empty(queues.births.get(name, -1))
+            queue.empty()
         self._put_numbered(known_ends, end)
         if is_end_known:
             for topic, queue_id in faults:

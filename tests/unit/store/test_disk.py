@@ -187,3 +187,19 @@ def test_what_is_reserved_for_root_is_no_room(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "statvfs", lambda path: state)
     assert disk.room(tmp_path) == (950 * 4096, 50 * 4096)
     assert disk.used_ratio(tmp_path) == 0.95
+
+
+def test_what_has_no_room_as_a_whole_is_not_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\n")
+    disk.append_to(path, b"two\n", is_durable=True)
+
+    def half(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "_write_all", half)
+        with pytest.raises(StoreNotWritable, match=r"lines is full"):
+            disk.append_to(path, b"three\n", is_durable=False)
+    assert path.read_bytes() == b"one\ntwo\n"

@@ -864,8 +864,8 @@ def at_first_touch(monkeypatch: pytest.MonkeyPatch, deed: str, part: str, meanwh
     original = getattr(disk, deed)
     left = [meanwhile]
 
-    def touched(path: Path | str, *arguments: object) -> object:
-        result = original(path, *arguments)
+    def touched(path: Path | str, *arguments: object, **options: object) -> object:
+        result = original(path, *arguments, **options)
         if part in str(path) and left:
             left.pop()()
         return result

@@ -1,0 +1,171 @@
+"""What was deleted stays deleted, whatever a power cut leaves and however full the disk is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
+
+from regulus.errors import StoreNotWritable
+from regulus.model.store_result import PutStatus
+from regulus.record import queue_table
+from regulus.store import disk
+from regulus.store.file_message_store import FileMessageStore
+from regulus.testing.forgetful_disk import EVERYTHING, SURE_ONLY, ForgetfulDisk, rebooted
+
+SEEDS = (SURE_ONLY, EVERYTHING, *range(2, 12))
+OLD, NEW = 20, 3
+FIRST_NEW = 1000
+
+
+@pytest.fixture
+def power(tmp_path: Path) -> Iterator[ForgetfulDisk]:
+    with ForgetfulDisk(tmp_path / "store") as disk:
+        yield disk
+
+
+def refuse(path: Path, *_: object, **__: object) -> None:
+    raise StoreNotWritable(f"the disk of {path} is full")
+
+
+def after_a_power_cut(power: ForgetfulDisk, target: Path, seed: int) -> FileMessageStore:
+    target.mkdir(exist_ok=True)
+    copy = power.crash(seed, target / f"copy-{seed}")
+    with rebooted():
+        store = open_store(copy)
+    dispatch(store)
+    return store
+
+
+def flush_all(store: FileMessageStore) -> None:
+    store.flush_commit_log()
+    store.flush_queue_table()
+    store.flush_checkpoint()
+
+
+def check_nothing_came_back(power: ForgetfulDisk, target: Path) -> None:
+    """Whatever is left, the topic has none but its new messages, from 0 on; so after another start and one more
+    message."""
+    for seed in SEEDS:
+        store = after_a_power_cut(power, target, seed)
+        for _ in range(2):
+            numbers = [int(body[:8]) for body in bodies(store)]
+            assert numbers == list(range(FIRST_NEW, FIRST_NEW + len(numbers))), f"seed {seed}"
+            assert store.max_offset("TopicA", 0) == len(numbers)
+            assert [each.queue_offset for each in fill(store, 1, first=FIRST_NEW + len(numbers))] == [len(numbers)]
+            store.close()
+            store = open_store(store.config.root)
+        store.close()
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("tabled", [OLD // 2, OLD])
+def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, power: ForgetfulDisk, tabled: int,
+                                                      is_made_anew: bool) -> None:
+    store = open_store(power.root)
+    fill(store, tabled)
+    flush_all(store)
+    fill(store, OLD - tabled, first=tabled)
+    store.flush_commit_log()
+    power.look()
+    store.delete_topic("TopicA")
+    assert not store.deletion_fault
+    if is_made_anew:
+        power.look()
+        fill(store, NEW, first=FIRST_NEW)
+        store.flush_commit_log()
+    check_nothing_came_back(power, tmp_path)
+
+
+def test_a_queue_made_anew_whose_units_were_lost_has_none_of_before(tmp_path: Path, power: ForgetfulDisk) -> None:
+    """Its folder is there, and nothing in it."""
+    store = open_store(power.root)
+    fill(store, 1, topic="TopicB")
+    flush_all(store)
+    fill(store, OLD)
+    store.delete_topic("TopicA")
+    fill(store, NEW, first=FIRST_NEW)
+    store.flush_commit_log()
+    for name in ("TopicA/0", "TopicA", ""):
+        disk.sync_directory(store.config.consume_queue_directory / name)
+    again = after_a_power_cut(power, tmp_path / "whole", SURE_ONLY)
+    assert [int(body[:8]) for body in bodies(again)] == list(range(FIRST_NEW, FIRST_NEW + NEW))
+    check_nothing_came_back(power, tmp_path)
+
+
+def test_a_table_speaks_of_no_record_that_a_power_cut_may_take(tmp_path: Path, power: ForgetfulDisk) -> None:
+    """Else it would be another log's after that, and what it says of deletions forgotten."""
+    store = open_store(power.root)
+    fill(store, OLD)
+    flush_all(store)
+    store.delete_topic("TopicA")
+    fill(store, 1, topic="TopicB")
+    flush_all(store)
+    fill(store, 1, topic="TopicB")
+    store.flush_queue_table()
+    check_nothing_came_back(power, tmp_path)
+
+
+@pytest.mark.parametrize("tabled", [False, True])
+def test_on_a_full_disk_what_was_deleted_is_noted_when_there_is_room(
+        tmp_path: Path, power: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch, tabled: bool) -> None:
+    store = open_store(power.root)
+    fill(store, OLD)
+    store.flush_commit_log()
+    if tabled:
+        flush_all(store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "append_to", refuse)
+        patch.setattr(disk, "write_file", refuse)
+        store.delete_topic("TopicA")
+        assert store.deletion_fault
+        assert store.wants_queue_table
+        with pytest.raises(StoreNotWritable, match="full"):
+            store.flush_queue_table()
+        assert store.deletion_fault
+    # What it said before of others still holds.
+    assert (power.root / "regulusQueues").exists() is tabled
+    store.flush_queue_table()
+    assert not store.deletion_fault
+    assert not store.wants_queue_table
+    assert queue_table.decode((power.root / "regulusQueues").read_bytes()).births.keys() == {("TopicA", 0)}
+    check_nothing_came_back(power, tmp_path)
+
+
+def test_the_first_table_is_there_before_anything_can_be_deleted(tmp_path: Path) -> None:
+    """A Java broker leaves none; and of the first second of a new store a deletion says that it may come back."""
+    store = open_store(tmp_path)
+    assert not store.wants_queue_table      # nothing was sent yet
+    fill(store, OLD)
+    assert store.wants_queue_table
+    store.delete_topic("TopicA")
+    assert "regulusQueues is not written yet" in store.deletion_fault
+    store.close()
+    (tmp_path / "regulusQueues").unlink()
+    (tmp_path / "regulusSynced").unlink()
+    store = open_store(tmp_path)
+    assert not store.wants_queue_table
+    assert (tmp_path / "regulusQueues").exists()
+
+
+def test_where_the_log_lost_its_end_no_message_is_taken_before_its_queue_is_born_there(
+        tmp_path: Path, power: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that is born behind the end would hide what comes up to there, after the next crash."""
+    store = open_store(power.root)
+    fill(store, 2)
+    flush_all(store)
+    fill(store, OLD, first=2)
+    store.delete_topic("TopicA")
+    copy = power.crash(SURE_ONLY, tmp_path / "copy")
+    with monkeypatch.context() as patch, rebooted():
+        patch.setattr(disk, "append_to", refuse)
+        store = FileMessageStore(small_config(copy))
+        assert store.open().is_clean_stop is False
+        assert "is full" in store.fault
+        assert store.append(a_message(), NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.is_writable
+    fill(store, NEW, first=FIRST_NEW)
+    store.flush_commit_log()
+    again = open_store(crashed_copy(copy, tmp_path / "again"))
+    assert [int(body[:8]) for body in bodies(again)] == list(range(FIRST_NEW, FIRST_NEW + NEW))
