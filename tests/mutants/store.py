@@ -479,4 +479,9 @@ MUTANTS = [
            tests=("tests/unit/store/test_disk.py",)),
     Mutant(name="a table that lacks a deletion waits for its time", path="regulus/server/store_care.py",
            old="is_thorough = is_table_due or", new="is_thorough =", tests=("tests/unit/server/test_store_care.py",)),
+    Mutant(name="a query says nothing of records that cannot be read", path=_STORE,
+           old="offset >= self._log.start and offset not in found)", new="False)",
+           tests=("tests/unit/cli/test_message.py",)),
+    Mutant(name="a damaged record is counted with each page", path="regulus/broker/handlers/query_message.py",
+           old="if records else -1\n", new="if False else -1\n", tests=("tests/unit/cli/test_message.py",)),
 ]

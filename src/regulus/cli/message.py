@@ -11,6 +11,7 @@ from regulus.cli.options import COUNT, OFFSET, renamed
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
 from regulus.client.config import ProducerConfig
+from regulus.client.message_admin import FoundMessages
 from regulus.client.producer import Producer
 from regulus.errors import ClientError, NoRoute
 from regulus.model.message import Message, MessageExt
@@ -89,27 +90,27 @@ async def query(admin: Admin, topic: str, key: str | None, unique_key: str | Non
     """Find messages of TOPIC by key, unique key, id or place."""
     if sum(each is not None for each in (key, unique_key, offset_id, offset)) != 1:
         raise click.UsageError("give one of --key, --unique-key, --id and --offset")
-    is_cut = False
-    found: list[MessageExt]
     if key is not None:
-        hits = await admin.messages_by_key(topic, key, max_num=limit, begin_ms=begin,
+        found = await admin.messages_by_key(topic, key, max_num=limit, begin_ms=begin,
                                             end_ms=LONG_MAX if end is None else end)
-        found, is_cut = hits, hits.cut
     elif unique_key is not None:
         found = await admin.messages_by_unique_key(topic, unique_key)
     elif offset_id is not None:
-        found = [await admin.message_by_offset_id(offset_id)]
+        found = FoundMessages([await admin.message_by_offset_id(offset_id)])
     else:
         assert offset is not None
-        found = [await admin.message_at(parse_queue(topic, queue_text), offset)]
+        found = FoundMessages([await admin.message_at(parse_queue(topic, queue_text), offset)])
     if not found:
-        raise ClientError("no message found", ResponseCode.NO_MESSAGE)
+        raise (ClientError(found.unreadable_text) if found.unreadable
+               else ClientError("no message found", ResponseCode.NO_MESSAGE))
     print_rows(("stored", "queue", "offset", "unique_key", "tag", "keys", "bytes"), [
         (each.store_timestamp if json_output else time_text(each.store_timestamp), each.queue_id, each.queue_offset,
          each.message_id, each.tags, each.keys, len(each.body)) for each in found], json_output=json_output)
-    if is_cut:
+    if found.cut and key is not None:
         click.echo(f"these are the newest {len(found)}, and there are older ones: --limit shows more, --until begins "
                    "further back", err=True)
+    if found.unreadable:
+        raise ClientError(f"this is not all: {found.unreadable_text}")
 
 
 @message.command()

@@ -1,6 +1,6 @@
 """Finding messages: by offset id, unique key, key, or place in a queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from regulus.wire.headers import (
     PullMessageRequest,
     PullMessageResponse,
     QueryMessageRequest,
+    UnreadableRecords,
     ViewMessageByIdRequest,
 )
 from regulus.wire.remoting_command import RemotingCommand
@@ -42,11 +43,21 @@ class Pulled(NamedTuple):
 
 
 class FoundMessages(list[MessageExt]):
-    """Messages, oldest first. `cut`: there are older ones that were not asked for, or that the broker cannot reach."""
+    """Messages, oldest first. `cut`: there are older ones that were not asked for, or that the broker cannot reach.
+    `unreadable`: so many more a broker's index knows, and their records are damaged or missing."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, messages: Iterable[MessageExt] = ()) -> None:
+        super().__init__(messages)
         self.cut = False
+        self.unreadable = 0
+
+    @property
+    def unreadable_text(self) -> str:
+        """A sentence about them; empty where there are none."""
+        if not self.unreadable:
+            return ""
+        return (f"{self.unreadable} index entries point at records that cannot be read; the broker's log names what is "
+                "damaged there")
 
 
 class MessageAdmin(GroupAdmin):
@@ -63,6 +74,8 @@ class MessageAdmin(GroupAdmin):
         found = await self.messages_by_unique_key(topic, message_id)
         if found:
             return found[0]
+        if found.unreadable:
+            raise ClientError(f"no message {message_id} in topic {topic!r} that can be read: {found.unreadable_text}")
         # A unique key has as many digits as an offset id, in which they name an address. None is called that is not a
         # broker of the topic.
         addresses = (await self._fresh_route(topic)).readable_addresses()
@@ -82,7 +95,7 @@ class MessageAdmin(GroupAdmin):
         answer = await self._request(host_text(host), RequestCode.VIEW_MESSAGE_BY_ID, header.ext())
         return _unpacked(message_record.decode(answer.body))
 
-    async def messages_by_unique_key(self, topic: str, unique_key: str) -> list[MessageExt]:
+    async def messages_by_unique_key(self, topic: str, unique_key: str) -> FoundMessages:
         """All copies with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
         begin = search_from_ms(unique_key, now_ms())
 
@@ -163,13 +176,14 @@ class MessageAdmin(GroupAdmin):
         seen: set[int] = set()
         count = 0
         while count < header.max_num:
-            try:
-                answer = await self._request(address, RequestCode.QUERY_MESSAGE, header.ext(),
-                                             timeout_ms=QUERY_TIMEOUT_FACTOR * self.config.mq_client_api_timeout)
-            except BrokerRefused as error:
-                if error.code == ResponseCode.QUERY_NOT_FOUND:
-                    return
-                raise
+            answer = await self._running().connections.request(
+                address, RemotingCommand.request(RequestCode.QUERY_MESSAGE, header.ext()),
+                QUERY_TIMEOUT_FACTOR * self.config.mq_client_api_timeout)
+            found.unreadable += UnreadableRecords.decode(answer).regulus_unreadable
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                return
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerRefused(answer.code, answer.remark, address)
             messages = message_record.decode_all(answer.body)
             page = [message for message in messages if message.physical_offset not in seen]
             if not page:

@@ -478,7 +478,7 @@ class Admin(shared_loop.Blocking):
         """The message at the place that its id names: a broker's address and a physical offset."""
         return shared_loop.run(self._client.message_by_offset_id(offset_message_id))
 
-    def messages_by_unique_key(self, topic: str, unique_key: str) -> list[MessageExt]:
+    def messages_by_unique_key(self, topic: str, unique_key: str) -> FoundMessages:
         """All copies with this unique key, oldest first: retries and repeated sends make copies. Raises NoRoute."""
         return shared_loop.run(self._client.messages_by_unique_key(topic, unique_key))
 

@@ -100,3 +100,5 @@ class QueryResult(NamedTuple):
     buffers: list[memoryview]
     index_last_update_timestamp: int
     index_last_update_physical_offset: int
+    unreadable: frozenset[int] = frozenset()
+    """Where the index says that there are more such records, and none can be read."""

@@ -496,6 +496,7 @@ class FileMessageStore:
     def query_message_in_steps(self, topic: str, key: str, count_max: int, begin: int, end: int,
                                before: int = LONG_MAX) -> Generator[None, None, QueryResult]:
         buffers: list[memoryview] = []
+        unreadable: set[int] = set()
         if self._index is None:
             return QueryResult(buffers, 0, 0)
         count_max = min(count_max, self.config.max_msgs_num_batch)
@@ -504,23 +505,25 @@ class FileMessageStore:
             offsets.sort()
             if not offsets:
                 break
-            buffers = self._records_under(key_hash(index_key(topic, key)), offsets)
+            found = self._records_under(key_hash(index_key(topic, key)), offsets)
+            buffers = list(found.values())
+            unreadable.update(offset for offset in offsets if offset >= self._log.start and offset not in found)
             before = offsets[0]
             if buffers or before < self._log.start:
                 break
-        return QueryResult(buffers, *self._index.last_update)
+        return QueryResult(buffers, *self._index.last_update, frozenset(unreadable))
 
-    def _records_under(self, hash_: int, offsets: list[int]) -> list[memoryview]:
-        """The records that an index entry with this hash may speak of. Where there is none, or one of other keys, and
-        the log still has the place, the entry is not as it was written."""
+    def _records_under(self, hash_: int, offsets: list[int]) -> dict[int, memoryview]:
+        """The records that an index entry with this hash may speak of, by their offsets. Where there is none, or one of
+        other keys, and the log still has the place, the entry is not as it was written, or the record is not."""
         assert self._index is not None
-        found = []
+        found = {}
         for physical_offset in offsets:
             if physical_offset in self._log.rotten:
                 continue
             data = self._bytes_at(physical_offset)
             if data is not None and self._has_key(physical_offset, hash_):
-                found.append(data)
+                found[physical_offset] = data
             elif physical_offset >= self._log.start:
                 self._index.suspect(physical_offset, f"has an entry for {physical_offset}, where no such record begins")
         return found

@@ -2,11 +2,16 @@
 
 import json
 import re
+import time
+from dataclasses import replace
 
+import pytest
 from click.testing import CliRunner
 
+from regulus.cli.exit_codes import exit_code
 from regulus.cli.message import message
 from regulus.cli.topic import topic
+from regulus.testing.running_server import ServerThread, small_store
 
 
 def test_a_message_is_sent_found_four_ways_and_shown(run):
@@ -39,3 +44,38 @@ def test_a_body_comes_from_standard_input_too(run):
     run(topic, "create", "Orders")
     run(message, "send", "Orders", stdin="from a pipe", )
     assert "from a pipe" in run(topic, "tail", "Orders", "--from-beginning", "--no-wait")
+
+
+@pytest.mark.parametrize(("damaged", "found", "told"), [
+    ((0, 1, 2), [], "3 index entries point at records that cannot be read"),
+    ((0, 2), [1], "this is not all: 2 index entries point at records that cannot be read"),
+])
+def test_a_query_tells_of_messages_that_are_damaged(tmp_path, damaged, found, told):
+    """One by one, newest first or not, each is counted once."""
+    config = replace(small_store(tmp_path), mapped_file_size_commit_log=1 << 16)
+
+    def call(server, command, *arguments):
+        return CliRunner().invoke(command, arguments, env={"NAMESRV_ADDR": server.name_server_address})
+
+    with ServerThread(tmp_path, store_config=config) as server:
+        assert call(server, topic, "create", "Orders", "-q", "1").exit_code == 0
+        for number in range(3):
+            assert call(server, message, "send", "Orders", f"body-{number}", "-k", "k").exit_code == 0
+        # A start checks the newest file itself.
+        assert call(server, message, "send", "Orders", "x" * 3000, "-c", "60").exit_code == 0
+    first = tmp_path / "commitlog" / f"{0:020d}"
+    data = first.read_bytes()
+    for number in damaged:
+        data = data.replace(b"body-%d" % number, b"rot!-%d" % number)
+    first.write_bytes(data)
+    with ServerThread(tmp_path, store_config=config) as server:
+        deadline = time.monotonic() + 30
+        while True:     # until the deep check came by
+            result = call(server, message, "query", "Orders", "--key", "k", "--json")
+            if told in str(result.exception) or time.monotonic() > deadline:
+                break
+        assert told in str(result.exception)
+        assert exit_code(result.exception) == 1
+        assert [row["offset"] for row in (json.loads(result.stdout) if result.stdout else [])] == found
+        shown = call(server, message, "query", "Orders", "--key", "other")
+        assert str(shown.exception) == "no message found"

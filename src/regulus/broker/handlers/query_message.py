@@ -4,11 +4,14 @@ QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, G
 GET_EARLIEST_MSG_STORETIME.
 """
 
+from collections.abc import Set
+
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.long_answers import Steps
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
+from regulus.record import big_endian, layout
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.headers import (
@@ -22,6 +25,7 @@ from regulus.wire.headers import (
     QueryMessageResponse,
     SearchOffsetByTimestampRequest,
     SearchOffsetByTimestampResponse,
+    UnreadableRecords,
     ViewMessageByIdRequest,
 )
 from regulus.wire.remoting_command import RemotingCommand
@@ -43,11 +47,16 @@ def _found(request: RemotingCommand, header: QueryMessageRequest, count_max: int
     before = LONG_MAX if header.regulus_before is None else header.regulus_before
     result = yield from broker.store.query_message_in_steps(header.topic, header.key, count_max,
                                                             header.begin_timestamp, header.end_timestamp, before)
-    if not result.buffers:
-        return request.response(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+    records = _newest(result.buffers)
+    unreadable = _count_behind(records, result.unreadable)
+    more = UnreadableRecords(regulus_unreadable=unreadable).ext() if unreadable else {}
+    if not records:
+        remark = (f"{unreadable} index entries point at records that cannot be read" if unreadable else
+                  "can not find message, maybe time range not correct")
+        return request.response(ResponseCode.QUERY_NOT_FOUND, remark, more)
     ext = QueryMessageResponse(index_last_update_timestamp=result.index_last_update_timestamp,
                                index_last_update_phyoffset=result.index_last_update_physical_offset).ext()
-    return request.response(ResponseCode.SUCCESS, ext=ext, body=_newest(result.buffers))
+    return request.response(ResponseCode.SUCCESS, ext={**ext, **more}, body=records)
 
 
 def handle_view_message_by_id(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -85,6 +94,12 @@ def handle_get_earliest_msg_storetime(request: RemotingCommand, peer: Peer, brok
     first = broker.store.min_offset(header.topic, header.queue_id)
     timestamp = broker.store.store_timestamp(header.topic, header.queue_id, first)
     return succeed(request, ext=GetEarliestMsgStoretimeResponse(timestamp=timestamp).ext())
+
+
+def _count_behind(records: list[memoryview], offsets: Set[int]) -> int:
+    """How many lie behind the first record: those before it are met by whoever asks for older ones."""
+    oldest = big_endian.int8(records[0], layout.PHYSICAL_OFFSET) if records else -1
+    return sum(offset > oldest for offset in offsets)
 
 
 def _newest(records: list[memoryview]) -> list[memoryview]:

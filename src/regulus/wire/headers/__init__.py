@@ -77,6 +77,7 @@ from regulus.wire.headers.query import (
     QueryMessageResponse,
     SearchOffsetByTimestampRequest,
     SearchOffsetByTimestampResponse,
+    UnreadableRecords,
     ViewMessageByIdRequest,
 )
 from regulus.wire.headers.register_broker import (
@@ -238,6 +239,7 @@ __all__ = [
     "SendMessageRequest",
     "SendMessageResponse",
     "SetCommitlogReadModeRequest",
+    "UnreadableRecords",
     "UnregisterBrokerRequest",
     "UnregisterClientRequest",
     "UpdateAndCreateAclConfigRequest",

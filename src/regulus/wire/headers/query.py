@@ -35,6 +35,14 @@ class QueryMessageResponse(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableRecords(Header):
+    """In any answer to QUERY_MESSAGE, and RocketMQ does not know it: so many records that the index names cannot be
+    read, behind the first one of the answer."""
+
+    regulus_unreadable: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageByIdRequest(Header):
     """`offset` is physical."""
 
