@@ -29,6 +29,7 @@ PROPERTIES_RESERVE = 1024
 """Bytes of properties that are left to what producer and broker add."""
 
 _MESSAGE_COLUMNS = ("message_id", "topic", "tags", "body", "properties", "flag")
+_DJANGO_ATOMIC = "in_atomic_block"     # what Django's connections have, and no others
 _DIALECTS = {"sqlite3": "sqlite", "psycopg": "postgresql+psycopg"}
 
 
@@ -58,7 +59,8 @@ class Outbox:
     def add(self, connection: Session | Connection | Any, message: Message, *, message_id: str = "") -> str:
         """Store the message in the transaction that `connection` is in, or begins with this; its business id.
 
-        `connection` is a session or connection of SQLAlchemy, or one of sqlite3 or psycopg. `message_id` is a serial
+        `connection` is a session or connection of SQLAlchemy, `django.db.connection` within `atomic()`, or a connection
+        of sqlite3 or psycopg. `message_id` is a serial
         number of the application's own; it must be a new one. The message itself is left as it is.
 
         Raises ReliabilityRefused when each statement is committed by itself, or when the table is missing or older;
@@ -71,7 +73,7 @@ class Outbox:
         if isinstance(connection, Connection):
             self._add(connection, values)
         else:
-            self._add_to_driver(connection, values)
+            self._add_to_driver(_of_django(connection) if hasattr(connection, _DJANGO_ATOMIC) else connection, values)
         return message_id
 
     async def add_async(self, connection: "AsyncSession | AsyncConnection", message: Message, *,
@@ -150,9 +152,20 @@ def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_S
 
 def _check_transaction(dialect: Dialect, driver_connection: Any) -> None:
     if tables.commits_each_statement(dialect, driver_connection):
-        raise ReliabilityRefused("this connection commits each statement by itself, so that the message could be sent "
-                                 "without what it speaks of: begin a transaction before outbox.add, and make the "
-                                 "changes of the business in it")
+        raise _not_in_a_transaction("begin a transaction before outbox.add")
+
+
+def _of_django(connection: Any) -> Any:
+    """The driver's connection, in the transaction of `atomic()`."""
+    if not getattr(connection, _DJANGO_ATOMIC):
+        raise _not_in_a_transaction("call it within transaction.atomic()")
+    connection.ensure_connection()
+    return connection.connection
+
+
+def _not_in_a_transaction(remedy: str) -> ReliabilityRefused:
+    return ReliabilityRefused("this connection commits each statement by itself, so that the message could be sent "
+                              f"without what it speaks of: {remedy}, and make the changes of the business in it")
 
 
 def _check_table(dialect: Dialect, cursor: Any, table: Table) -> None:
