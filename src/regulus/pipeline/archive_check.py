@@ -7,9 +7,13 @@ anew at 0 is one whose topic was deleted and made again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from regulus.errors import ArchiveFailed
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from regulus.errors import ArchiveFailed, DataLoss
 from regulus.pipeline.archive_task import RangeFacts
 from regulus.record.consume_queue_unit import FILLER, unpack_all
 from regulus.spark.archive_manifest import Manifest, TopicQueue
@@ -57,6 +61,35 @@ class QueueEnds:
     def may_be_unreadable(self, queue: TopicQueue) -> bool:
         """Whether messages of the queue may lie in a stretch that nobody could read, since it was seen last."""
         return self._unreadable_at >= self._seen_at.get(queue, 0)
+
+
+def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
+    """The last row of a range is in the log still: the log did not lose its end, to grow again with other messages.
+    Nothing is known of a range without rows, and of one that the log has no more. Raises DataLoss."""
+    row = _last_row(archive, last)
+    if row is None or row["physical_offset"] < log.start:
+        return
+    found = log.mark(row["physical_offset"])
+    stored = int(row["store_time"].timestamp() * 1000)
+    if found is None or found.store_time != stored or row["message_id"] not in (None, "", found.id):
+        raise DataLoss(f"the archive has at byte {row['physical_offset']} of the log of {last.range.broker_name} message "
+                       f"{row['message_id']}, stored at {row['store_time'].isoformat(timespec='milliseconds')}, and the "
+                       f"log has there {found or 'no message'}: this is another store, or one that lost its end and went "
+                       "on; give its broker another name, so that its log is archived from its beginning")
+
+
+def _last_row(archive: Path, manifest: Manifest) -> dict[str, Any] | None:
+    """Of the archived rows that which lies last in the log: its place, time and id."""
+    last: dict[str, Any] | None = None
+    for file in manifest.files:
+        rows = pq.read_table(archive / file.path, columns=["physical_offset", "store_time", "message_id"])
+        place = pc.index(rows["physical_offset"], pc.max(rows["physical_offset"])).as_py() if rows.num_rows else -1
+        if place < 0:
+            continue
+        row = rows.slice(place, 1).to_pylist()[0]
+        if last is None or row["physical_offset"] > last["physical_offset"]:
+            last = row
+    return last
 
 
 def check_joins(facts: Sequence[RangeFacts], start: int) -> None:

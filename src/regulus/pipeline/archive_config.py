@@ -39,4 +39,6 @@ class ArchiveConfig:
             raise ConfigError(f"a range of the log has {self.range_size} bytes: it must have {RANGE_SIZE_MIN} or more")
         if not self.broker_name:
             raise ConfigError("the broker's name is empty: the archive keeps the log of each broker under its name")
+        if self.broker_name in (".", ".."):
+            raise ConfigError(f"the broker's name is {self.broker_name!r}, which no folder can have")
         parse_ladder(self.message_delay_level)

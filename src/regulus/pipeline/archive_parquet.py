@@ -81,7 +81,8 @@ def write_row_groups(file: StagedFile, schema: pa.Schema, groups: Iterator[pa.Ta
     # The schema of Arrow is not stored: it would tell views of views, and Parquet's own says the rest.
     with pq.ParquetWriter(file.sink, schema, compression="zstd", use_dictionary=_DICTIONARY_COLUMNS,
                           column_encoding=_ENCODINGS, write_batch_size=_PAGE_ROWS,
-                          write_statistics=_STATISTICS_COLUMNS, store_schema=False) as writer:
+                          write_statistics=_STATISTICS_COLUMNS, store_schema=False,
+                          write_page_checksum=True) as writer:
         for number, group in enumerate(groups):
             if number:
                 file.follow()

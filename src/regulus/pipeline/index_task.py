@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from regulus.model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NOT
-from regulus.model.topics import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from regulus.model.topics import QUEUE_ID_MAX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, is_storable
 from regulus.pipeline import log_ranges
 from regulus.pipeline.archive_task import disk_errors
 from regulus.record import index_entry
@@ -132,9 +132,10 @@ def queue_directory(output: str, topic: str, queue_id: int) -> Path:
 
 
 def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
-    """Whether a topic has queues: a deleted one has records in the log, but none."""
-    return (known_topics is None or topic in known_topics or topic in SYSTEM_TOPICS
-            or topic.startswith((SYSTEM_TOPIC_PREFIX, "RMQ_SYS_")))
+    """Whether a topic has queues: a deleted one has records in the log, but none, and a name that is none, no folder."""
+    return is_storable(topic, 0) and (
+        known_topics is None or topic in known_topics or topic in SYSTEM_TOPICS
+        or topic.startswith((SYSTEM_TOPIC_PREFIX, "RMQ_SYS_")))
 
 
 # --- consume queues --------------------------------------------------------------------------------------------------
@@ -223,6 +224,7 @@ class _RangeRebuild:
         if not all(self._is_kept):
             is_wanted &= np.array(self._is_kept, dtype=np.bool_)[rows.column("topic")]
         topic, queue_ids, offsets = rows.column("topic"), rows.column("queue_id"), rows.column("queue_offset")
+        is_wanted &= (queue_ids >= 0) & (queue_ids <= QUEUE_ID_MAX) & (offsets >= 0)
         order = log_ranges.stable_order(topic, queue_ids)
         order = order[is_wanted[order]]
         if not len(order):

@@ -35,7 +35,7 @@ _PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
 
 
 def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> Iterator[pa.RecordBatch]:
-    """The batches of one task. Raises DataLoss for a file that is gone or a body that is damaged."""
+    """The batches of one task. Raises DataLoss for a file that is gone or damaged, and for a damaged body."""
     if part.gaps:
         yield gap_batch(part.gaps, columns)
     losses = Losses(options, columns)
@@ -49,6 +49,14 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> 
             cause = f"as {piece.path} was removed while it was to be read: another query finds what took its place"
             for unit in piece.units:
                 yield from losses.gone(Gap(unit.queue, unit.start, unit.end, cause))
+        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            told = f"{piece.path} is damaged ({str(error).strip() or type(error).__name__})"
+            if options.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(f"{told}: bring it back from a copy, or archive its range anew; set failOnDataLoss to "
+                               "false or report to go on without it") from error
+            for unit in piece.units:
+                yield from losses.gone(Gap(unit.queue, unit.start, unit.end,
+                                           f"as {told}; what lies before the damage was read"))
     losses.tell()
 
 
@@ -56,11 +64,15 @@ def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
                losses: Losses) -> Iterator[pa.RecordBatch]:
     """One row group after the other, whose bytes the archive job limits; a batch has as many rows as fit."""
     needed = _needed(options, columns, part)
-    with pq.ParquetFile(part.path) as file:
+    with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
         for number in _row_groups(file.metadata, part):
+            left = file.metadata.row_group(number).num_rows
             for batch in file.iter_batches(options.batch_rows, row_groups=[number], columns=needed, use_threads=False):
+                left -= batch.num_rows
                 for rows in _in_pieces(batch):
                     yield from _chosen(options, columns, part, rows, losses)
+            if left:        # a page whose header is damaged is passed over without a word
+                raise pa.ArrowInvalid(f"a row group lacks {left} of its rows")
 
 
 def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -381,3 +381,29 @@ def test_a_flushed_offset_within_a_record_waits_for_the_rest(store, tmp_path):
     with pytest.raises(ArchiveFailed, match="a record lies across that place"):
         run_archive(LocalTasks(), config, "run", Broker(), None, nothing)
     assert files_of(tmp_path / "archive") == {}
+
+
+@pytest.mark.parametrize("size", [100, 137])
+def test_a_log_that_lost_its_end_and_went_on_is_refused(tmp_path, size):
+    """It may end behind the archive again, with other messages in the same places, or between them."""
+    opened = open_store(tmp_path / "store")
+    fill(opened, 40)
+    opened.close()
+    shutil.copytree(tmp_path / "store", tmp_path / "older")
+    opened = open_store(tmp_path / "store")
+    fill(opened, 20, first=40)
+    opened.close()
+    archive_store(tmp_path / "store", tmp_path / "archive")
+    opened = open_store(tmp_path / "older")
+    fill(opened, 40, first=1040, size=size)
+    opened.close()
+    before = files_of(tmp_path / "archive")
+    with pytest.raises(DataLoss, match=r"and the log has there .*: this is another store, or one that lost its end"):
+        archive_store(tmp_path / "older", tmp_path / "archive")
+    assert files_of(tmp_path / "archive") == before
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_brokers_name_that_no_folder_can_have_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="no folder can have"):
+        archive_store(tmp_path / "store", tmp_path / "archive", broker_name=name)

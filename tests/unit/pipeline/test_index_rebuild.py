@@ -201,6 +201,23 @@ def test_the_rebuilt_end_where_recovery_ends_the_log(tmp_path, tasks, range_size
     assert list(tree(tmp_path / "out", "index").values()) == list(tree(root, "index").values())
 
 
+@pytest.mark.parametrize("topic", ["../../../evil", "/absolute/evil", "RMQ_SYS_/../../evil", "a\x00b", "a.b"])
+def test_a_name_in_the_log_that_is_none_becomes_no_folder(tmp_path, topic):
+    opened = open_store(tmp_path / "store")
+    fill(opened, 6, topic="T" * len(topic))
+    fill(opened, 2, topic="Good")
+    opened.close()
+    log = next((tmp_path / "store" / "commitlog").iterdir())
+    log.write_bytes(log.read_bytes().replace(b"T" * len(topic), topic.encode()))
+    before = set(tmp_path.rglob("*"))
+    output = tmp_path / "deep" / "down" / "out"
+    report = rebuild(tmp_path / "store", output, with_deleted_topics=True, **SMALL)
+    assert report.deleted_topics == {topic}
+    assert {path.split("/")[1] for path in used_queues(output)} == {"Good"}
+    assert {path for path in set(tmp_path.rglob("*")) - before if not path.is_relative_to(tmp_path / "deep")} == set()
+    assert not Path("/absolute").exists()
+
+
 def test_a_log_of_a_later_format_is_refused(tmp_path):
     root = a_store(tmp_path / "store")
     last = sorted((root / "commitlog").iterdir())[-1]

@@ -98,6 +98,28 @@ def test_a_file_that_went_has_a_row_for_each_queue(archive, options):
     assert all("was removed while it was to be read" in cause for cause in found.values())
 
 
+def test_damage_in_a_file_is_told_and_never_read_as_other_rows(make_store, tmp_path):
+    """One bit at a time, all over the pages. Of the footer the manifest has the SHA-256 alone."""
+    archive_store(make_store([order(number) for number in range(300)]), tmp_path / "archive")
+    good = archived_rows(tmp_path / "archive", subscribe="orders")
+    path = max((tmp_path / "archive").glob("data/*/*/*.parquet"), key=lambda each: each.stat().st_size)
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    told = 0
+    for place in range(4, footer, 23):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1:])
+        try:
+            rows = archived_rows(tmp_path / "archive", subscribe="orders")
+        except DataLoss as error:
+            assert path.name in str(error) or "is damaged" in str(error)
+            told += 1
+        else:
+            assert rows == good     # what nobody asked for, such as a number that is not looked at
+    assert told > footer // 23 // 2
+    path.write_bytes(data[:2000] + bytes(100) + data[2100:])
+    assert archived_rows(tmp_path / "archive", subscribe="orders", failOnDataLoss="false") != good
+
+
 def test_a_body_with_a_wrong_checksum_is_gone(archive):
     [path] = archive.rglob("*.parquet")
     table = pq.read_table(path, partitioning=None)

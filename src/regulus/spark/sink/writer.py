@@ -28,8 +28,7 @@ class Sent(WriterCommitMessage):
     report: TaskReport
 
 
-def _write(iterator: "Iterator[pa.RecordBatch]", options: SinkOptions) -> Sent:
-    place = task_place(options)
+def _write(iterator: "Iterator[pa.RecordBatch]", options: SinkOptions, place: TaskPlace) -> Sent:
     return Sent(place.sink_id, run_task(iterator, options, place, os.environ))
 
 
@@ -62,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = for_this_run(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
-        return _write(iterator, self._options)
+        return _write(iterator, self._options, batch_place(self._options))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _commit(messages, self._options, self._options.job_id)
@@ -79,7 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
-        return _write(iterator, self._options)
+        return _write(iterator, self._options, stream_place(self._options))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         _commit(messages, self._options, batchId)
@@ -95,12 +94,25 @@ def check(options: SinkOptions, schema: StructType, overwrite: bool) -> None:
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
 
-def task_place(options: SinkOptions) -> TaskPlace:
-    """Which task of which batch runs here, as Spark says."""
-    context = TaskContext.get()
-    assert context is not None, "writers run in tasks"
+def batch_place(options: SinkOptions) -> TaskPlace:
+    """Which task runs here, of a batch that is the job's own: within foreachBatch, too, where Spark tells that of the
+    stream, which the commit does not hear."""
+    context = _context()
+    return TaskPlace(sink_id=options.sink_id or "", batch=options.job_id, partition=context.partitionId(),
+                     attempt=context.attemptNumber())
+
+
+def stream_place(options: SinkOptions) -> TaskPlace:
+    """Which task of which batch of a stream runs here, as Spark says."""
+    context = _context()
     batch = context.getLocalProperty(_BATCH_ID)
     return TaskPlace(
         sink_id=options.sink_id or context.getLocalProperty(_QUERY_ID) or "",
         batch=options.job_id if batch is None else int(batch),
         partition=context.partitionId(), attempt=context.attemptNumber())
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writers run in tasks"
+    return context

@@ -153,3 +153,23 @@ def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus
     name = "SEQ" if guarantee == "exactlyOnce" else "SINK_TRANSACTION"
     place = 0 if guarantee == "exactlyOnce" else 1
     assert {message.properties[name].split("/")[place] for message in messages} == {"0", "1"}
+
+
+@pytest.mark.parametrize("choices", [
+    {"deliveryGuarantee": "exactlyOnce"},
+    {"deliveryGuarantee": "exactlyOnce", "sinkId": "mine", "jobId": "of the batch"},
+    {"deliveryGuarantee": "transactional", "producerGroup": "g"},
+    {"deliveryGuarantee": "transactional", "producerGroup": "g", "sinkId": "mine", "jobId": "of the batch"},
+], ids=str)
+def test_each_batch_of_a_stream_is_written_by_a_program_too(spark, regulus_server, tmp_path, choices):
+    """Within foreachBatch Spark tells tasks the stream's batch, which is not that of the write."""
+    (tmp_path / "in").mkdir()
+    frame = spark.readStream.option("maxFilesPerTrigger", 1).text(lines(tmp_path / "in", 3, 20))
+
+    def send(rows, batch):
+        options = choices | ({"jobId": str(batch)} if "jobId" in choices else {})
+        written(rows, regulus_server, topic="orders", **options).save()
+
+    frame.writeStream.foreachBatch(send).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True).start().awaitTermination()
+    assert sorted(int(message.body) for message in messages_of(regulus_server, "orders")) == list(range(60))
