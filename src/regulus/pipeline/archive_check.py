@@ -72,10 +72,11 @@ def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
     found = log.mark(row["physical_offset"])
     stored = int(row["store_time"].timestamp() * 1000)
     if found is None or found.store_time != stored or row["message_id"] not in (None, "", found.id):
-        raise DataLoss(f"the archive has at byte {row['physical_offset']} of the log of {last.range.broker_name} message "
-                       f"{row['message_id']}, stored at {row['store_time'].isoformat(timespec='milliseconds')}, and the "
-                       f"log has there {found or 'no message'}: this is another store, or one that lost its end and went "
-                       "on; give its broker another name, so that its log is archived from its beginning")
+        stored_at = row["store_time"].isoformat(timespec="milliseconds")
+        raise DataLoss(f"at byte {row['physical_offset']} of the log of {last.range.broker_name} the archive has "
+                       f"message {row['message_id']}, stored at {stored_at}, and the log has there "
+                       f"{found or 'no message'}: this is another store, or one that lost its end and went on; give its "
+                       "broker another name, so that its log is archived from its beginning")
 
 
 def _last_row(archive: Path, manifest: Manifest) -> dict[str, Any] | None:

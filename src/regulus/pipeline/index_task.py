@@ -132,7 +132,7 @@ def queue_directory(output: str, topic: str, queue_id: int) -> Path:
 
 
 def is_known(topic: str, known_topics: frozenset[str] | None) -> bool:
-    """Whether a topic has queues: a deleted one has records in the log, but none, and a name that is none, no folder."""
+    """Whether a topic has queues. A deleted one has records in the log, but none; what is no name has no folder."""
     return is_storable(topic, 0) and (
         known_topics is None or topic in known_topics or topic in SYSTEM_TOPICS
         or topic.startswith((SYSTEM_TOPIC_PREFIX, "RMQ_SYS_")))

@@ -12,7 +12,7 @@ Verdicts go to a table that the user names, in one transaction, so that the tabl
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,9 @@ _COPY_COLUMNS = (*_COLUMNS, "properties", "deliver_time")
 _HALF_COLUMNS = (*_COPY_COLUMNS, "body")
 _RECORD = ("topic", "queue_id", "queue_offset", "offset_message_id")
 """What tells records apart, however they are read: a store's files do not hold the broker's name."""
+
+_FIRST_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+"""No stub is older: what seems so has its time in other units."""
 
 NO_TIME, TOO_YOUNG, BEYOND_CAP = "has no time", "not old enough yet", "beyond the cap of a run"
 VERDICT_COLUMNS = {"key": str, "verdict": str, "decided_ms": int, "sent_ms": int}
@@ -198,13 +201,15 @@ def _stubs(spark: SparkSession, request: ReconcileRequest) -> DataFrame:
 def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
     """The number of stubs. Raises JobRefused for keys that would not be found again in the log, and for times of no
     known zone where stubs are to be sent by their age."""
-    bad = (F.col("key") == "") | F.col("key").contains(" ")
+    bad = F.col("key").isNull() | (F.col("key") == "") | F.col("key").contains(" ")
+    ancient = F.col("created_time") < F.lit(_FIRST_TIME)
     row = stubs.agg(F.count("*").alias("stubs"), F.count_if(bad).alias("bad"),
-                    F.min(F.when(bad, F.col("key"))).alias("key"), F.count_if("lacks_zone").alias("no_zone")).first()
+                    F.min(F.when(bad, F.col("key"))).alias("key"), F.count_if("lacks_zone").alias("no_zone"),
+                    F.count_if(ancient).alias("ancient"), F.min("created_time").alias("oldest")).first()
     assert row is not None
     if row["bad"]:
         raise JobRefused(
-            f"{row['bad']} stubs have a key that is empty or has a space, such as {row['key']!r} in column "
+            f"{row['bad']} stubs have a key that is missing, empty or has a space, such as {row['key']!r} in column "
             f"{request.columns.key!r}: spaces separate the keys of a message, so that this one would not be found in "
             "the log and be sent at every run; name a column of keys without spaces")
     if row["no_zone"] and request.columns.zone is None:
@@ -212,6 +217,11 @@ def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
         if request.sends:
             raise JobRefused(f"{what}, so that nobody knows how old they are: name it, UTC or Europe/Paris")
         say(f"{what}; taken as UTC")
+    if row["ancient"] and request.sends:
+        raise JobRefused(
+            f"{row['ancient']} stubs have a time in column {request.columns.created!r} before the year 2000, such as "
+            f"{row['oldest']}, so that all would seem old enough to be sent: numbers are ms since 1970; give a column "
+            "of ms, such as a view with seconds * 1000, or of timestamps")
     return int(row["stubs"])
 
 

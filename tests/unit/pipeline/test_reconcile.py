@@ -76,9 +76,29 @@ def test_nothing_is_sent_by_a_guess(spark, shop, stubs, columns, limits, missing
 def test_a_lost_stub_without_a_body_is_refused_and_nothing_is_sent(spark, shop, stubs):
     before = len(messages_of(shop.server, TOPIC))
     with closing(sqlite3.connect(stubs)) as connection:
-        connection.execute("INSERT INTO stubs VALUES ('hollow', 0, '', NULL)")
+        connection.execute("INSERT INTO stubs VALUES ('hollow', 1700000000000, '', NULL)")
         connection.commit()
     with pytest.raises(JobRefused, match="1 of 2 lost stubs have nothing in column 'content'"):
+        reconciled(spark, shop, stubs, is_real=True)
+    assert len(messages_of(shop.server, TOPIC)) == before
+
+
+def test_a_stub_without_a_key_is_refused_and_nothing_is_sent(spark, shop, stubs):
+    before = len(messages_of(shop.server, TOPIC))
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("INSERT INTO stubs VALUES (NULL, 1700000000000, 'x', NULL)")
+        connection.commit()
+    with pytest.raises(JobRefused, match="1 stubs have a key that is missing"):
+        reconciled(spark, shop, stubs, is_real=True)
+    assert len(messages_of(shop.server, TOPIC)) == before
+
+
+def test_seconds_are_not_taken_for_ms_where_stubs_are_sent_by_their_age(spark, shop, stubs):
+    before = len(messages_of(shop.server, TOPIC))
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("INSERT INTO stubs VALUES ('fresh', ?, 'x', NULL)", (int(time.time()),))
+        connection.commit()
+    with pytest.raises(JobRefused, match="1 stubs have a time in column 'made_ms' before the year 2000, such as 1970"):
         reconciled(spark, shop, stubs, is_real=True)
     assert len(messages_of(shop.server, TOPIC)) == before
 
@@ -173,7 +193,7 @@ def test_what_only_the_brokers_have_is_not_lost(spark, shop, tmp_path):
     deliveries = tmp_path / "deliveries.sqlite"
     with closing(sqlite3.connect(deliveries)) as connection:
         connection.execute("CREATE TABLE stubs(id TEXT, made_ms INTEGER, content TEXT, state TEXT)")
-        connection.executemany("INSERT INTO stubs VALUES (?, 0, 'delivery', NULL)", [
+        connection.executemany("INSERT INTO stubs VALUES (?, 1700000000000, 'delivery', NULL)", [
             (f"d{number}",) for number in range(1, 5)])
         connection.commit()
     wanted = {"is_real": True, "topic": "deliveries", "effects": None, "verdicts": None,
@@ -195,7 +215,7 @@ def test_a_key_that_no_message_has_is_refused(spark, shop, stubs):
     with closing(sqlite3.connect(stubs)) as connection:
         connection.execute("INSERT INTO stubs VALUES ('order 7', 0, 'order 7', NULL)")
         connection.commit()
-    with pytest.raises(JobRefused, match="1 stubs have a key that is empty or has a space, such as 'order 7'"):
+    with pytest.raises(JobRefused, match="1 stubs have a key that is missing, empty or has a space, such as 'order 7'"):
         reconciled(spark, shop, stubs)
 
 
