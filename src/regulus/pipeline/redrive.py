@@ -63,7 +63,7 @@ class RedriveReport:
 
     def sentence(self) -> str:
         what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
-        lacking = f", {self.count(NO_TOPIC)} whose topic is gone" if self.count(NO_TOPIC) else ""
+        lacking = f", {self.count(NO_TOPIC)} whose topic is gone or not known" if self.count(NO_TOPIC) else ""
         return f"{what}, {self.count(SENT_BEFORE)} sent before{lacking}"
 
 
@@ -104,7 +104,7 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
     sent = _sent(spark, places, targets, None if first is None or first["ms"] is None else int(first["ms"]))
-    status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets, ""), NO_TOPIC)
+    status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets), NO_TOPIC)
               .otherwise(TO_SEND))
     plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
     return plan if request.cap is None else _capped(plan, request.cap)
@@ -121,12 +121,12 @@ def _sent(spark: SparkSession, places: Sequence[LogSource], topics: list[str], s
 
 
 def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
-    """The rows as they are to be sent: to the topic they came from unless it is changed."""
+    """The rows as they are to be sent: to the topic they came from unless it is changed, '' where that is not known."""
     for name in changes:
         if name not in SETTABLE:
             raise JobRefused(f"column {name!r} cannot be set; these can: {', '.join(SETTABLE)}")
-    origin = F.coalesce("origin_topic", F.lit(""))
-    values = {"topic": origin, **{name: F.expr(text) for name, text in changes.items()}}
+    values = {"topic": F.col("origin_topic"), **{name: F.expr(text) for name, text in changes.items()}}
+    values["topic"] = F.coalesce(values["topic"], F.lit(""))
     kept = {name: F.col(name) for name in ("body", "keys", "tags", "sharding_key", "flag")}
     return rows.select(
         "dead_letter", *[value.alias(name) for name, value in {**kept, **values}.items()],

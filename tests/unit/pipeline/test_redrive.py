@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from regulus.client.sync import Producer
 from regulus.errors import JobRefused, TopicMissing
+from regulus.model.message import Message
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
 from tests.unit.spark.sink.support import messages_of
@@ -32,7 +34,7 @@ def redriven(spark, shop: Shop, **wanted):
 
     run = run_id()
     is_real = wanted.pop("is_real", False)
-    request = RedriveRequest(source=wanted.pop("source", shop.source), group=GROUP,
+    request = RedriveRequest(source=wanted.pop("source", shop.source), group=wanted.pop("group", GROUP),
                              target=target(shop.server, run) if is_real else None, **wanted)
     return redrive(spark, request, run)
 
@@ -77,6 +79,29 @@ def test_what_the_brokers_have_is_not_sent_again_for_files_that_lack_it(spark, s
         dry = redriven(spark, shop, source=source, is_dry_run=True, **chosen)
         assert dry.sentence() == "0 to send, 1 sent before"
     assert len(messages_of(shop.server, TOPIC, wait_for=before + 1)) == before + 1
+
+
+def dead_letter(shop: Shop, name: str, **properties: str) -> None:
+    """One of group `returning`, whose letters come when a test wants them."""
+    with Producer(shop.name_server, "shop") as producer:
+        producer.send(Message("%DLQ%returning", b"return " + name.encode(), "", name, properties))
+
+
+def test_what_was_sent_before_a_later_dead_letter_came_is_not_sent_again(spark, shop):
+    dead_letter(shop, "r1", RETRY_TOPIC=TOPIC)
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 0 sent before"
+    dead_letter(shop, "r2", RETRY_TOPIC=TOPIC)
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 1 sent before"
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "0 sent, 2 sent before"
+
+
+@pytest.mark.parametrize("changes", [{}, {"topic": "NULL"}])
+def test_a_dead_letter_of_no_known_topic_holds_up_no_other(spark, shop, changes):
+    dead_letter(shop, "lone")
+    before = len(messages_of(shop.server, TOPIC))
+    report = redriven(spark, shop, group="returning", where="keys = 'lone'", changes=changes, is_real=True)
+    assert set(report.counts) == {("", "no such topic")}
+    assert len(messages_of(shop.server, TOPIC)) == before
 
 
 def test_topics_are_those_of_the_brokers_that_are_sent_to(spark, shop, regulus_server):
