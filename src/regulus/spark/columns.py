@@ -159,6 +159,8 @@ class ColumnOptions:
     tags: frozenset[str] | None = None
     decompress: bool = False
     verify_bodies: bool = False
+    delays_ms: tuple[int, ...] = ()
+    """Of the broker's delay levels: when a message is due, where the consume queues, which say it, are not at hand."""
 
 
 class BadRecord(CorruptRecord):
@@ -393,16 +395,25 @@ class RecordTable:
         return arrow_arrays.times(self._field("store_timestamp"))
 
     def _deliver_time_column(self) -> pa.Array:
-        """From the consume queue in the schedule topic, from a property for a timer message; else null."""
+        """In the schedule topic what the broker reckons, from a property for a timer message; else null."""
         is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
-        if is_scheduled.any() and self._records.tags_codes is not None:
-            return arrow_arrays.times(self._records.tags_codes, is_scheduled)
+        if is_scheduled.any() and (times_due := self._times_due()) is not None:
+            return arrow_arrays.times(times_due, is_scheduled)
         if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
             return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])
         texts = self._first_property("deliver_time").to_pylist()
         times = np.array([int(text) if text and text.isdecimal() and len(text) < 16 else -1 for text in texts],
                          dtype=np.int64)
         return arrow_arrays.times(times, times >= 0)
+
+    def _times_due(self) -> "Int64s | None":
+        """Of rows of the schedule topic, whose queues are one a level; None where that is not known."""
+        records, delays_ms = self._records, np.array(self._options.delays_ms, dtype=np.int64)
+        if records.tags_codes is not None or not len(delays_ms):
+            return records.tags_codes
+        levels = np.array(records.queue_ids, dtype=np.int64)[records.queue_numbers]
+        due: Int64s = self._field("store_timestamp") + delays_ms[np.clip(levels, 0, len(delays_ms) - 1)]
+        return due
 
     def _message_type_column(self) -> pa.Array:
         """The topic says most; a later line beats an earlier one."""

@@ -17,6 +17,7 @@ from regulus.client.admin import Admin
 from regulus.client.bulk_admin import QueueRead
 from regulus.client.config import ClientConfig
 from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError, RecordError
+from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
@@ -61,6 +62,7 @@ class LiveBrokers:
         self._options = options
         self._found: set[str] = set()
         """Topics that a pattern chose."""
+        self._delays_ms: dict[str, tuple[int, ...]] = {}
         keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
             instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key))
@@ -192,6 +194,25 @@ class LiveBrokers:
 
     def has_bulk(self, queue: MessageQueue) -> bool:
         return self.call(lambda: self._admin.has_bulk(queue), queue.topic, {queue.topic})
+
+    def delays_ms(self, broker_name: str) -> tuple[int, ...]:
+        """Of a broker's delay levels; none when it does not tell whoever reads. Raises ClientError."""
+        if broker_name not in self._delays_ms:
+            self._delays_ms[broker_name] = self.call(lambda: self._ladder(broker_name),
+                                                     f"the settings of {broker_name}")
+        return self._delays_ms[broker_name]
+
+    async def _ladder(self, broker_name: str) -> tuple[int, ...]:
+        broker = (await self._admin.cluster_info()).broker_addr_table.get(broker_name)
+        if broker is None or not broker.broker_addrs:
+            raise ClientError(f"no broker {broker_name!r} is registered at {self._options.name_server}")
+        try:
+            config = await self._admin.broker_config(broker.broker_addrs[min(broker.broker_addrs)])
+        except BrokerRefused as error:
+            if error.code != ResponseCode.NO_PERMISSION:
+                raise
+            return ()
+        return parse_ladder(config.get("messageDelayLevel", DEFAULT_LADDER))
 
     # --- progress ----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from regulus.client.bulk_admin import BULK_SIZE, PULL_COUNT, QueueRead
 from regulus.errors import BrokerRefused, DataLoss, RecordError
 from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import SCHEDULE_TOPIC
 from regulus.spark.columns import ColumnOptions, Records, found_records, gap_batch, joined_records
 from regulus.spark.live_brokers import LiveBrokers, no_record
 from regulus.spark.losses import Losses, good_batches
@@ -211,9 +212,17 @@ class _Scan:
         records = joined_records(self._waiting)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         options = ColumnOptions(columns=self._columns, broker_name=self._waiting_broker, tags=self._options.tags,
-                                decompress=self._options.decompress, verify_bodies=self._options.verify_bodies)
+                                decompress=self._options.decompress, verify_bodies=self._options.verify_bodies,
+                                delays_ms=self._delays_ms(records))
         for row in range(0, len(records.positions), self._options.batch_rows):
             yield from good_batches(records.take(slice(row, row + self._options.batch_rows)), options, self._losses)
+
+
+    def _delays_ms(self, records: Records) -> tuple[int, ...]:
+        """Of the delay levels of the broker that the records are of; none where nothing is to be reckoned by them."""
+        if "deliver_time" not in self._columns or SCHEDULE_TOPIC not in records.topics:
+            return ()
+        return self._brokers.delays_ms(self._waiting_broker)
 
 
 class _Pace:

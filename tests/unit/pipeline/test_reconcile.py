@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused
+from regulus.model.message import Message
+from regulus.model.topics import TopicConfig
+from regulus.testing.running_server import ServerThread
 from tests.frames import small_table
+from tests.stores import fill, open_store, small_config
 from tests.unit.spark.sink.support import messages_of
 
 from .shop import GROUP, TOPIC, Shop, send_orders
@@ -209,6 +214,55 @@ def test_what_only_the_brokers_have_is_not_lost(spark, shop, tmp_path):
     assert run() == (found[0], 1, found[1])
     assert run() == ({"fine": 4}, 0, dict.fromkeys(found[1], 1))
     assert run(is_dry_run=True)[:2] == ({"fine": 4}, None)
+
+
+def only_gone(stubs: Path) -> None:
+    """Leaves one stub, older than any log."""
+    with closing(sqlite3.connect(stubs)) as connection:
+        connection.execute("DELETE FROM stubs WHERE id <> 'gone'")
+        connection.execute("UPDATE stubs SET made_ms = 0")
+        connection.commit()
+
+
+def test_what_retention_took_at_the_brokers_is_not_lost(spark, shop, stubs, tmp_path):
+    """The files that are read lack what the brokers had; and of its queue these have nothing any more that tells."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.sending import Target
+
+    copy, brokers = tmp_path / "copy", tmp_path / "brokers"
+    for root, first, others in ((copy, 100, 0), (brokers, 0, 60)):
+        opened = open_store(root)
+        fill(opened, 1, topic=TOPIC, first=first)
+        fill(opened, others, topic="TopicB")
+        opened.close()
+    min((brokers / "commitlog").iterdir()).unlink()
+    only_gone(stubs)
+    with ServerThread(brokers, store_config=small_config(brokers)) as server:
+        with Admin(server.name_server_address) as admin:
+            admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
+        target = Target(name_server=server.name_server_address, sink_id="reconcile-orders", run=1)
+        report = reconciled(spark, shop, stubs, source=LogSource({"storePath": str(copy)}), target=target,
+                            effects=None, group=None)
+        report.close()
+        assert (report.counts, report.sent) == ({"forgotten": 1, "unmade": 1}, 0)
+        assert messages_of(server, TOPIC) == []
+
+
+def test_a_send_that_is_on_its_way_is_not_lost(spark, shop, stubs, tmp_path):
+    """Its topic does not have it for two hours."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.sending import Target
+
+    only_gone(stubs)
+    with ServerThread(tmp_path / "server") as server:
+        with Producer(server.name_server_address, "shop") as producer:
+            producer.send(Message(TOPIC, b"order o0", "", "o0"))
+            producer.send(Message(TOPIC, b"order gone", "", "gone", {"DELAY": "18"}))
+        where = server.name_server_address
+        report = reconciled(spark, shop, stubs, source=LogSource({"nameServer": where}), effects=None, group=None,
+                            target=Target(name_server=where, sink_id="reconcile-orders", run=1))
+        report.close()
+        assert (report.counts, report.sent) == ({"fine": 1, "unmade": 1}, 0)
 
 
 def test_a_key_that_no_message_has_is_refused(spark, shop, stubs):

@@ -3,20 +3,23 @@
 import os
 import signal
 import threading
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 
 from regulus.broker import request_table
-from regulus.client.sync import Admin
-from regulus.errors import ClientError, DataLoss, OptionError
+from regulus.broker.outcome import refuse
+from regulus.client.sync import Admin, Producer
+from regulus.errors import BrokerRefused, ClientError, DataLoss, OptionError
+from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import live_scan
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.read_plan import ReadRange, UnitRange
-from regulus.wire.codes import RequestCode
+from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.spark.conftest import send_orders
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
@@ -74,6 +77,37 @@ def test_the_same_columns_as_of_the_files(server):
     stored = [row for part in store_plan(files, 1) for batch in store_scan(files, tuple(live[0]), part)
               for row in batch.to_pylist()]
     assert sorted(live, key=lambda row: row["physical_offset"]) == stored
+
+
+def test_a_delayed_message_tells_when_it_is_delivered(server):
+    """As the broker reckons, by its own levels, which its consume queue says to whoever reads files."""
+    from regulus.spark.store_plan import plan as store_plan
+    from regulus.spark.store_scan import scan as store_scan
+
+    with Producer(server.name_server_address, "shop") as producer:
+        for level in ("17", "18"):
+            producer.send(Message("orders", b"later", properties={"DELAY": level}))
+    chosen, columns = {"topic": "SCHEDULE_TOPIC_XXXX"}, ("queue_id", "deliver_time", "store_time")
+    live = table(server, *columns, **chosen)
+    files = parse_options({"storePath": str(server.store_path), **chosen})
+    stored = [row for part in store_plan(files, 1) for batch in store_scan(files, columns, part)
+              for row in batch.to_pylist()]
+    assert sorted(live, key=lambda row: row["queue_id"]) == sorted(stored, key=lambda row: row["queue_id"])
+    assert [row["deliver_time"] - row["store_time"] for row in live] == [timedelta(hours=1), timedelta(hours=2)]
+
+
+@pytest.mark.parametrize("code", [ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR])
+def test_who_may_not_ask_for_a_brokers_levels_reads_all_the_same(regulus_server, monkeypatch, code):
+    monkeypatch.setitem(request_table.HANDLERS, int(RequestCode.GET_BROKER_CONFIG),
+                        lambda command, peer, broker, now_ms: refuse(command, code, "no"))
+    with Producer(regulus_server.name_server_address, "shop") as producer:
+        producer.send(Message("orders", b"later", properties={"DELAY": "18"}))
+    if code != ResponseCode.NO_PERMISSION:
+        with pytest.raises(BrokerRefused):
+            table(regulus_server, "body", "deliver_time", topic="SCHEDULE_TOPIC_XXXX")
+    else:
+        [row] = table(regulus_server, "body", "deliver_time", topic="SCHEDULE_TOPIC_XXXX")
+        assert row == {"body": b"later", "deliver_time": None}
 
 
 def test_offsets_choose_a_range(server):
