@@ -30,6 +30,10 @@ _TABLE = (_SENDING_TESTS + "test_where_no_disk_is_known_to_be_shared_rows_are_a_
 _TASKS = "regulus/pipeline/range_tasks.py"
 _TASKS_TESTS = "tests/unit/pipeline/test_range_tasks.py::"
 _APART = (_TASKS_TESTS + "test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it",)
+_REDRIVE = "regulus/pipeline/redrive.py"
+_REDRIVE_TESTS = "tests/unit/pipeline/test_redrive.py::"
+_AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
+_COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
 _FILES = "regulus/pipeline/archive_files.py"
 _FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
 _SINK_TESTS = "tests/unit/spark/sink/test_transactions.py::"
@@ -119,6 +123,22 @@ MUTANTS = [
            path="regulus/spark/sink/transactions.py",
            old="TransactionState.COMMIT, looks_first=True)", new="TransactionState.COMMIT)",
            tests=(_SINK_TESTS + "test_who_completes_a_commit_ends_no_half_whose_message_is_there",)),
+    Mutant(name="of a queue that retention emptied at the brokers nothing is missing", path=_RECONCILE,
+           old="    since = _latest(_both_complete_since(since, own, at_brokers),\n"
+               "                    _emptied_since(spark, brokers, request.topic, at_brokers, now))\n",
+           new="    since = _both_complete_since(since, own, at_brokers)\n",
+           tests=(_RECONCILE_TESTS + "test_what_retention_took_at_the_brokers_is_not_lost",)),
+    Mutant(name="a send that is on its way is lost", path=_RECONCILE, old="copies = there(SCHEDULE_TOPIC, *(",
+           new="copies = there(*(", tests=(_RECONCILE_TESTS + "test_a_send_that_is_on_its_way_is_not_lost",)),
+    Mutant(name="what was sent again is looked for since the newest dead letter", path=_REDRIVE,
+           old='F.unix_millis(F.min("store_time"))', new='F.unix_millis(F.max("store_time"))',
+           tests=(_REDRIVE_TESTS + "test_what_was_sent_before_a_later_dead_letter_came_is_not_sent_again",)),
+    Mutant(name="a dead letter of no known topic is sent", path=_REDRIVE, old='.isin(*targets), NO_TOPIC)',
+           new='.isin(*targets, ""), NO_TOPIC)',
+           tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),
+    Mutant(name="what came while the audit read is missing", path="regulus/pipeline/audit.py",
+           old='before.select(*queue, "max_offset").join', new='after.select(*queue, "max_offset").join',
+           tests=(_AUDIT_TESTS + "test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for",)),
     # --- the archive -------------------------------------------------------------------------------------------------
     Mutant(name="an archive's files go before their manifest", path=_FILES, old='        step("unlink manifest")\n',
            new="        for name in gone:\n            (archive / name).unlink(missing_ok=True)\n"
@@ -143,4 +163,10 @@ MUTANTS = [
            new="        path.mkdir(exist_ok=True)\n", tests=_POWER),
     Mutant(name="an archived file is not synced", path="regulus/pipeline/archive_parquet.py",
            old="        os.fsync(self._written.fileno())\n", new="", tests=_POWER),
+    Mutant(name="a replaced manifest goes by its own age", path="regulus/pipeline/archive_compact.py",
+           old="(archive / manifest_path(over)).stat()", new="(archive / manifest_path(part)).stat()",
+           tests=(_COMPACT_TESTS + "test_what_was_replaced_stays_as_long_as_what_replaced_it_is_young",)),
+    Mutant(name="one reject explains a hole of many messages", path="regulus/pipeline/archive_check.py",
+           old="or rejected.issuperset(range(hole.first, hole.next)))", new="or bool(rejected))",
+           tests=("tests/unit/pipeline/test_archive_check.py",)),
 ]

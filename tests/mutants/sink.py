@@ -8,6 +8,7 @@ _TRANSACTIONS = "regulus/spark/sink/transactions.py"
 _COMMITS = "regulus/spark/sink/commits.py"
 _DIGEST = "regulus/wire/row_digest.py"
 _ROWS = "regulus/spark/sink/rows.py"
+_ROUTES = "regulus/spark/sink/routes.py"
 
 _MARK_TESTS = ("tests/unit/spark/sink/test_marks.py", "tests/unit/spark/sink/test_task.py")
 _TRANSACTION_TESTS = ("tests/unit/spark/sink/test_transactions.py",)
@@ -39,6 +40,10 @@ MUTANTS = [
     Mutant(name="the order of rows does not tell them apart", path=_DIGEST,
            old="return (digest * 31 + number) & _DIGEST_MASK", new="return (digest + number) & _DIGEST_MASK",
            tests=_DIGEST_TESTS),
+    Mutant(name="each of two tasks that begin at once goes by the route that it has seen", path=_ROUTES,
+           old="            entries = self._entries(topic)\n        return",
+           new="            entries = [_entry(0, current)]\n        return",
+           tests=("tests/unit/spark/sink/test_routes.py",)),
     Mutant(name="requests have no largest size", path=_ROWS,
            old='self._ends[start] + size_max, side="right"', new='self._ends[start] + (1 << 40), side="right"',
            tests=("tests/unit/spark/sink/test_task.py::test_large_rows_travel_alone",)),
@@ -60,6 +65,15 @@ MUTANTS = [
     Mutant(name="fewer rows of a decided batch are passed over", path=_TRANSACTIONS,
            old="if one.count != other.count or not (only_counts or one == other):",
            new="if not (only_counts or one == other):", tests=_TRANSACTION_TESTS),
+    Mutant(name="the next record of the commit topic stands for one that is gone", path=_COMMITS,
+           old="if not messages or messages[0].queue_offset != place:", new="if not messages:",
+           tests=("tests/unit/spark/sink/test_commits.py",)),
+    Mutant(name="a commit whose answer is lost is said again though the message is there", path=_TRANSACTIONS,
+           old="if state is TransactionState.COMMIT and await self._is_visible_if_asked(half):", new="if False:",
+           tests=_TRANSACTION_TESTS),
+    Mutant(name="a half whose answer is lost is sent again", path=_TASK,
+           old="repeats=not options.is_transactional, client=client)", new="repeats=True, client=client)",
+           tests=_TRANSACTION_TESTS),
     Mutant(name="rows of a transaction are told apart by their bodies alone", path=_COMMITS,
            old="key=blake2b(own.encode()).digest()", new="key=blake2b(b'').digest()", tests=_TRANSACTION_TESTS),
 ]

@@ -1,9 +1,10 @@
 import pytest
 
 from regulus.errors import ArchiveFailed
-from regulus.pipeline.archive_check import QueueEnds, check_joins, ends_after, holes, without
+from regulus.pipeline.archive_check import QueueEnds, check_contiguity, check_joins, ends_after, holes, without
 from regulus.pipeline.archive_task import RangeFacts
 from regulus.spark.archive_manifest import Manifest, Range
+from regulus.spark.store_files import CommitLogFiles
 
 
 def facts(start=0, end=100, reached=None, queues=None, rejected=None) -> RangeFacts:
@@ -38,6 +39,13 @@ def test_queues_go_on_where_the_manifest_before_ends():
     assert holes_behind(5, (3, 9)) == [("t", 0, 3, 5)]
     assert holes_behind(5, (5, 7), (9, 12)) == [("t", 0, 7, 9)]
     assert holes_behind(5, (5, 7), (0, 3)) == []
+
+
+def test_rejects_explain_a_hole_when_they_are_all_of_it(store):
+    before, log = QueueEnds([manifest({KEY: ((0, 5),)})], None), CommitLogFiles(store / "commitlog")
+    check_contiguity(facts(queues={KEY: ((7, 9),)}, rejected={KEY: (5, 6)}), before, {}, log)
+    with pytest.raises(ArchiveFailed, match="t/0: messages 5 to 6 are not in the log"):
+        check_contiguity(facts(queues={KEY: ((7, 9),)}, rejected={KEY: (6,)}), before, {}, log)
 
 
 def test_a_queue_that_was_not_seen_before_begins_anywhere_or_where_it_must():

@@ -1,5 +1,6 @@
 """Compaction gives what archiving at once would have given; readers see the one or the other."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_what_was_replaced_stays_for_queries_that_run(store, tmp_path):
     assert before.items() <= files_of(archive).items()
     assert run(archive, now_ms=LATER, keep_superseded_ms=2 * LATER).removed == []
     assert len(run(archive).removed) > 0
+
+
+def test_what_was_replaced_stays_as_long_as_what_replaced_it_is_young(store, tmp_path):
+    """However old it is itself: a query may have planned with it right before."""
+    archive = tmp_path / "archive"
+    archive_store(store, archive, range_size=1024)
+    for part in archive_manifest.ranges(archive):
+        os.utime(archive / archive_manifest.manifest_path(part), (0, 0))
+    report = run(archive)
+    assert report.compacted
+    made_ms = max((archive / archive_manifest.manifest_path(part)).stat().st_mtime_ns // 1_000_000
+                  for part in report.compacted)
+    assert run(archive, now_ms=made_ms + 5_000, keep_superseded_ms=3_600_000).removed == []
 
 
 def test_archiving_goes_on_behind_what_was_compacted(store, tmp_path):

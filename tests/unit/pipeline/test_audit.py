@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from regulus.errors import JobRefused
+from tests.frames import small_table
 
 from .shop import GROUP, TOPIC
 
@@ -52,6 +53,14 @@ def test_a_bill_that_was_not_written_and_one_written_twice_fail_the_audit(spark,
     assert [row["key"] for row in spark.table("broken_messages_without_effect").collect()] == ["o3"]
     assert [row["key"] for row in spark.table("broken_effects_repeated").collect()] == ["o4"]
     found.close()
+
+
+def test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for(spark):
+    from regulus.pipeline.audit import _bounds
+    from regulus.pipeline.log_source import BOUNDS
+
+    before, after = (small_table(spark, [(TOPIC, "broker-a", 0, *ends)], BOUNDS) for ends in ((0, 5), (2, 9)))
+    assert [tuple(row)[3:] for row in _bounds(before, after).collect()] == [(2, 5)]
 
 
 @pytest.mark.parametrize("store", ["store-4.9.8", "store-4.9.8-killed"])

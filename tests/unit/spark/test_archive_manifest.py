@@ -58,13 +58,32 @@ def test_a_range_within_another_does_not_count():
     assert effective([*small, Range("a", 0, 20), Range("a", 0, 30)]) == [Range("a", 0, 30), Range("b", 0, 5)]
 
 
+def put(archive: Path, part: Range) -> Path:
+    path = archive / manifest_path(part)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode(a_manifest(part)))
+    return path
+
+
 def test_only_what_counts_is_loaded(tmp_path: Path):
     with pytest.raises(OptionError, match="no directory '_manifest'"):
         archive_manifest.load(tmp_path)
     for part in (PART, Range("broker-a", 4096, 5000), Range("broker-a", 0, 5000), Range("c", 0, 7)):
-        path = tmp_path / manifest_path(part)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(a_manifest(part)))
+        put(tmp_path, part)
     (tmp_path / "_manifest" / "c" / "notes.json").write_text("{}")
     assert [manifest.range for manifest in archive_manifest.load(tmp_path)] == [
         Range("broker-a", 0, 5000), Range("c", 0, 7)]
+
+
+def test_what_is_replaced_while_it_is_looked_for_is_found_under_its_new_name(tmp_path: Path, monkeypatch):
+    path = put(tmp_path, PART)
+
+    def compacted_meanwhile(found):
+        kept = effective(found)
+        if path.exists():
+            put(tmp_path, Range("broker-a", 0, 5000))
+            path.unlink()
+        return kept
+
+    monkeypatch.setattr(archive_manifest, "effective", compacted_meanwhile)
+    assert [manifest.range for manifest in archive_manifest.load(tmp_path)] == [Range("broker-a", 0, 5000)]

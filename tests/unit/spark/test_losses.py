@@ -2,6 +2,7 @@
 
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,6 +94,20 @@ def test_damaged_messages_are_kept_with_reason_and_position(store, tmp_path, cap
         assert len(data) == line["size"]
         assert "body and its checksum differ" in line["reason"]
     assert f"kept in {directory}: 3" in caplog.text
+
+
+def test_no_kept_message_is_seen_before_it_is_whole(store, tmp_path, monkeypatch):
+    """Spark passes over names that begin with `_`; a task may be killed while it writes."""
+    directory = tmp_path / "bad"
+    seen = []
+
+    def dumps(*values, **options):
+        seen.append(sum(not path.name.startswith("_") for path in directory.iterdir()))
+        return json.dumps(*values, **options)
+
+    monkeypatch.setattr(losses, "json", SimpleNamespace(dumps=dumps))
+    assert bodies(store, badRecords="reject", badRecordsPath=str(directory)) == good(GOOD)
+    assert seen == [0, 1, 2]
 
 
 def test_more_damaged_messages_than_that_are_no_single_ones(store, monkeypatch):

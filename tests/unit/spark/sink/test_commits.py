@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from regulus.client.admin import Admin
@@ -8,6 +10,8 @@ from regulus.model.message import Message
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink import commits
 from regulus.spark.sink.commits import STUCK_MS, Attempt, CommitTopic, Decision, RowSum, verdict
+from tests.unit.client.scripted_group import Shelf
+from tests.unit.client.scripted_servers import scripted_cluster
 
 MINE = Attempt("S", 7, 0, "a")
 ROWS = {"T": RowSum(5, (1 << 64) - 1)}
@@ -82,6 +86,19 @@ async def test_a_decision_is_found_behind_many_others(regulus_server):
         for batch in range(100):
             await topic.append_commit(producer, batch, {"0": str(batch)}, [], {})
         assert (await topic.decision(3)).attempts == {"0": "3"}
+
+
+async def test_no_other_record_stands_for_one_that_is_gone():
+    """A broker may answer with what it has behind the place that was asked for: halves of another batch."""
+    shelf = Shelf()
+    shelf.put(b"the record that is gone")
+    shelf.put(json.dumps({"sink": "S", "batch": 8, "halves": commits._packed([half(9)])}).encode())
+    del shelf.messages[0]
+    async with scripted_cluster(queue_count=1) as cluster:
+        await cluster.add_broker("broker-a", others=shelf)
+        async with Admin(cluster.name_server.address) as admin:
+            with pytest.raises(SinkRefused, match="the commit topic T has no record at 0 any more"):
+                await CommitTopic(admin, "T", "S").halves(Decision(7, {"0": "a"}, halves_at=(0,)), "G")
 
 
 async def test_a_topic_with_several_queues_keeps_no_order(regulus_server):

@@ -41,6 +41,15 @@ def test_the_first_route_stays_whatever_the_topic_has_later():
     assert SinkRoutes(Table(), "other").queues("T", 5, queues("b")) == queues("b")
 
 
+def test_of_two_tasks_that_begin_at_once_both_go_by_what_is_kept():
+    """The other one has seen another route, and was the last to write."""
+    class Shared(Table):
+        def put_kv(self, namespace: str, key: str, value: str) -> None:
+            super().put_kv(namespace, key, '[{"from":0,"queues":{"b":[0,1]}}]')
+
+    assert SinkRoutes(Shared(), "S").queues("T", 5, queues("a")) == queues("b")
+
+
 def test_after_a_batch_the_next_one_may_go_elsewhere_and_the_one_before_stays():
     table = Table()
     routes = SinkRoutes(table, "S")

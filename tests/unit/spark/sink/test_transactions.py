@@ -1,5 +1,6 @@
 """Transactional tasks and commits without Spark, against a real broker."""
 
+import asyncio
 from dataclasses import replace
 
 import pyarrow as pa
@@ -7,8 +8,8 @@ import pytest
 
 from regulus.client import shared_loop
 from regulus.client.admin import Admin
-from regulus.client.transaction_producer import TransactionState
-from regulus.errors import ClientError, SinkRefused
+from regulus.client.transaction_producer import TransactionProducer, TransactionState
+from regulus.errors import ClientError, RequestTimeout, SinkRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from regulus.spark.sink import commits, transactions
@@ -16,6 +17,7 @@ from regulus.spark.sink.commits import CommitTopic
 from regulus.spark.sink.options import SinkOptions, parse_sink_options
 from regulus.spark.sink.task import TaskPlace, TaskReport, abort, commit, run_task
 from regulus.spark.sink.transactions import Transactions
+from tests.unit.client.scripted_servers import scripted_cluster
 
 from .support import messages_of
 
@@ -290,3 +292,34 @@ def test_who_completes_a_commit_ends_no_half_whose_message_is_there(regulus_serv
     commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
     assert visible(regulus_server) == list(range(20))
     assert len(ended) == len(set(ended)) == 20
+
+
+def test_a_commit_whose_answer_is_lost_is_not_said_again_when_the_message_is_there(regulus_server, monkeypatch):
+    """RocketMQ would store the message once more."""
+    ended: list[int] = []
+    end = TransactionProducer.end_transaction
+
+    async def unheard(self, half, state):
+        await end(self, half, state)
+        ended.append(half.queue_offset)
+        if ended.count(half.queue_offset) == 1:
+            raise RequestTimeout("the answer is lost")
+
+    monkeypatch.setattr(TransactionProducer, "end_transaction", unheard)
+    commit([write(regulus_server, 0)], options(regulus_server), "sink", 0, {})
+    assert visible(regulus_server) == list(range(20))
+    assert is_done(regulus_server, 0)
+    assert sorted(ended) == list(range(20))
+
+
+async def test_a_half_whose_answer_is_lost_is_not_sent_again():
+    """There might be two, of which the commit names one, and brokers that ask for the other would be told the same."""
+    async with scripted_cluster(queue_count=1) as cluster:
+        broker = await cluster.add_broker("broker-a", lambda command: None)
+        read = parse_sink_options({
+            "nameServer": cluster.name_server.address, "topic": "orders", "deliveryGuarantee": "transactional",
+            "producerGroup": "orders-sink", "sinkId": "sink", "sendTimeoutMs": "300"}, is_stream=False)
+        rows = pa.RecordBatch.from_pydict({"body": [b"1"]})
+        with pytest.raises(RequestTimeout):
+            await asyncio.to_thread(run_task, [rows], read, TaskPlace(sink_id="sink", batch=0, partition=0), {})
+    assert len(broker.sends()) == 1
