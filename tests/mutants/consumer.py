@@ -103,10 +103,13 @@ MUTANTS = [
            tests=_PULLER_TESTS),
     # --- dead letters that do not fit --------------------------------------------------------------------------------
     Mutant(name="what may be taken later loses its body", path="regulus/client/send_back.py",
-           old="return str(error) if is_for_good else \"\"", new="return str(error)",
+           old="return str(error) if _is_for_good(error) else \"\"", new="return str(error)",
            tests=("tests/unit/client/test_send_back.py",)),
     Mutant(name="what never fits stays at the head of its queue", path="regulus/client/send_back.py",
-           old="return str(error) if is_for_good else \"\"", new="return \"\"",
+           old="return str(error) if _is_for_good(error) else \"\"", new="return \"\"",
+           tests=("tests/unit/client/test_send_back.py",)),
+    Mutant(name="a broker that is busy once costs a dead letter its body", path="regulus/client/send_back.py",
+           old="if _is_for_good(error) or steady_ms() + pause_ms >= until_ms:", new="if True:",
            tests=("tests/unit/client/test_send_back.py",)),
     # --- what becomes of messages ------------------------------------------------------------------------------------
     Mutant(name="a refused send-back counts as done", path=_CALLS,

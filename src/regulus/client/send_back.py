@@ -3,17 +3,19 @@
 Source: DefaultMQPushConsumerImpl.sendMessageBack.
 """
 
+import asyncio
 import logging
 
-from regulus.client.client_instance import ClientInstance
+from regulus.client.client_instance import ClientInstance, steady_ms
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.received import NOT_STORED
-from regulus.client.core.send_back import DEAD_LETTER, UNREADABLE, lacking_letter, retry_message
+from regulus.client.core.send_back import DEAD_LETTER, NOT_WHOLE, UNREADABLE, lacking_letter, retry_message
 from regulus.client.group_retry_limit import GROUP_LIMIT, RetryLimit
 from regulus.client.producer import Producer
-from regulus.errors import BrokerRefused, ClientError, HeaderError, MessageIllegal, RequestTooLarge
+from regulus.errors import BrokerRefused, ClientError, HeaderError, MessageIllegal, RegulusError, RequestTooLarge
 from regulus.model.message import Message, MessageExt
 from regulus.model.message_id import host_text
+from regulus.model.message_properties import ORIGIN_MESSAGE_ID
 from regulus.model.message_queue import MessageQueue
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import ConsumerSendMsgBackRequest
@@ -22,6 +24,14 @@ from regulus.wire.remoting_command import RemotingCommand
 _log = logging.getLogger(__name__)
 
 SEND_BACK_TIMEOUT_MS = 5000
+
+LETTER_WAIT_MS = 10_000
+"""How long a broker that is busy, or is started anew, is asked for a dead letter that nobody else can make whole."""
+
+LETTER_PAUSE_FIRST_MS = 100
+LETTER_PAUSE_MAX_MS = 2_000
+"""Between two questions; each pause is twice as long as the one before."""
+
 BODY_SIZE_MAX = 0x7FFFFFFF
 """It came through a broker, packed, whatever producers may send by default."""
 
@@ -62,19 +72,38 @@ class SendBack:
         refusal = await self._to_the_retry_topic(letter, message, queue)
         if not refusal:
             return refusal is None
-        if message.physical_offset != NOT_STORED:
+        if message.physical_offset != NOT_STORED and await self._made_by_its_broker(message, queue):
+            return True
+        for with_body in (True, False):
+            lacking = lacking_letter(message, queue, letter, refusal, with_body=with_body)
+            if lacking is None:
+                continue
+            said = await self._to_the_retry_topic(lacking, message, queue)
+            if said is None:
+                _log.warning("message %s became a dead letter that is not whole: %s; the whole one has id %s",
+                             message.message_id, lacking.properties[NOT_WHOLE],
+                             letter.properties[ORIGIN_MESSAGE_ID])
+            if not said:
+                return said is None
+        return False
+
+    async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue) -> bool:
+        """Whether it made the dead letter. It alone has the message, so it is asked again before anything is left out:
+        only an answer that says so is for good."""
+        until_ms = steady_ms() + LETTER_WAIT_MS
+        pause_ms = LETTER_PAUSE_FIRST_MS
+        while True:
             try:
                 await self._to_its_broker(message, queue, DEAD_LETTER)
                 return True
             except (ClientError, HeaderError) as error:
                 _log.warning("message %s of %s not made a dead letter by its broker: %s", message.message_id, queue,
                              error)
-        for with_body in (True, False):
-            lacking = lacking_letter(message, queue, letter, refusal, with_body=with_body)
-            said = await self._to_the_retry_topic(lacking, message, queue)
-            if not said:
-                return said is None
-        return False
+                if _is_for_good(error) or steady_ms() + pause_ms >= until_ms:
+                    return False
+            self._instance.doubt_route(queue.topic)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, LETTER_PAUSE_MAX_MS)
 
     async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str) -> bool:
         """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
@@ -102,9 +131,7 @@ class SendBack:
             return None
         except (ClientError, HeaderError, MessageIllegal) as error:
             _log.warning("message %s of %s not sent to %s: %s", message.message_id, queue, copy.topic, error)
-            is_for_good = isinstance(error, (MessageIllegal, RequestTooLarge)) or (
-                isinstance(error, BrokerRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL)
-            return str(error) if is_for_good else ""
+            return str(error) if _is_for_good(error) else ""
 
     async def _to_its_broker(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> None:
         limit = self._limit.at(queue.broker_name)
@@ -125,3 +152,9 @@ class SendBack:
             self._producer = producer
             await producer.start()
         return self._producer
+
+
+def _is_for_good(error: RegulusError) -> bool:
+    """Whether the message as it is will never be taken."""
+    return isinstance(error, (MessageIllegal, RequestTooLarge)) or (
+        isinstance(error, BrokerRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL)

@@ -1,6 +1,11 @@
 """Sending failed messages back, and the way round when a broker does not take them."""
 
+import logging
+
+import pytest
+
 from regulus.client import client_instance
+from regulus.client import send_back as sending
 from regulus.client.config import PushConsumerConfig
 from regulus.client.group_retry_limit import RetryLimit
 from regulus.client.send_back import SendBack
@@ -18,10 +23,26 @@ def message():
                       reconsume_times=1)
 
 
-def broken(command):
-    if command.code == RequestCode.CONSUMER_SEND_MSG_BACK:
-        return refused(command, ResponseCode.SYSTEM_ERROR)
-    return command.response(ResponseCode.SUCCESS)
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(sending, "LETTER_PAUSE_FIRST_MS", 1)
+    monkeypatch.setattr(sending, "LETTER_PAUSE_MAX_MS", 1)
+
+
+def answering(*codes):
+    """Sends back are answered with these codes, the last one again and again."""
+    left = list(codes)
+
+    def script(command):
+        if command.code != RequestCode.CONSUMER_SEND_MSG_BACK:
+            return command.response(ResponseCode.SUCCESS)
+        code = left.pop(0) if len(left) > 1 else left[0]
+        return command.response(code, "as the test wants it")
+    return script
+
+
+broken = answering(ResponseCode.SYSTEM_ERROR)
+too_large = answering(ResponseCode.MESSAGE_ILLEGAL)
 
 
 async def dead_letter(cluster, letter=None, **settings):
@@ -116,13 +137,46 @@ async def test_a_dead_letter_that_does_not_fit_is_made_by_its_broker():
         assert request.ext["delayLevel"] == "-1"
 
 
+@pytest.mark.parametrize("codes", [(ResponseCode.SYSTEM_BUSY,), (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY)],
+                         ids=["busy once", "and busy again"])
+async def test_a_broker_that_is_busy_is_asked_again_before_anything_is_left_out(codes):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", takes(lambda _: False), answering(*codes, ResponseCode.SUCCESS))
+        assert await dead_letter(cluster)
+        assert len(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)) == len(codes) + 1
+        assert not [send for send in broker.sends() if "NOT_WHOLE_REASON" in send.properties]
+
+
+async def test_a_broker_that_stays_busy_is_asked_for_a_time(monkeypatch):
+    monkeypatch.setattr(sending, "LETTER_WAIT_MS", 20)
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", takes(lambda command: "NOT_WHOLE_REASON" in str(command.ext)),
+                                          answering(ResponseCode.SYSTEM_BUSY))
+        assert await dead_letter(cluster)
+        assert len(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)) > 1
+        assert "NOT_WHOLE_REASON" in broker.sends()[-1].properties
+
+
+async def test_what_a_dead_letter_lacks_is_told_with_its_ids(caplog):
+    caplog.set_level(logging.WARNING, "regulus.client.send_back")
+    async with scripted_cluster() as cluster:
+        await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), too_large)
+        assert await dead_letter(cluster)
+    (told,) = [text for text in caplog.messages if "not whole" in text]
+    assert told.startswith("message U became a dead letter that is not whole: message at offset 0 of ")
+    assert "lacks its body of 1 bytes" in told
+    assert told.endswith("the whole one has id 7F00000100002A9F000000000000004D")
+
+
 async def test_a_dead_letter_that_fits_nowhere_lacks_what_does_not_fit():
     async with scripted_cluster() as cluster:
-        broker = await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
-        assert await dead_letter(cluster)
+        broker = await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), too_large)
+        large = message()
+        large.properties["long"] = "x" * 30_000
+        assert await dead_letter(cluster, large)
         whole, without_properties, without_body = broker.sends()
     assert "NOT_WHOLE_REASON" not in whole.properties
-    assert "NOT_WHOLE_REASON" in without_properties.properties
+    assert "property long, 30000 signs" in without_properties.properties["NOT_WHOLE_REASON"]
     assert without_body.properties["UNIQ_KEY"] == "U"
 
 
@@ -137,7 +191,7 @@ async def test_a_dead_letter_that_may_be_taken_later_lacks_nothing():
 async def test_what_never_fits_in_the_retry_topic_is_a_dead_letter_after_the_last_retry_here():
     for reconsume_times, is_taken in ((2, False), (3, True)):
         async with scripted_cluster() as cluster:
-            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
+            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), too_large)
             assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken
 
 
@@ -145,5 +199,5 @@ async def test_a_member_counts_to_its_own_limit_though_brokers_know_it_too(monke
     monkeypatch.setattr(RetryLimit, "anywhere", lambda limit: -1)
     for reconsume_times, is_taken in ((2, False), (3, True)):
         async with scripted_cluster() as cluster:
-            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), broken)
+            await cluster.add_broker("a", takes(lambda command: b"lacks its body" in command.body), too_large)
             assert await send_back(cluster, max_reconsume_times=3, reconsume_times=reconsume_times) is is_taken

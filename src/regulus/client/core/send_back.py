@@ -54,8 +54,9 @@ def retry_message(message: MessageExt, group: str, delay_level: int, max_reconsu
 
 
 def lacking_letter(message: MessageExt, queue: MessageQueue, letter: Message, reason: str, *,
-                   with_body: bool) -> Message:
-    """What fits of a dead letter that no broker takes as a whole: without the longest properties, or the body too."""
+                   with_body: bool) -> Message | None:
+    """What fits of a dead letter that no broker takes as a whole: without the longest properties, or the body too. None
+    when that would be all of it."""
     properties = dict(letter.properties)
     lacking = [] if with_body else [f"its body of {len(letter.body)} bytes"]
     size = _size(properties)
@@ -65,6 +66,8 @@ def lacking_letter(message: MessageExt, queue: MessageQueue, letter: Message, re
             break
         size -= _size({name: properties[name]})
         lacking.append(f"property {name[:50]}, {len(properties.pop(name))} signs")
+    if not lacking:
+        return None
     place = f"message at offset {message.queue_offset} of {queue} lacks"
     properties[NOT_WHOLE] = text = f"{place} {', '.join(lacking)}: {reason}"[:_TOLD_MAX]
     return Message(letter.topic, letter.body if with_body else text.encode(), properties=properties, flag=letter.flag)

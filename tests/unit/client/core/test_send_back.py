@@ -64,3 +64,9 @@ def test_where_the_body_does_not_fit_the_letter_says_so_in_its_place():
     assert b"lacks its body of 4 bytes: no" in lacking.body
     assert len(lacking.body) <= 1000
     assert lacking.properties["UNIQ_KEY"] == "U"
+
+
+def test_a_letter_without_long_properties_lacks_its_body_or_nothing():
+    message = failed()
+    letter = retry_message(message, "G", DEAD_LETTER, -1)
+    assert lacking_letter(message, MessageQueue("T", "a", 3), letter, "too large", with_body=True) is None
