@@ -16,6 +16,8 @@ CLIENT_EXPIRY_MS = 120_000
 EXPIRY_SCAN_MS = 10_000
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
+NAMESAKES = ("two consumers with one client id, so that both get the same messages; give each an instance name of "
+             "its own, or none")
 
 
 class Client:
@@ -50,8 +52,9 @@ class ConsumerGroup:
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.last_update_timestamp = 0
         self.heartbeat_fingerprint = 0
-        self._channels: dict[str, dict[int, None]] = {}     # by client id, the newest last
+        self._channels: dict[str, dict[int, int]] = {}      # by client id, and since when; the newest last
         self._encoded_ids: bytes | None = None
+        self._told_twice: set[str] = set()
 
     @property
     def is_broadcasting(self) -> bool:
@@ -79,9 +82,22 @@ class ConsumerGroup:
         if before is None or before.client_id != client.client_id:
             if before is not None:
                 self._forget_id(before)
-            self._channels.setdefault(client.client_id, {})[client.channel] = None
+            self._channels.setdefault(client.client_id, {})[client.channel] = client.heard_ms
             self._encoded_ids = None
         return before is None
+
+    def namesake(self, client: Client) -> Client | None:
+        """Another client with the id of this one, which was just heard; once for each id. A client that connected anew
+        is none: over its old connection it says nothing any more."""
+        channels = self._channels[client.client_id]
+        if len(channels) == 1 or client.client_id in self._told_twice:
+            return None
+        other = next(self.clients[channel] for channel in reversed(channels) if channel != client.channel)
+        both_since_ms = max(channels[client.channel], channels[other.channel])
+        if min(client.heard_ms, other.heard_ms) <= both_since_ms:
+            return None
+        self._told_twice.add(client.client_id)
+        return other
 
     def remove(self, channel: int) -> Client | None:
         """The client of the connection; None when it was not in the group."""
@@ -95,6 +111,7 @@ class ConsumerGroup:
         del channels[client.channel]
         if not channels:
             del self._channels[client.client_id]
+            self._told_twice.discard(client.client_id)
             self._encoded_ids = None
 
 
@@ -110,10 +127,11 @@ class _Memberships:
 
 
 class Clients:
-    """`happenings` has who joined and left which group."""
+    """`happenings` has who joined and left which group, `faults` what somebody should mend."""
 
     def __init__(self) -> None:
         self.happenings = Happenings()
+        self.faults = Happenings()
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Client]] = {}
         self._memberships: dict[int, _Memberships] = {}
@@ -171,6 +189,9 @@ class Clients:
         joined = entry.add(client)
         if joined:
             self.happenings.note("consumers joined", _member(group, client))
+        elif not entry.is_broadcasting and (other := entry.namesake(client)) is not None:
+            self.faults.note(NAMESAKES, f"{client.client_id} at {other.remote_text} and {client.remote_text} in group "
+                                        f"{group}")
         self._of(client).consumers[group] = None
         if subscriptions is None:
             return joined

@@ -327,7 +327,8 @@ class BrokerServer:
         self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
-        self._events = EventLog([self._keeper.happenings, self.broker.clients.happenings])
+        clients = self.broker.clients
+        self._events = EventLog([self._keeper.happenings, clients.happenings], [clients.faults])
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)

@@ -15,8 +15,10 @@ EVENT_INTERVAL_MS = 1_000
 
 
 class EventLog:
-    def __init__(self, sources: Sequence[Happenings]) -> None:
-        self._sources = sources
+    """`faults`: what somebody should mend, told as warnings."""
+
+    def __init__(self, sources: Sequence[Happenings], faults: Sequence[Happenings] = ()) -> None:
+        self._levels = [*((logging.INFO, source) for source in sources), *((logging.WARNING, each) for each in faults)]
         self._next_ms = 0
 
     def tick(self, steady_ms: int) -> None:
@@ -26,6 +28,6 @@ class EventLog:
 
     def tell(self) -> None:
         """Tell now what was not told yet."""
-        for source in self._sources:
+        for level, source in self._levels:
             for kind, names in source.take().items():
-                _log.info("%s: %s", kind, names)
+                _log.log(level, "%s: %s", kind, names)

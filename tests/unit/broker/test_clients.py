@@ -187,3 +187,53 @@ def test_silent_clients_are_noted_as_gone():
     clients.tick(CLIENT_EXPIRY_MS + 1)
     assert happened(clients) == {"producers left": "c1 at 10.0.0.5:1 in group P",
                                  "consumers left": "c1 at 10.0.0.5:1 in group G"}
+
+
+def beat(clients: Clients, channel: int, now_ms: int, client_id: str = "same",
+         message_model: str = "CLUSTERING") -> None:
+    named = Client(channel, client_id, 0, 479, f"10.0.0.{channel}:1", 0, now_ms)
+    clients.register_consumer("G", named, "CONSUME_PASSIVELY", message_model, "CONSUME_FROM_LAST_OFFSET", [])
+
+
+def told(clients: Clients) -> list[str]:
+    return [str(names) for names in clients.faults.take().values()]
+
+
+def test_two_clients_with_one_id_are_told_once():
+    clients = Clients()
+    beat(clients, 1, 0)
+    beat(clients, 2, 10)
+    beat(clients, 2, 20)
+    assert told(clients) == []      # the first may be gone, though its connection is not closed yet
+    beat(clients, 1, 30)
+    assert told(clients) == ["same at 10.0.0.2:1 and 10.0.0.1:1 in group G"]
+    for now_ms in range(40, 100, 10):
+        beat(clients, 1 + now_ms // 10 % 3, now_ms)
+    assert told(clients) == []
+    for channel in (1, 2, 3):
+        clients.channel_closed(channel)
+    beat(clients, 1, 100)
+    beat(clients, 2, 100)
+    beat(clients, 1, 110)
+    assert told(clients) == []
+    beat(clients, 2, 110)
+    assert told(clients) == ["same at 10.0.0.1:1 and 10.0.0.2:1 in group G"]
+
+
+def test_a_client_that_connects_anew_has_no_namesake():
+    clients = Clients()
+    for channel in (1, 2, 3):
+        for now_ms in range(3):
+            beat(clients, channel, 10 * channel + now_ms)
+    assert told(clients) == []
+
+
+def test_namesakes_do_no_double_work_elsewhere():
+    clients = Clients()
+    for now_ms in range(6):
+        beat(clients, 1 + now_ms % 2, now_ms, f"c{now_ms % 2}")
+        clients.register_producer("P", Client(3 + now_ms % 2, "same", 0, 479, "", 0, now_ms))
+    assert told(clients) == []
+    for now_ms in range(10, 16):
+        beat(clients, 5 + now_ms % 2, now_ms, message_model="BROADCASTING")
+    assert told(clients) == []

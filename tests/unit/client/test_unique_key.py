@@ -1,5 +1,7 @@
 import os
 import re
+import subprocess
+import sys
 from datetime import datetime
 
 from regulus.client.unique_key import UniqueKeys, client_id, local_address, new_instance_name
@@ -53,3 +55,14 @@ def test_client_ids_have_address_instance_and_unit():
     assert re.fullmatch(rf"{os.getpid()}#\d+", new_instance_name())
     assert new_instance_name() != new_instance_name()
     assert local_address().count(".") == 3
+
+
+def test_first_processes_of_containers_with_one_address_have_names_of_their_own():
+    program = """import os; os.getpid = lambda: 1
+from regulus.client.unique_key import client_id, new_instance_name
+print(client_id('172.17.0.2', new_instance_name()))
+"""
+    ids = {subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+           for _ in range(2)}
+    assert len(ids) == 2
+    assert all(re.fullmatch(r"172\.17\.0\.2@1#\d+\n", each) for each in ids)

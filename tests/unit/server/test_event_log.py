@@ -41,3 +41,12 @@ def test_nothing_is_told_twice_and_no_line_is_empty(caplog: pytest.LogCaptureFix
         log.tick(steady_ms)
     log.tell()
     assert caplog.messages == ["topics made: A"]
+
+
+def test_what_somebody_should_mend_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    clients, faults = Happenings(), Happenings()
+    clients.note("consumers joined", "c1")
+    faults.note("two with one id", "c1")
+    EventLog([clients], [faults]).tell()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "consumers joined: c1"), ("WARNING", "two with one id: c1")]

@@ -1,11 +1,13 @@
 """What an operator reads of a whole server afterwards: who came, what was made, what was refused."""
 
+import asyncio
 import logging
 import re
 from pathlib import Path
 
 import pytest
 
+from regulus.broker.clients import NAMESAKES
 from regulus.broker.config import BrokerConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server.assembly import NameServer, Regulus
@@ -96,6 +98,25 @@ async def test_members(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
                         ("producers left", "makers")):
         assert re.fullmatch(rf"c@1 at 127\.0\.0\.1:\d+ in group {group}", named(caplog, kind)), kind
     assert named(caplog, "groups made") == "readers"
+
+
+async def test_two_clients_with_one_id(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_regulus(small_store(tmp_path))
+    await server.start()
+    connections = [await connect(HOST, server.broker_server.port) for _ in range(2)]
+    heartbeat = HeartbeatData(client_id="c@1", producer_data_set=[], consumer_data_set=[ConsumerData(
+        group_name="readers", consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET", subscription_data_set=[], unit_mode=False)]).encode()
+    async with asyncio.timeout(20):
+        while not named(caplog, NAMESAKES):
+            for connection in connections:
+                assert await ask(connection, RequestCode.HEART_BEAT, body=heartbeat) == 0
+    for connection in connections:
+        connection.close()
+    await server.stop()
+    place = r"127\.0\.0\.1:\d+"
+    assert re.fullmatch(rf"c@1 at {place} and {place} in group readers", named(caplog, NAMESAKES))
+    assert [record.levelname for record in caplog.records if record.message.startswith(NAMESAKES)] == ["WARNING"]
 
 
 async def test_refusals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
