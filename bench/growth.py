@@ -15,6 +15,7 @@ import random
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,9 @@ from typing import Any
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
+from regulus.broker.long_answers import LongAnswers
 from regulus.broker.outcome import Hold
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.state import BrokerState
 from regulus.model.message import MessageExt
 from regulus.model.message_id import host_bytes
@@ -362,13 +365,17 @@ def registered(steps: Steps, brokers: int) -> NameServerState:
     return state
 
 
-def register(state: NameServerState, steps: Steps, number: int, names: list[str]) -> None:
+def registering(number: int, names: list[str]) -> RemotingCommand:
     topics = {name: TopicConfig(topic_name=name) for name in names}
     header = RegisterBrokerRequest(broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}", cluster_name="C",
                                    ha_server_addr="10.0.0.1:1", broker_id=0)
     wrapper = TopicConfigSerializeWrapper(topic_config_table=topics, data_version=DataVersion(counter=1))
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
-    request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(), body)
+
+
+def register(state: NameServerState, steps: Steps, number: int, names: list[str]) -> None:
+    request = registering(number, names)
     answering = name_server_table.handle_in_steps(request, peer(number + 1), state, START_MS)
     is_done = False
     while not is_done:
@@ -384,6 +391,21 @@ def a_registration_of_topics(topics: int, steps: Steps) -> None:
     """All in one request, as brokers in Java send it."""
     state = NameServerState(NamesrvConfig())
     register(state, steps, 1, [f"T{topic}" for topic in range(topics)])
+
+
+def registrations_past_the_room(topics: int, steps: Steps) -> None:
+    """Twelve brokers of so many topics at once, whose bodies are together more than may be under way."""
+    state, names = NameServerState(NamesrvConfig()), [f"T{topic}" for topic in range(topics)]
+    requests = [registering(number, names) for number in range(12)]
+    size = len(requests[0].body)
+    long_answers = LongAnswers(deque(), SettingsChanges(), bodies_size_max=4 * size)
+    for number, request in enumerate(requests):
+        answering = name_server_table.handle_in_steps(request, peer(number + 1), state, START_MS)
+        with steps.step("a registration comes"):
+            long_answers.begin(request, peer(number + 1), answering, line="routes")
+    while len(long_answers):
+        with steps.step("a step of a registration"):
+            long_answers.tick()
 
 
 def brokers_are_forgotten(brokers: int, steps: Steps) -> None:
@@ -424,6 +446,7 @@ CASES: dict[Callable[[int, Steps], None], int] = {
     a_topic_of_many_groups_is_deleted: 750,
     brokers_register: 250,
     a_registration_of_topics: 25_000,
+    registrations_past_the_room: 25_000,
     brokers_are_forgotten: 250,
     other_connections_close: 250,
 }

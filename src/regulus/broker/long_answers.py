@@ -7,10 +7,14 @@ parts, is done so, too, and to its end even when its asker has gone.
 
 Requests that undo each other, such as those of one client that comes and goes, form a line: of a line only the first
 is worked at, and the next one begins when that is done. So they count in the order in which they came.
+
+What does not fit beside those under way is refused, and nobody else's step is done for it: RocketMQ's brokers and
+clients know the answer SYSTEM_BUSY and register, or say that they are there, again within 30 s.
 """
 
 from collections import deque
 from collections.abc import Generator, Hashable
+from typing import NamedTuple
 
 from regulus.broker.outcome import HOLD, Notice, Outcome, Reply, refuse
 from regulus.broker.settings_changes import SettingsChanges
@@ -20,19 +24,31 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
 LONG_ANSWERS_MAX = 64
-"""Under way at a time; one more is refused with SYSTEM_BUSY, or where it has a line, done at once."""
+"""Under way at a time, of those without a line, each of which may have made much of its answer already."""
+LINED_MAX = 1_024
+"""The same of those that have one."""
 BODIES_SIZE_MAX = 1 << 26
-"""Bytes of the bodies of all requests under way; beyond, the same."""
+"""Bytes of the bodies of all requests under way, unless there is but one."""
+SHARE = 2
+"""One connection has at most this part of each of them: a half."""
 
 Steps = Generator[None, None, RemotingCommand]
 
 
-class _LongAnswer:
-    __slots__ = ("change", "channel", "is_deed", "line", "request", "steps")
+class Fault(NamedTuple):
+    """An answer that failed behind its first step: the code of its request, who asked, and why."""
 
-    def __init__(self, channel: int, request: RemotingCommand, steps: Steps, is_deed: bool,
+    code: int
+    peer: Peer
+    error: Exception
+
+
+class _LongAnswer:
+    __slots__ = ("change", "is_deed", "line", "peer", "request", "steps")
+
+    def __init__(self, peer: Peer, request: RemotingCommand, steps: Steps, is_deed: bool,
                  line: Hashable | None) -> None:
-        self.channel = channel
+        self.peer = peer
         self.request = request
         self.steps = steps
         self.is_deed = is_deed
@@ -40,16 +56,38 @@ class _LongAnswer:
         self.change = 0         # of topics and groups, that its steps made or used
 
 
+class _Load:
+    """What those under way are: all of them, or those of one connection."""
+
+    __slots__ = ("bodies_size", "lined", "unlined")
+
+    def __init__(self) -> None:
+        self.lined = 0
+        self.unlined = 0
+        self.bodies_size = 0
+
+    def change(self, answer: _LongAnswer, by: int) -> None:
+        if answer.line is None:
+            self.unlined += by
+        else:
+            self.lined += by
+        self.bodies_size += by * len(answer.request.body)
+
+
 class LongAnswers:
-    """`notices` takes the answers that are ready; `settings` says what of topics and groups they must wait for."""
+    """`notices` takes the answers that are ready; `settings` says what of topics and groups they must wait for.
+    `faults` has those that failed, for the owner to tell."""
 
     def __init__(self, notices: deque[Notice], settings: SettingsChanges, count_max: int = LONG_ANSWERS_MAX,
-                 bodies_size_max: int = BODIES_SIZE_MAX) -> None:
+                 lined_max: int = LINED_MAX, bodies_size_max: int = BODIES_SIZE_MAX) -> None:
+        self.faults: deque[Fault] = deque()
         self._notices = notices
         self._settings = settings
         self._count_max = count_max
+        self._lined_max = lined_max
         self._bodies_size_max = bodies_size_max
-        self._bodies_size = 0
+        self._load = _Load()
+        self._loads: dict[int, _Load] = {}              # by channel, of those that have something under way
         self._under_way: dict[_LongAnswer, None] = {}
         self._turns: deque[_LongAnswer] = deque()       # those worked at, whose turn is next first
         self._lines: dict[Hashable, deque[_LongAnswer]] = {}
@@ -57,27 +95,26 @@ class LongAnswers:
     def __len__(self) -> int:
         return len(self._under_way)
 
+    @property
+    def bodies_size(self) -> int:
+        """Bytes of the bodies of all that are under way."""
+        return self._load.bodies_size
+
     def begin(self, request: RemotingCommand, peer: Peer, steps: Steps, *, is_deed: bool = False,
               line: Hashable | None = None) -> Outcome:
-        """Do the first step; the whole answer when that was all. A deed that is one too many is not begun.
+        """Do the first step; the whole answer when that was all. One that is too many is refused, a deed before it
+        began. What has a `line` waits until those before it there are done.
 
-        What has a `line` waits until those before it there are done. It is never refused: where there is no room, they
-        are done at once, the first ones first, and when that makes none, it is.
+        So the steps of what has a line, or is no deed, change nothing before the last one.
         """
-        while line in self._lines and self._is_full(request):
-            self._go_on(self._lines[line][0])
-        is_full = self._is_full(request)
-        answer = _LongAnswer(peer.channel, request, steps, is_deed, line)
-        if line not in self._lines and (line is not None or not is_full or not is_deed):
+        answer = _LongAnswer(peer, request, steps, is_deed, line)
+        fault = self._fault(answer)
+        if line not in self._lines and not (fault and is_deed):
             response = _step(answer)
-            while response is None and is_full and line is not None:
-                response = _step(answer)
             if response is not None:
                 return Reply(response)
-        if is_full:
-            return refuse(request, ResponseCode.SYSTEM_BUSY,
-                          f"{len(self._under_way)} long answers are under way already: ask again when one of them is "
-                          "done")
+        if fault:
+            return refuse(request, ResponseCode.SYSTEM_BUSY, fault)
         answer.change = self._settings.awaited
         self._enter(answer)
         return HOLD
@@ -91,18 +128,42 @@ class LongAnswers:
         self._go_on(answer)
         return 0 if self._turns else None
 
+    def end_deed(self) -> bool:
+        """Do a step of a deed, or of what stands before it in its line; False when there is no deed. For the end, when
+        there are no ticks any more and what is begun must not stay half done."""
+        deed = next((answer for answer in self._under_way if answer.is_deed), None)
+        if deed is None:
+            return False
+        self._go_on(deed if deed.line is None else self._lines[deed.line][0])
+        return True
+
     def drop_channel(self, channel: int) -> None:
         """Give up what a closed connection asked to be told."""
-        for answer in [answer for answer in self._under_way if answer.channel == channel and not answer.is_deed]:
+        if channel not in self._loads:
+            return
+        for answer in [each for each in self._under_way if each.peer.channel == channel and not each.is_deed]:
             self._leave(answer)
 
-    def _is_full(self, request: RemotingCommand) -> bool:
-        return (len(self._under_way) >= self._count_max
-                or (bool(self._under_way) and self._bodies_size + len(request.body) > self._bodies_size_max))
+    def _fault(self, answer: _LongAnswer) -> str:
+        """Why there is no room for it; empty when there is."""
+        if self._is_full(self._load, answer, 1):
+            return f"{len(self._under_way)} long answers are under way already: ask again when one of them is done"
+        own = self._loads.get(answer.peer.channel)
+        if own is not None and self._is_full(own, answer, SHARE):
+            return (f"{own.lined + own.unlined} requests of this connection alone wait for long answers already: ask "
+                    "again when one of them is answered")
+        return ""
+
+    def _is_full(self, load: _Load, answer: _LongAnswer, share: int) -> bool:
+        count, count_max = (load.unlined, self._count_max) if answer.line is None else (load.lined, self._lined_max)
+        size = load.bodies_size + len(answer.request.body)
+        return (count >= max(1, count_max // share)
+                or (load.lined + load.unlined > 0 and size > self._bodies_size_max // share))
 
     def _enter(self, answer: _LongAnswer) -> None:
         self._under_way[answer] = None
-        self._bodies_size += len(answer.request.body)
+        self._load.change(answer, 1)
+        self._loads.setdefault(answer.peer.channel, _Load()).change(answer, 1)
         if answer.line is None or answer.line not in self._lines:
             self._turns.append(answer)
         if answer.line is not None:
@@ -111,7 +172,11 @@ class LongAnswers:
     def _leave(self, answer: _LongAnswer) -> None:
         """The next one of its line has its turn now."""
         del self._under_way[answer]
-        self._bodies_size -= len(answer.request.body)
+        self._load.change(answer, -1)
+        own = self._loads[answer.peer.channel]
+        own.change(answer, -1)
+        if not own.lined + own.unlined:
+            del self._loads[answer.peer.channel]
         if answer.line is None:
             self._turns.remove(answer)
             return
@@ -126,20 +191,19 @@ class LongAnswers:
             self._turns.append(line[0])
 
     def _go_on(self, answer: _LongAnswer) -> None:
-        """Do its next step, while another request may be handled, whose `awaited` stays as it is."""
-        response: RemotingCommand | None = answer.request.response(
-            ResponseCode.SYSTEM_ERROR, f"the server failed at request {answer.request.code}; see its log")
-        awaited, self._settings.awaited = self._settings.awaited, 0
+        """Do its next step. Whatever goes wrong there, its asker hears so, and nobody else does."""
+        self._settings.awaited = 0
         try:
             response = _step(answer)
-        finally:
-            answer.change = max(answer.change, self._settings.awaited)
-            self._settings.awaited = awaited
-            # Whatever went wrong, its asker hears so, and the others go on.
-            if response is not None:
-                self._leave(answer)
-                if not answer.request.is_oneway:
-                    self._notices.append(Notice(answer.channel, response, answer.change))
+        except Exception as error:
+            self.faults.append(Fault(answer.request.code, answer.peer, error))
+            response = answer.request.response(
+                ResponseCode.SYSTEM_ERROR, f"the server failed at request {answer.request.code}; see its log")
+        answer.change = max(answer.change, self._settings.awaited)
+        if response is not None:
+            self._leave(answer)
+            if not answer.request.is_oneway:
+                self._notices.append(Notice(answer.peer.channel, response, answer.change))
 
 
 def _step(answer: _LongAnswer) -> RemotingCommand | None:

@@ -66,7 +66,7 @@ Bind = Callable[[str, int], socket]
 _DEFAULT_TRANSPORT = TransportConfig()
 _OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
 _NAME_SERVER_TICK_MAX_MS = 1_000
-_ROUTE_CHANGES_MAX = 1_024      # that wait at a name server: after its start all brokers register at once
+_QUERIES_MAX = 1_024            # under way at a name server: after its start all clients ask at once
 _ROUTES = "routes"
 _NOTHING_SAVED_LATER_MS = 3_600_000
 _EXPECTED_DOCUMENTS = {
@@ -115,12 +115,13 @@ class NameServer:
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
-        self._unfinished = unfinished
+        self._unfinished = unfinished or UnfinishedFrames(transport_config)
         self._documents: KvDocuments | None = None
         self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
         self._answers: deque[Notice] = deque()
-        self._long_answers = LongAnswers(self._answers, SettingsChanges(), _ROUTE_CHANGES_MAX)
+        self._long_answers = LongAnswers(self._answers, SettingsChanges(), count_max=_QUERIES_MAX,
+                                         bodies_size_max=transport_config.large_frames_size_max)
 
     @property
     def port(self) -> int:
@@ -193,6 +194,8 @@ class NameServer:
         while self._answers:
             answer = self._answers.popleft()
             self._requests.send_to(answer.channel, answer.command)
+        self._requests.tell_faults(self._long_answers.faults)
+        self._unfinished.keep(self._long_answers.bodies_size)
         if len(self._long_answers):
             self._ticks.hurry()
 
@@ -292,6 +295,7 @@ class BrokerServer:
 
     async def _end_parts(self) -> None:
         self._ticks.stop()
+        await self._end_deeds()
         self._dispatch.stop()
         self._requests.stop()
         await self._keeper.stop()
@@ -310,6 +314,12 @@ class BrokerServer:
         except StoreError as error:
             raise type(error)(f"the broker has stopped, but {self._store_config.root} could not be closed as it "
                               f"should: {error}. The next start checks its log as after a kill") from error
+
+    async def _end_deeds(self) -> None:
+        """A deletion that has begun is done to its end, and answered, before the last documents are saved."""
+        while self.broker.long_answers.end_deed():
+            self._requests.settle_safely(self._clock())
+            await asyncio.sleep(0)
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -414,6 +424,7 @@ class BrokerServer:
         while self.broker.notices:
             notice = self.broker.notices.popleft()
             self._requests.send_to(notice.channel, notice.command, notice.change)
+        self._requests.tell_faults(self.broker.long_answers.faults)
         if self.broker.wants_tick:
             self._ticks.hurry()
 

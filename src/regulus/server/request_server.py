@@ -6,9 +6,11 @@ is made visible. Nothing here decides; nothing in the rooms below waits, sends o
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from regulus.broker.long_answers import Fault
 from regulus.broker.outcome import NO_REPLY, Outcome, Relay, Reply, ReplyWhenSaved
 from regulus.errors import ConnectionLost, RequestTimeout, StoreDamaged
 from regulus.model.peer import Peer
@@ -61,7 +63,7 @@ class RequestServer:
         if self._channels.pop(channel.peer.channel, None) is not None:
             now_ms = self._clock()
             self._channel_closed(channel.peer.channel, now_ms)
-            self._settle_safely(now_ms)
+            self.settle_safely(now_ms)
 
     def on_requests(self, connection: Connection, requests: list[RemotingCommand]) -> None:
         now_ms = self._clock()
@@ -74,7 +76,7 @@ class RequestServer:
             self._answer_when_durable(end, connection, b"".join(held))
         for outcome in others:
             self._carry_out(outcome, connection)
-        self._settle_safely(now_ms)
+        self.settle_safely(now_ms)
         if parts:
             send_parts(connection, parts)
 
@@ -93,16 +95,22 @@ class RequestServer:
 
         self._when_saved(change, release)
 
-    def stop(self) -> None:
-        for task in self._relays:
-            task.cancel()
-
-    def _settle_safely(self, now_ms: int) -> None:
+    def settle_safely(self, now_ms: int) -> None:
         """A fault here concerns others than the sender, whose answers must leave all the same."""
         try:
             self._settle(now_ms)
         except Exception:
             _log.exception("what follows a batch of requests failed")
+
+    def tell_faults(self, faults: deque[Fault]) -> None:
+        """Take out and log what failed while others were served; whoever asked has been answered."""
+        while faults:
+            fault = faults.popleft()
+            _log.error("request %d of %s failed", fault.code, fault.peer.remote_text, exc_info=fault.error)
+
+    def stop(self) -> None:
+        for task in self._relays:
+            task.cancel()
 
     def _carry_out(self, outcome: Outcome, connection: Connection) -> None:
         """What is left when it is no reply that leaves now."""

@@ -2,8 +2,9 @@
 
 A frame above SMALL_FRAME is read on once there is room for the whole of it in `large_frames_size_max`; until then its
 connection is not read, and its bytes wait in the peer's socket. Those that wait get room in the order in which they
-asked. Small frames wait for nobody: what they and the waiting ones have sent already counts against
-`unfinished_size_max`, and above it the connection that has not moved for the longest is closed.
+asked. What a name server keeps of requests that wait for others before them takes the same room: so the next large ones
+wait in their sockets, too, and are not refused. Small frames wait for nobody: what they and the waiting ones have sent
+already counts against `unfinished_size_max`, and above it the connection that has not moved for the longest is closed.
 
 So that nobody keeps others waiting for ever, a connection is closed when its frame has not ended within
 `frame_time_max_ms`, not counting the time in which it waited for room. The time in which we did not read because the
@@ -35,6 +36,7 @@ class UnfinishedFrames:
     def __init__(self, config: TransportConfig) -> None:
         self.large_size = 0         # of large frames that have room, all of each
         self.small_size = 0         # that has come of all other frames
+        self.kept_size = 0          # of frames that have ended and wait to be worked at
         self._config = config
         self._large: dict[Holder, int] = {}
         self._small: dict[Holder, int] = {}     # the one that has not moved for the longest first
@@ -61,13 +63,14 @@ class UnfinishedFrames:
         self.small_size -= self._small.pop(holder, 0)
         self._waiting.pop(holder, None)
         self.large_size -= self._large.pop(holder, 0)
-        while self._waiting:
-            first, wanted = next(iter(self._waiting.items()))
-            if not self._has_room(wanted):
-                break
-            del self._waiting[first]
-            self._let_in(first, wanted)
-            first.read_on()
+        self._let_in_the_first()
+
+    def keep(self, size: int) -> None:
+        """Its owner, who is the only one, keeps so many bytes of frames that have ended."""
+        has_more_room = size < self.kept_size
+        self.kept_size = size
+        if has_more_room:
+            self._let_in_the_first()
 
     def close_overdue(self, now: float) -> None:
         """Close those whose frames do not end. Costs as much as there are unfinished frames."""
@@ -79,7 +82,17 @@ class UnfinishedFrames:
             self._close(holder, f"its frame has not come whole within {time_max_ms} ms")
 
     def _has_room(self, wanted: int) -> bool:
-        return self.large_size + wanted <= self._config.large_frames_size_max
+        return self.large_size + self.kept_size + wanted <= self._config.large_frames_size_max
+
+    def _let_in_the_first(self) -> None:
+        """Of those that wait, as many as there is room for."""
+        while self._waiting:
+            first, wanted = next(iter(self._waiting.items()))
+            if not self._has_room(wanted):
+                break
+            del self._waiting[first]
+            self._let_in(first, wanted)
+            first.read_on()
 
     def _let_in(self, holder: Holder, wanted: int) -> None:
         self.small_size -= self._small.pop(holder, 0)

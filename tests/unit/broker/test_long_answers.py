@@ -17,11 +17,11 @@ from regulus.wire.remoting_command import RemotingCommand
 class Asked:
     """Requests by number, which is also their channel; the number of each step that is done."""
 
-    def __init__(self, count_max: int = 64, bodies_size_max: int = 1000) -> None:
+    def __init__(self, count_max: int = 64, lined_max: int = 64, bodies_size_max: int = 1000) -> None:
         self.notices: deque[Notice] = deque()
         self.settings = SettingsChanges()
         self.settings.is_kept = True
-        self.long = LongAnswers(self.notices, self.settings, count_max, bodies_size_max)
+        self.long = LongAnswers(self.notices, self.settings, count_max, lined_max, bodies_size_max)
         self.done: list[int] = []
 
     def steps(self, request: RemotingCommand, count: int,
@@ -35,9 +35,9 @@ class Asked:
         return request.response(0, "done")
 
     def begin(self, number: int, count: int, error: Exception | None = None, oneway: bool = False,
-              line: str | None = None, body: bytes = b"", is_deed: bool = False):
+              line: str | None = None, body: bytes = b"", is_deed: bool = False, channel: int = 0):
         request = RemotingCommand.request(20, body=body, opaque=number, oneway=oneway)
-        return self.long.begin(request, Peer(number, b"", b""), self.steps(request, count, error), line=line,
+        return self.long.begin(request, Peer(channel or number, b"", b""), self.steps(request, count, error), line=line,
                                is_deed=is_deed)
 
     def run(self) -> list[int]:
@@ -93,15 +93,36 @@ def test_a_refusal_on_the_way_is_answered(error):
         (ResponseCode.SYSTEM_ERROR, "no such thing")]
 
 
-def test_a_fault_is_raised_and_its_asker_hears_of_it_too():
+@pytest.mark.parametrize("line", [None, "a"])
+def test_a_fault_is_told_and_answered_to_its_own_asker_alone(line):
+    asked, fault = Asked(), ZeroDivisionError()
+    asked.begin(1, 3, fault, line=line)
+    asked.begin(2, 2, line=line)
+    assert asked.run() == [1, 2]
+    assert [notice.command.code for notice in asked.notices] == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
+    assert [(told.code, told.peer.channel, told.error) for told in asked.long.faults] == [(20, 1, fault)]
+
+
+def test_a_fault_of_one_that_waits_does_not_concern_who_comes_when_there_is_no_room():
+    asked = Asked(bodies_size_max=25)
+    asked.begin(1, 3, ZeroDivisionError(), line="a", body=b"0123456789")
+    asked.begin(2, 3, line="a", body=b"0123456789")
+    assert asked.begin(3, 3, line="a", body=b"0123456789").answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.done == [1]
+    assert asked.run() == [1, 2]
+
+
+def test_a_fault_of_the_first_step_is_raised_and_leaves_nothing():
     asked = Asked()
-    asked.begin(1, 3, ZeroDivisionError())
-    asked.begin(2, 2)
+
+    def steps() -> Generator[None, None, RemotingCommand]:
+        yield from ()
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        asked.long.tick()
-    assert asked.notices.pop().command.code == ResponseCode.SYSTEM_ERROR
-    asked.long.tick()
-    assert asked.notices.pop().command.remark == "done"
+        asked.long.begin(RemotingCommand.request(20), Peer(1, b"", b""), steps(), line="a")
+    assert (len(asked.long), asked.long.bodies_size) == (0, 0)
+    assert isinstance(asked.begin(2, 1, line="a"), Reply)
 
 
 def test_a_one_way_request_gets_no_answer():
@@ -163,23 +184,74 @@ def test_of_a_line_only_the_first_is_worked_at():
     assert isinstance(asked.begin(6, 1, line="a"), Reply)
 
 
-@pytest.mark.parametrize("bounds", [{"count_max": 2}, {"bodies_size_max": 25}])
-def test_what_has_a_line_is_not_refused_and_makes_room_by_doing_the_first_at_once(bounds):
+@pytest.mark.parametrize("bounds", [{"lined_max": 2}, {"bodies_size_max": 25}])
+@pytest.mark.parametrize("is_deed", [False, True])
+def test_what_has_a_line_and_no_room_is_refused_and_nobody_is_hurried(bounds, is_deed):
     asked = Asked(**bounds)
-    for number in (1, 2, 3):
+    for number in (1, 2):
         assert asked.begin(number, 3, line="a", body=b"0123456789") is HOLD
-        assert len(asked.long) <= 2
-    assert [notice.command.opaque for notice in asked.notices] == [1]
-    assert asked.done == [1, 1, 1]
-    assert asked.run() == [1, 2, 3]
+    refused = asked.begin(3, 3, line="a", body=b"0123456789", is_deed=is_deed)
+    assert refused.answer.code == ResponseCode.SYSTEM_BUSY
+    assert "2 long answers are under way" in refused.answer.remark
+    assert asked.done == [1]
+    assert asked.run() == [1, 2]
+    assert asked.long.bodies_size == 0
+    assert asked.begin(3, 3, line="a", body=b"0123456789") is HOLD
 
 
-def test_what_has_a_line_is_done_at_once_where_others_leave_no_room():
-    asked = Asked(count_max=1)
-    asked.begin(1, 3)
-    assert asked.begin(2, 3, line="a").answer.remark == "done"
-    assert asked.begin(3, 3, line="a", is_deed=True).answer.remark == "done"
-    assert asked.done == [1, 2, 2, 2, 3, 3, 3]
+def test_of_a_line_of_its_own_one_step_is_done_where_others_leave_no_room():
+    asked = Asked(bodies_size_max=5)
+    asked.begin(1, 3, body=b"01234")
+    assert asked.begin(2, 1, line="a", body=b"0").answer.remark == "done"
+    assert asked.begin(3, 3, line="a", body=b"0").answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.done == [1, 2, 3]
+    assert asked.begin(4, 1, line="a", body=b"0", is_deed=True).answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.done == [1, 2, 3]
+
+
+def test_what_has_a_line_and_what_has_none_take_no_place_from_each_other():
+    asked = Asked(count_max=1, lined_max=1)
+    assert [asked.begin(1, 3), asked.begin(2, 3, line="a")] == [HOLD, HOLD]
+    assert asked.begin(3, 3).answer.code == ResponseCode.SYSTEM_BUSY
+    assert asked.begin(4, 3, line="b").answer.code == ResponseCode.SYSTEM_BUSY
+
+
+@pytest.mark.parametrize("line", [None, "a"])
+@pytest.mark.parametrize("bounds", [{"count_max": 4, "lined_max": 4}, {"bodies_size_max": 40}])
+def test_one_connection_has_at_most_half_of_the_room(bounds, line):
+    asked = Asked(**bounds)
+    for number in (1, 2):
+        assert asked.begin(number, 3, line=line, body=b"0123456789", channel=7) is HOLD
+    refused = asked.begin(3, 3, line=line, body=b"0123456789", channel=7)
+    assert refused.answer.code == ResponseCode.SYSTEM_BUSY
+    assert "2 requests of this connection alone" in refused.answer.remark
+    assert asked.begin(4, 3, line=line, body=b"0123456789", channel=8) is HOLD
+    asked.run()
+    assert asked.begin(5, 3, line=line, body=b"0123456789", channel=7) is HOLD
+
+
+def test_a_connection_that_closes_gives_back_its_room():
+    asked = Asked(lined_max=2, bodies_size_max=20)
+    asked.begin(1, 3, line="a", body=b"0123456789")
+    asked.begin(2, 3, line="a", body=b"0123456789")
+    asked.long.drop_channel(2)
+    assert asked.long.bodies_size == 10
+    assert asked.begin(3, 3, line="a", body=b"0123456789") is HOLD
+    assert asked.run() == [1, 3]
+
+
+def test_at_the_end_deeds_are_done_behind_those_before_them_and_nothing_else_is():
+    asked = Asked()
+    asked.begin(1, 5)
+    asked.begin(2, 3, line="a")
+    asked.begin(3, 3, line="a", is_deed=True)
+    asked.begin(4, 3, line="a")
+    asked.begin(5, 2, is_deed=True)
+    while asked.long.end_deed():
+        pass
+    assert [notice.command.opaque for notice in asked.notices] == [2, 3, 5]
+    assert asked.done.count(1) == 1
+    assert len(asked.long) == 2
 
 
 def test_one_that_is_larger_than_all_may_be_is_begun_when_it_is_alone():
@@ -197,23 +269,3 @@ def test_the_next_of_a_line_has_its_turn_when_the_first_is_given_up():
     assert asked.run() == [2, 3, 1]
     assert len(asked.long) == 0
     assert isinstance(asked.begin(4, 1, line="a"), Reply)
-
-
-def test_the_next_of_a_line_has_its_turn_when_the_first_fails():
-    asked = Asked()
-    asked.begin(1, 3, ZeroDivisionError(), line="a")
-    asked.begin(2, 1, line="a")
-    with pytest.raises(ZeroDivisionError):
-        asked.run()
-    assert asked.run() == [1, 2]
-    assert asked.notices[0].command.code == ResponseCode.SYSTEM_ERROR
-
-
-def test_making_room_leaves_alone_what_the_next_one_waits_for():
-    asked = Asked(count_max=1)
-    asked.begin(1, 2, line="a")
-    asked.settings.next({}, "T")
-    asked.begin(2, 2, line="a")
-    assert asked.notices.pop().change == 0
-    asked.run()
-    assert asked.notices.pop().change == 1

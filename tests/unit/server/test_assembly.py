@@ -548,3 +548,25 @@ async def test_documents_that_were_removed_are_missed_with_what_follows(
     await third.start()
     assert "the log has messages" not in caplog.text
     await third.stop()
+
+
+async def test_a_deletion_that_has_begun_is_done_and_answered_before_the_end(tmp_path: Path) -> None:
+    """Else the retry topics of its groups would stay for ever: what knew of them went in the first step."""
+    server = make_regulus(tmp_path)
+    await server.start()
+    connection = await broker_connection(server)
+    await send(connection, b"first")
+    broker = server.broker_server.broker
+    retries = [f"%RETRY%group{number}_Orders" for number in range(50)]
+    for number, retry in enumerate(retries):
+        broker.topics.create_if_absent(retry, 1, 0)
+        broker.consumer_offsets.commit(f"group{number}", "Orders", 0, 1)
+    deletion = asyncio.create_task(ask(connection, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Orders"}))
+    while not len(broker.long_answers):
+        await asyncio.sleep(0)
+    await server.stop()
+    assert (await deletion).code == ResponseCode.SUCCESS
+    again = make_regulus(tmp_path)
+    await again.start()
+    assert not set(again.broker_server.broker.topics.table) & {"Orders", *retries}
+    await again.stop()

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from regulus.broker.long_answers import LONG_ANSWERS_MAX
+from regulus.broker.long_answers import LINED_MAX, LONG_ANSWERS_MAX
 from regulus.errors import ClientError, StoreError
 from regulus.model import permission
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
+from regulus.nameserver.route_table import Registration
 from regulus.server import documents
 from regulus.server.assembly import NameServer
 from regulus.server.workers import Line
+from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.frame_reader import FRAME_SIZE_MAX
 from regulus.wire.headers import RegisterBrokerRequest, UnregisterBrokerRequest
 from regulus.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 
@@ -166,7 +169,8 @@ async def test_a_configuration_that_could_not_be_saved_is_refused_and_saved_late
     await again.stop()
 
 
-def registering(count: int, version: int = 1, *, address: str = "10.0.0.1:10911", queues: int = 4) -> RemotingCommand:
+def registering(count: int, version: int = 1, *, address: str = "10.0.0.1:10911", queues: int = 4,
+                padding: int = 0) -> RemotingCommand:
     topics = {f"T{number}": TopicConfig(topic_name=f"T{number}", read_queue_nums=queues, write_queue_nums=queues)
               for number in range(count)}
     wrapper = TopicConfigSerializeWrapper(topic_config_table=topics,
@@ -174,7 +178,8 @@ def registering(count: int, version: int = 1, *, address: str = "10.0.0.1:10911"
     header = RegisterBrokerRequest(broker_name="b", broker_addr=address, cluster_name="C",
                                    ha_server_addr="10.0.0.1:10912", broker_id=0)
     return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.ext(),
-                                   RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode())
+                                   RegisterBrokerBody(topic_config_serialize_wrapper=wrapper,
+                                                      filter_server_list=["x" * padding] if padding else []).encode())
 
 
 def unregistering(address: str = "10.0.0.1:10911") -> RemotingCommand:
@@ -289,3 +294,59 @@ async def test_many_brokers_that_register_at_once_are_all_taken(server: NameServ
     requests = [registering(300, address=f"10.0.0.{number}:10911") for number in range(LONG_ANSWERS_MAX + 6)]
     assert set(await asked(server, [broker], *requests)) == {ResponseCode.SUCCESS}
     broker.close()
+
+
+async def test_registrations_without_room_wait_in_their_sockets_and_are_all_taken(tmp_path: Path) -> None:
+    """Those that were refused would come again all at the same moment, and the same ones might find no room again."""
+    limits = TransportConfig(large_frames_size_max=FRAME_SIZE_MAX + 4)
+    server = NameServer(config(tmp_path / "kvConfig.json"), limits)
+    await server.start()
+    requests = [registering(1_000, address=f"10.0.0.{number}:10911", padding=6 << 20) for number in range(5)]
+    brokers = [await connect(HOST, server.port) for _ in requests]
+    answers = [asyncio.ensure_future(broker.request(request, 60_000))
+               for broker, request in zip(brokers, requests, strict=True)]
+    kept = []
+    while not all(answer.done() for answer in answers):
+        kept.append(server._long_answers.bodies_size)
+        await asyncio.sleep(0)
+    assert [answer.result().code for answer in answers] == [ResponseCode.SUCCESS] * 5
+    assert max(kept) <= FRAME_SIZE_MAX + 4
+    for broker in brokers:
+        broker.close()
+    await server.stop()
+    assert server._unfinished.kept_size == 0
+
+
+async def test_one_connection_does_not_fill_the_line_for_the_others(server: NameServer) -> None:
+    greedy, broker = await connect(HOST, server.port), await connect(HOST, server.port)
+    answers = [asyncio.ensure_future(greedy.request(request, 20_000))
+               for request in (registering(3_000), *[unregistering("gone:1")] * LINED_MAX)]
+    while len(server._long_answers) < LINED_MAX // 2:
+        await asyncio.sleep(0)
+    (code,) = await asked(server, [broker], registering(2, address="new:1"))
+    codes = [answer.code for answer in await asyncio.gather(*answers)]
+    assert code == ResponseCode.SUCCESS
+    assert codes == [ResponseCode.SUCCESS] * (LINED_MAX // 2) + [ResponseCode.SYSTEM_BUSY] * (LINED_MAX // 2 + 1)
+    greedy.close()
+    broker.close()
+
+
+async def test_a_registration_that_fails_is_told_and_holds_up_nobody(
+        server: NameServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    register = server.state.routes.register
+
+    def failing(registration: Registration, *arguments: Any) -> Any:
+        if registration.broker_addr == "bad:1":
+            raise ZeroDivisionError
+        return register(registration, *arguments)
+
+    monkeypatch.setattr(server.state.routes, "register", failing)
+    bad, good = await connect(HOST, server.port), await connect(HOST, server.port)
+    codes = await asked(server, [bad, good], registering(3_000, address="bad:1"), registering(3_000, address="good:1"))
+    assert codes == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert told.message.startswith(f"request {int(RequestCode.REGISTER_BROKER)} of {HOST}:")
+    assert told.exc_info is not None
+    assert told.exc_info[0] is ZeroDivisionError
+    bad.close()
+    good.close()

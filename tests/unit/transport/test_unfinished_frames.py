@@ -59,6 +59,19 @@ def test_nobody_overtakes_those_that_wait() -> None:
     assert (waiting.told, smaller.told) == (["read on"], ["read on"])
 
 
+def test_what_is_kept_of_frames_that_have_ended_takes_the_same_room() -> None:
+    account, peers = frames(), [Peer() for _ in range(6)]
+    account.keep(3 * LARGE)
+    assert [account.note(peer, 100, LARGE) for peer in peers] == [True] + [False] * 5
+    account.keep(4 * LARGE)         # less room than nothing
+    account.forget(peers[0])
+    assert [peer.told for peer in peers] == [[]] * 6
+    account.keep(2 * LARGE)
+    assert [peer.told for peer in peers] == [[], ["read on"], ["read on"], [], [], []]
+    account.keep(0)
+    assert [peer.told for peer in peers[3:]] == [["read on"], ["read on"], []]
+
+
 def test_all_is_free_when_all_have_ended() -> None:
     account, peers = frames(), [Peer() for _ in range(20)]
     for number, peer in enumerate(peers):

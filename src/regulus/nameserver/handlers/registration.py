@@ -18,7 +18,6 @@ from regulus.wire.bodies import (
     GetBrokerMemberGroupResponseBody,
     KVTable,
     RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
     decode_data_version,
     encode_data_version,
 )
@@ -118,8 +117,7 @@ def _register_broker_body(request: RemotingCommand) -> Generator[None, None, Reg
     if not request.body:
         return None
     if request.version < _VERSION_WITH_FILTER_SERVERS:
-        wrapper = TopicConfigSerializeWrapper.decode(request.body)
-        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return (yield from RegisterBrokerBody.decode_wrapper_in_steps(request.body))
     return (yield from RegisterBrokerBody.decode_in_steps(request.body))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from regulus.errors import HeaderError
 from regulus.model.steps import run_to_end
@@ -75,12 +75,19 @@ class RegisterBrokerBody(JsonBody):
         if not data:
             return cls()
         if data[0] != _ZLIB_FIRST_BYTE:
-            return (yield from _read(cls, data))
+            value = yield from fastjson.loads_in_steps(data, "topicConfigSerializeWrapper", "topicConfigTable")
+            return (yield from _made(cls, value))
         try:
             wrapper, filter_servers = yield from _unpack((yield from _inflate(data)))
         except StructError as cause:
             raise HeaderError("compressed registration is cut short") from cause
         return cls(topic_config_serialize_wrapper=wrapper, filter_server_list=filter_servers)
+
+    @classmethod
+    def decode_wrapper_in_steps(cls, data: bytes) -> Generator[None, None, Self]:
+        """The same of the oldest form, which has the topics and their version alone."""
+        wrapper = yield from fastjson.loads_in_steps(data, "topicConfigTable")
+        return (yield from _made(cls, {"topicConfigSerializeWrapper": wrapper}))
 
 
 def _sized(text: bytes) -> bytes:
@@ -93,8 +100,7 @@ def _topic_line(config: TopicConfig) -> str:
             f"{config.topic_filter_type} {attributes}")
 
 
-def _read(body: type[_Body], data: bytes) -> Generator[None, None, _Body]:
-    value = yield from fastjson.loads_in_steps(data, "topicConfigSerializeWrapper", "topicConfigTable")
+def _made(body: type[_Body], value: Any) -> Generator[None, None, _Body]:
     holder = value.get("topicConfigSerializeWrapper") if isinstance(value, dict) else None
     table = holder.get("topicConfigTable") if isinstance(holder, dict) else None
     if not isinstance(holder, dict) or not isinstance(table, dict):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from regulus.errors import HeaderError
+from regulus.model.steps import run_to_end
 from regulus.model.topics import DataVersion, TopicConfig
 from regulus.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper, register_broker_body
 
@@ -95,3 +96,22 @@ def test_very_many_topics_are_read_in_steps(is_compressed: bool) -> None:
     assert count >= 2_000 // register_broker_body.TOPICS_A_STEP
     data = body.encode_compressed() if is_compressed else body.encode()
     assert RegisterBrokerBody.decode(data) == body
+
+
+def test_the_oldest_form_is_read_in_steps_too() -> None:
+    wrapper = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=7),
+        topic_config_table={f"T{number}": TopicConfig(topic_name=f"T{number}") for number in range(2_000)})
+    steps = RegisterBrokerBody.decode_wrapper_in_steps(wrapper.encode())
+    count = 0
+    while next(steps, steps) is None:
+        count += 1
+    assert count >= 2_000 // register_broker_body.TOPICS_A_STEP
+    body = run_to_end(RegisterBrokerBody.decode_wrapper_in_steps(wrapper.encode()))
+    assert body == RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"7", b'{"topicConfigTable":[]}'])
+def test_the_oldest_form_is_refused_where_it_is_no_table(text: bytes) -> None:
+    with pytest.raises(HeaderError):
+        run_to_end(RegisterBrokerBody.decode_wrapper_in_steps(text))
