@@ -226,6 +226,10 @@ class ClaimUnavailable(RegulusError):
     """The store of claims does not answer; the database alone decides meanwhile."""
 
 
+class AlarmUndelivered(RegulusError):
+    """A channel did not take an alarm, which is kept and tried again; the text names channel, cause and remedy."""
+
+
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import mariadb
 import pytest
+from tests.certificates import make_certificate
 from tests.databases import CHECKS, VERDICTS, Check, Database, parts
 from tests.unit.conftest import spark
 
@@ -85,8 +86,8 @@ def test_a_server_is_verified_by_the_certificate_that_is_named(spark: "SparkSess
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MYSQL_PWD", PASSWORD)
     (tmp_path / "other").mkdir()
-    certificate, key = mariadb.make_certificate(tmp_path)
-    other, _ = mariadb.make_certificate(tmp_path / "other")
+    certificate, key = make_certificate(tmp_path)
+    other, _ = make_certificate(tmp_path / "other")
     with mariadb.running(PASSWORD, certificate=certificate, key=key) as server:
         address = f"mariadb://{mariadb.USER}@127.0.0.1:{server.port}/shop"
         table = parse_outside_table(f"{address}?ssl_ca={certificate}#verdicts")

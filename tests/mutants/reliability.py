@@ -9,6 +9,8 @@ _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
 _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
+_ALARMS = "regulus/reliability/alarms.py"
+_ALARM_LOOP = "regulus/reliability/alarm_loop.py"
 _LOG = "regulus/reliability/delivery_log.py"
 
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
@@ -19,6 +21,8 @@ _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
 _REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
 _LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
+_ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
+_ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
 
 MUTANTS = [
@@ -132,4 +136,28 @@ MUTANTS = [
            tests=_LEDGER_TESTS),
     Mutant(name="a second effect is not seen", path="regulus/reliability/ledger.py",
            old="    if any(count > 1 for count in proofs.values()):", new="    if False:", tests=_LEDGER_TESTS),
+    # --- alarms -----------------------------------------------------------------------------------------------------
+    Mutant(name="a cause that comes back is the same alarm", path=_ALARMS,
+           old="{\"open_key\": None, \"closed_time\": now_ms()}", new="{\"closed_time\": now_ms()}",
+           tests=_ALARM_TESTS),
+    Mutant(name="a claim of alarms is no lease", path=_ALARMS,
+           old="update(alarms).values(due_time=now_ms() + lease_ms)", new="update(alarms).values(due_time=now_ms())",
+           tests=_ALARM_TESTS),
+    Mutant(name="an alarm that was told is told again", path=_ALARMS,
+           old="select(alarms.c.alarm_id).where(alarms.c.sent_time.is_(None), ", new="select(alarms.c.alarm_id).where(",
+           tests=_ALARM_TESTS),
+    Mutant(name="one group that moves ends the alarm of its queue", path=_ALARMS,
+           old="select(func.min(watermarks.c.move_time))", new="select(func.max(watermarks.c.move_time))",
+           tests=_ALARM_TESTS),
+    Mutant(name="the alarm of a stub that is open ends", path=_ALARMS,
+           old="stubs.c.status != UNCONFIRMED)", new="stubs.c.version > 0)", tests=_ALARM_TESTS),
+    Mutant(name="what one channel missed counts as told", path=_ALARM_LOOP,
+           old="if alarm.alarm_id not in missed]", new="]", tests=_ALARM_LOOP_TESTS),
+    Mutant(name="a channel gets again what another missed", path=_ALARM_LOOP,
+           old="if alarm.alarm_id not in self._taken]", new="]", tests=_ALARM_LOOP_TESTS),
+    Mutant(name="a channel that failed does not rest", path=_ALARM_LOOP,
+           old="        if time.monotonic() < self._rests_until:", new="        if False:", tests=_ALARM_LOOP_TESTS),
+    Mutant(name="a redirected webhook is a success", path="regulus/reliability/alarm_channels.py",
+           old="build_opener(_NoRedirects)", new="build_opener()",
+           tests=("tests/unit/reliability/test_alarm_channels.py",)),
 ]

@@ -1,21 +1,29 @@
 """What people have to be told, once for each cause as long as it lasts.
 
 Alarms are rows, so that whoever raises one needs its own transaction alone; `alarm_loop` sends them.
+
+    raised  --claimed by one sender, for a lease-->  under way  --all channels took it-->  sent
+    under way  --a channel failed, or the lease ended-->  raised: not before its due_time
+
+An alarm is open until its cause is gone, whether it is sent or not.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, String, Update, cast, exists, func, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from regulus.reliability.tables import (
     ALARM_OPEN_KEY_SIZE_MAX,
     ALARM_SUBJECT_SIZE_MAX,
     LAST_ERROR_SIZE_MAX,
+    UNCONFIRMED,
     alarms,
     now_ms,
+    stubs,
+    watermarks,
 )
 
 
@@ -27,6 +35,28 @@ class AlarmKind(StrEnum):
     DEAD_LETTER = "DEAD_LETTER"             # a stub whose message was given up by a group
     STALE_RECEIPT = "STALE_RECEIPT"         # a stub that a group received long ago, and did not finish
     CONSUMER_DOWN = "CONSUMER_DOWN"         # a queue of a group that does not move, with stubs waiting behind it
+
+
+OF_STUBS = (AlarmKind.MANUAL, AlarmKind.DEAD_LETTER, AlarmKind.STALE_RECEIPT)
+"""Their cause is gone when the stub is done, or begins anew."""
+
+
+class Alarm(NamedTuple):
+    """Times in ms since 1970; `closed_time` is None as long as the cause lasts."""
+
+    alarm_id: int
+    kind: str
+    subject: str
+    detail: str
+    raise_time: int
+    closed_time: int | None
+
+
+_TOLD = (alarms.c.alarm_id, alarms.c.kind, alarms.c.subject, alarms.c.detail, alarms.c.raise_time,
+         alarms.c.closed_time)
+
+
+# --- causes ----------------------------------------------------------------------------------------------------------
 
 
 def raise_alarm(connection: Connection, kind: AlarmKind, subject: str, detail: str) -> None:
@@ -42,19 +72,58 @@ def raise_alarm(connection: Connection, kind: AlarmKind, subject: str, detail: s
 
 def close_alarm(connection: Connection, kind: AlarmKind, subject: str) -> None:
     """Its cause is gone; when it comes back, it is another alarm."""
-    connection.execute(update(alarms).where(alarms.c.open_key == _open_key(kind, subject))
-                       .values(open_key=None, closed_time=now_ms()))
+    connection.execute(_close().where(alarms.c.open_key == _open_key(kind, subject)))
 
 
-def unsent(connection: Connection, limit: int) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Oldest first, locked until the transaction ends; what another sender has is left out."""
-    return connection.execute(
-        select(alarms).where(alarms.c.sent_time.is_(None)).order_by(alarms.c.alarm_id).limit(limit)
-        .with_for_update(skip_locked=True)).all()
+def close_of_stub(connection: Connection, message_id: str) -> None:
+    """The stub is done, or begins anew."""
+    connection.execute(_close().where(alarms.c.open_key.in_([_open_key(kind, message_id) for kind in OF_STUBS])))
+
+
+def close_settled(connection: Connection) -> None:
+    """Those of stubs that are done meanwhile, as by a late delivery, and of queues that go on: their groups all got
+    further since. Effects and receipts do not look for alarms themselves; that would cost each of them a statement."""
+    is_done = exists().where(stubs.c.message_id == alarms.c.subject, stubs.c.status != UNCONFIRMED)
+    connection.execute(_close().where(alarms.c.open_key.is_not(None), is_done,
+                                      alarms.c.kind.in_([kind.value for kind in OF_STUBS])))
+    queue = (watermarks.c.topic + "/" + watermarks.c.broker_name + "/" + cast(watermarks.c.queue_id, String(11)))
+    moved = select(func.min(watermarks.c.move_time)).where(queue == alarms.c.subject).scalar_subquery()
+    connection.execute(_close().where(alarms.c.open_key.is_not(None), alarms.c.raise_time < moved,
+                                      alarms.c.kind == AlarmKind.CONSUMER_DOWN.value))
+
+
+# --- sending ---------------------------------------------------------------------------------------------------------
+
+
+def claim(connection: Connection, lease_ms: int, limit: int) -> list[Alarm]:
+    """At most `limit` alarms that nobody was told of, oldest first; ours until the lease ends."""
+    due = (select(alarms.c.alarm_id).where(alarms.c.sent_time.is_(None), alarms.c.due_time <= now_ms())
+           .order_by(alarms.c.alarm_id).limit(limit).with_for_update(skip_locked=True))
+    bump = update(alarms).values(due_time=now_ms() + lease_ms)
+    if connection.dialect.update_returning:
+        # As a table of its own, or PostgreSQL may look for rows, and lock them, more than once.
+        chosen = due.cte("due")
+        rows = connection.execute(
+            bump.where(alarms.c.alarm_id.in_(select(chosen.c.alarm_id))).returning(*_TOLD)).all()
+    else:
+        ids = connection.execute(due).scalars().all()
+        connection.execute(bump.where(alarms.c.alarm_id.in_(ids)))
+        rows = connection.execute(select(*_TOLD).where(alarms.c.alarm_id.in_(ids))).all()
+    return sorted(Alarm(*row) for row in rows)
+
+
+def put_back(connection: Connection, alarm_ids: Sequence[int], wait_ms: int) -> None:
+    """To be sent again, not before that time."""
+    connection.execute(update(alarms).where(alarms.c.alarm_id.in_(alarm_ids)).values(due_time=now_ms() + wait_ms))
 
 
 def mark_sent(connection: Connection, alarm_ids: Sequence[int]) -> None:
     connection.execute(update(alarms).where(alarms.c.alarm_id.in_(alarm_ids)).values(sent_time=now_ms()))
+
+
+def _close() -> Update:
+    values: dict[str, Any] = {"open_key": None, "closed_time": now_ms()}
+    return update(alarms).values(values)
 
 
 def _open_key(kind: AlarmKind, subject: str) -> str:

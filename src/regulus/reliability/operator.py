@@ -1,4 +1,5 @@
-"""What people do by hand with a stub that no relay sends any more. Each is written down, in the same transaction.
+"""What people do by hand with a stub that no relay sends any more. Each is written down, in the same transaction, and
+ends the stub's alarms.
 
     retry       send it again from now on, as often as a new one
     void        its effect is not wanted: copies that come are answered as done
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, exists, insert, update
 
 from regulus.errors import ReliabilityRefused, StubMissing
-from regulus.reliability import outbox_table
+from regulus.reliability import alarms, outbox_table
 from regulus.reliability.tables import (
     CONFIRMED,
     LAST_ERROR_SIZE_MAX,
@@ -58,6 +59,7 @@ def _act(connection: Connection, message_id: str, action: str, values: Mapping[s
     connection.execute(insert(actions).values(
         message_id=message_id, action=action, operator=operator[:OPERATOR_SIZE_MAX],
         reason=reason[:LAST_ERROR_SIZE_MAX], action_time=now_ms()))
+    alarms.close_of_stub(connection, message_id)
 
 
 def _settle_groups(connection: Connection, message_id: str, status: str) -> None:

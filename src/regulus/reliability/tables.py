@@ -24,7 +24,8 @@ broker_name, queue_id and queue_offset.
     regulus_attempt         each send and each delivery with its outcome: the ledger, which outlives the message log
     regulus_action          what operators did by hand, and why
     regulus_alarm           what people have to be told, a row for each cause (kind and subject); sent_time is null
-                            until they were, and closed_time as long as it lasts
+                            until they were, and closed_time as long as it lasts; not sent before due_time, which is
+                            a lease, too: who bumps it may send
 
 An older table is told by the columns that it lacks.
 """
@@ -193,6 +194,7 @@ alarms = Table(
     Column("subject", String(ALARM_SUBJECT_SIZE_MAX), nullable=False),      # a message id, a group, a queue
     Column("detail", String(LAST_ERROR_SIZE_MAX), nullable=False),
     Column("raise_time", BigInteger, nullable=False),
+    Column("due_time", BigInteger, nullable=False, server_default="0"),
     Column("sent_time", BigInteger),
     Column("closed_time", BigInteger),
     # Open ones have it once: what is raised again while it lasts is the same alarm.

@@ -31,10 +31,10 @@ def differences(connection):
 
 def test_the_migrations_make_what_the_tables_are(empty):
     with empty.begin() as connection:
-        assert migrations.upgrade(connection) == (None, "0002")
+        assert migrations.upgrade(connection) == (None, "0003")
     with empty.begin() as connection:
         assert differences(connection) == []
-        assert migrations.upgrade(connection) == ("0002", "0002")
+        assert migrations.upgrade(connection) == ("0003", "0003")
 
 
 def test_a_stub_table_made_before_there_were_migrations_keeps_its_stubs(empty):
@@ -54,7 +54,7 @@ def test_tables_made_by_the_metadata_are_up_to_date(empty):
         migrations.upgrade(connection)
         assert differences(connection) == []
     with empty.begin() as connection:
-        assert migrations.upgrade(connection) == ("0002", "0002")
+        assert migrations.upgrade(connection) == ("0003", "0003")
 
 
 def test_what_is_rolled_back_leaves_the_database_as_it_was(empty):

@@ -1,0 +1,174 @@
+"""Tells people of alarms: each round closes those whose cause is gone, and sends all that are due as one digest.
+
+A channel that fails gets what it missed later, after pauses that grow; those that took it do not get it again for its
+sake, unless this process dies in between. Any number of these may work on one table.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine
+
+from regulus.client import foreign_calls
+from regulus.client.tasks import TaskGroup
+from regulus.errors import AlarmUndelivered, ConfigError
+from regulus.reliability import alarms, tables
+from regulus.reliability.alarm_channels import Channel, Digest
+from regulus.reliability.alarms import Alarm
+
+_log = logging.getLogger(__name__)
+
+SHUTDOWN_WAIT_MS = 30_000
+"""How long a round under way may take at the end."""
+_TAKEN_MAX = 10_000
+"""Alarms of which is remembered which channels took them; beyond it some may be told twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmConfig:
+    interval_ms: int = 30_000           # between two digests
+    digest_max: int = 1_000             # alarms of one digest; it names fewer
+    lease_ms: int = 600_000             # longer than all channels together take
+    retry_ms: int = 60_000              # after a channel failed; twice as long after each that follows
+    retry_ms_max: int = 3_600_000
+
+    def __post_init__(self) -> None:
+        for key, high in (("interval_ms", 3_600_000), ("digest_max", 10_000), ("lease_ms", 86_400_000),
+                          ("retry_ms_max", 86_400_000), ("retry_ms", self.retry_ms_max)):
+            if not 1 <= getattr(self, key) <= high:
+                raise ConfigError(f"{key} is {getattr(self, key)}; it must be 1 to {high}")
+
+
+class AlarmRounds:
+    """The part that speaks to database and channels, blocking."""
+
+    def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        if not channels:
+            raise ConfigError("there is no channel to send alarms by; give LogChannel() at least")
+        self._engine = engine
+        self._config = config
+        self._courses = [_Course(channel, config) for channel in channels]
+
+    def check(self) -> None:
+        """Raises ReliabilityRefused when a table is missing or older."""
+        with self._engine.connect() as connection:
+            tables.check(connection, tables.alarms, tables.stubs, tables.watermarks)
+
+    def run(self) -> int:
+        """One round; how many alarms all channels have now."""
+        with self._engine.begin() as connection:
+            alarms.close_settled(connection)
+            due = alarms.claim(connection, self._config.lease_ms, self._config.digest_max)
+        if not due:
+            return 0
+        missed = set().union(*[course.deliver(due) for course in self._courses])
+        told = [alarm.alarm_id for alarm in due if alarm.alarm_id not in missed]
+        with self._engine.begin() as connection:
+            alarms.mark_sent(connection, told)
+            if missed:
+                rest_ms = min(course.rest_ms for course in self._courses if course.rest_ms)
+                alarms.put_back(connection, sorted(missed), rest_ms)
+        for course in self._courses:
+            course.forget(told)
+        return len(told)
+
+
+class _Course:
+    """What one channel has of alarms that others lack still, and how long it rests after a failure."""
+
+    def __init__(self, channel: Channel, config: AlarmConfig) -> None:
+        self._channel = channel
+        self._config = config
+        self._taken: dict[int, None] = {}       # oldest first
+        self._failures = 0
+        self._rests_until = 0.0
+
+    @property
+    def rest_ms(self) -> int:
+        """0 for a channel that works."""
+        return max(1, int((self._rests_until - time.monotonic()) * 1000)) if self._failures else 0
+
+    def deliver(self, due: Sequence[Alarm]) -> set[int]:
+        """The ids of those that the channel still lacks."""
+        lacking = [alarm for alarm in due if alarm.alarm_id not in self._taken]
+        if not lacking:
+            return set()
+        if time.monotonic() < self._rests_until:
+            return {alarm.alarm_id for alarm in lacking}
+        _, error = foreign_calls.call(self._channel.send, Digest(lacking))      # a channel may be the user's own
+        if error is not None:
+            self._rest(error, len(lacking))
+            return {alarm.alarm_id for alarm in lacking}
+        self._failures = 0
+        self._remember(lacking)
+        return set()
+
+    def forget(self, alarm_ids: Sequence[int]) -> None:
+        for alarm_id in alarm_ids:
+            self._taken.pop(alarm_id, None)
+
+    def _remember(self, taken: Sequence[Alarm]) -> None:
+        self._taken.update(dict.fromkeys(alarm.alarm_id for alarm in taken))
+        while len(self._taken) > _TAKEN_MAX:
+            del self._taken[next(iter(self._taken))]
+
+    def _rest(self, error: BaseException, count: int) -> None:
+        rest_ms = min(self._config.retry_ms << min(self._failures, 32), self._config.retry_ms_max)
+        self._failures += 1
+        self._rests_until = time.monotonic() + rest_ms / 1000
+        why = str(error) if isinstance(error, AlarmUndelivered) else f"{type(error).__name__}: {error}"
+        _log.error("%d alarms are not told yet and will be in %d s again: %s", count, rest_ms // 1000, why)
+
+
+class AlarmLoop:
+    """Sends the alarms of one database.
+
+        async with AlarmLoop(engine, [MailChannel(...), LogChannel()]):
+            await asyncio.Event().wait()
+
+    The engine is a blocking one, whose calls run in threads.
+    """
+
+    def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        self.config = config or AlarmConfig()
+        self._rounds = AlarmRounds(engine, channels, self.config)
+        self._tasks = TaskGroup()
+        self._stopping = asyncio.Event()
+        self._round = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
+        await asyncio.to_thread(self._rounds.check)
+        self._stopping.clear()
+        self._tasks.supervise(self._send, "alarms")
+
+    async def shutdown(self) -> None:
+        """Finish the round under way, and begin no other."""
+        self._stopping.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000), self._round:
+                pass
+        await self._tasks.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.shutdown()
+
+    async def _send(self) -> None:
+        while not self._stopping.is_set():
+            async with self._round:
+                await asyncio.to_thread(self._rounds.run)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self.config.interval_ms / 1000)

@@ -1,0 +1,15 @@
+"""When an alarm may be sent, so that several senders do not send it at once, and one that failed waits."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.add_column("regulus_alarm", sa.Column("due_time", sa.BigInteger, nullable=False, server_default="0"))
+
+
+def downgrade() -> None:
+    op.drop_column("regulus_alarm", "due_time")

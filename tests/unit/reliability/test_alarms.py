@@ -1,0 +1,121 @@
+"""Alarms as rows: one for each cause as long as it lasts, and one sender for each."""
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from regulus.reliability import alarms, operator, tables
+from regulus.reliability.alarms import AlarmKind
+
+from .deliveries import rows
+from .shop import place_orders, set_stub
+
+MINUTE = 60_000
+
+
+def raised(engine, *subjects, kind=AlarmKind.MANUAL):
+    with engine.begin() as connection:
+        for subject in subjects:
+            alarms.raise_alarm(connection, kind, subject, "why")
+
+
+def claimed(engine, lease_ms=MINUTE, limit=10):
+    with engine.begin() as connection:
+        return [alarm.subject for alarm in alarms.claim(connection, lease_ms, limit)]
+
+
+def open_subjects(engine):
+    with engine.connect() as connection:
+        return sorted(connection.execute(
+            select(tables.alarms.c.subject).where(tables.alarms.c.closed_time.is_(None))).scalars())
+
+
+def test_a_cause_that_lasts_is_raised_once(engine):
+    raised(engine, "1", "1", "2")
+    raised(engine, "1", kind=AlarmKind.DEAD_LETTER)
+    assert rows(engine, tables.alarms, "kind", "subject") == [("DEAD_LETTER", "1"), ("MANUAL", "1"), ("MANUAL", "2")]
+
+
+def test_a_cause_that_comes_back_is_raised_anew(engine):
+    raised(engine, "1")
+    with engine.begin() as connection:
+        alarms.close_alarm(connection, AlarmKind.MANUAL, "1")
+    assert open_subjects(engine) == []
+    raised(engine, "1", "1")
+    assert open_subjects(engine) == ["1"]
+    assert len(rows(engine, tables.alarms, "subject")) == 2
+
+
+def test_what_one_sender_has_no_other_gets_until_the_lease_ends(engine):
+    raised(engine, "1", "2", "3")
+    assert claimed(engine, limit=2) == ["1", "2"]
+    assert claimed(engine) == ["3"]
+    assert claimed(engine) == []
+    with engine.begin() as connection:
+        connection.execute(update(tables.alarms).where(tables.alarms.c.subject != "3").values(due_time=0))
+    assert claimed(engine) == ["1", "2"]
+
+
+def test_two_senders_at_once_do_not_wait_for_each_other(engine):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("one writer at a time")
+    raised(engine, "1", "2")
+    with engine.begin() as first, engine.begin() as second:
+        taken = [alarms.claim(each, MINUTE, 1) for each in (first, second)]
+    assert [[alarm.subject for alarm in each] for each in taken] == [["1"], ["2"]]
+
+
+def test_what_was_told_is_told_no_more_and_what_was_not_waits(engine):
+    raised(engine, "1", "2")
+    with engine.begin() as connection:
+        first, second = alarms.claim(connection, MINUTE, 10)
+        alarms.mark_sent(connection, [first.alarm_id])
+        alarms.put_back(connection, [first.alarm_id, second.alarm_id], MINUTE)
+    assert claimed(engine) == []
+    with engine.begin() as connection:
+        alarms.put_back(connection, [first.alarm_id, second.alarm_id], 0)
+    assert claimed(engine) == ["2"]
+
+
+def test_a_stub_that_is_done_ends_its_alarms(engine):
+    place_orders(engine, "1", "2", "3")
+    raised(engine, "1", "2", "3")
+    raised(engine, "1", kind=AlarmKind.DEAD_LETTER)
+    raised(engine, "1", "9", kind=AlarmKind.MISSING_STUB)
+    set_stub(engine, "1", status="CONFIRMED")
+    set_stub(engine, "3", status="VOIDED")
+    with engine.begin() as connection:
+        alarms.close_settled(connection)
+    assert open_subjects(engine) == ["1", "2", "9"]
+
+
+@pytest.mark.parametrize("act", [operator.retry, operator.void, operator.confirm])
+def test_a_decision_by_hand_ends_the_alarms_of_its_stub(engine, act):
+    place_orders(engine, "1", "2")
+    raised(engine, "1", "2")
+    raised(engine, "1", kind=AlarmKind.STALE_RECEIPT)
+    with engine.begin() as connection:
+        act(connection, "1", operator="ann", reason="seen")
+    assert open_subjects(engine) == ["2"]
+
+
+@pytest.mark.parametrize(("moved", "is_open"), [((), True), (("stock",), True), (("stock", "billing"), False)])
+def test_a_queue_goes_on_when_all_its_groups_do(engine, moved, is_open):
+    with engine.begin() as connection:
+        connection.execute(insert(tables.watermarks), [
+            {"consumer_group": group, "topic": "orders", "broker_name": "broker-a", "queue_id": queue_id,
+             "queue_offset_max": 7, "move_time": 1 << 50 if queue_id else 0}
+            for group in ("billing", "stock") for queue_id in (0, 3)])
+    raised(engine, "orders/broker-a/0", kind=AlarmKind.CONSUMER_DOWN)
+    with engine.begin() as connection:
+        connection.execute(update(tables.watermarks).where(tables.watermarks.c.queue_id == 0,
+                                                           tables.watermarks.c.consumer_group.in_(moved))
+                           .values(move_time=1 << 50))
+        alarms.close_settled(connection)
+    assert bool(open_subjects(engine)) is is_open
+
+
+def test_long_subjects_and_details_are_cut(engine):
+    raised(engine, "s" * 1_000)
+    with engine.begin() as connection:
+        alarms.raise_alarm(connection, AlarmKind.DEAD_LETTER, "1", "d" * 1_000)
+    assert rows(engine, tables.alarms, "subject", "detail") == [("1", "d" * 500), ("s" * 255, "why")]
