@@ -9,6 +9,8 @@ _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
 _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
+_DEAD_LETTERS = "regulus/reliability/dead_letters.py"
+_WATCH = "regulus/reliability/broker_watch.py"
 _ALARMS = "regulus/reliability/alarms.py"
 _ALARM_LOOP = "regulus/reliability/alarm_loop.py"
 _LOG = "regulus/reliability/delivery_log.py"
@@ -21,6 +23,8 @@ _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
 _REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
 _LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
+_DEAD_LETTER_TESTS = ("tests/unit/reliability/test_dead_letters.py",)
+_WATCH_TESTS = ("tests/unit/reliability/test_broker_watch.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
@@ -112,7 +116,7 @@ MUTANTS = [
            new="        if outcome is Outcome.APPLIED:\n            self._confirm(delivery)", tests=_CONFIRMS_TESTS),
     # --- receipts ---------------------------------------------------------------------------------------------------
     Mutant(name="a watermark goes back", path=_LOG,
-           old="        where=of_others.excluded.queue_offset_max > known))", new="    ))", tests=_LOG_TESTS),
+           old="        where=of_others.excluded.queue_offset_max > known)", new="    )", tests=_LOG_TESTS),
     Mutant(name="a retry moves the watermark", path=_LOG,
            old="    if last.queue.topic == last.message.topic:", new="    if True:", tests=_LOG_TESTS),
     Mutant(name="a receipt stays behind its effect", path=_INBOX,
@@ -160,4 +164,17 @@ MUTANTS = [
     Mutant(name="a redirected webhook is a success", path="regulus/reliability/alarm_channels.py",
            old="build_opener(_NoRedirects)", new="build_opener()",
            tests=("tests/unit/reliability/test_alarm_channels.py",)),
+    # --- what brokers know ------------------------------------------------------------------------------------------
+    Mutant(name="what is done is left to a human for a dead copy", path=_DEAD_LETTERS,
+           old="stubs.c.status == UNCONFIRMED, ~stubs.c.is_manual,", new="~stubs.c.is_manual,",
+           tests=_DEAD_LETTER_TESTS),
+    Mutant(name="a dead letter of a group that is done counts", path=_DEAD_LETTERS,
+           old="consumer_group == consumer_group, confirmations.c.status == UNCONFIRMED)",
+           new="consumer_group == consumer_group)", tests=_DEAD_LETTER_TESTS),
+    Mutant(name="a group is past what it is to consume next", path=_WATCH,
+           old="offset.consumer_offset - 1 for", new="offset.consumer_offset for", tests=_WATCH_TESTS),
+    Mutant(name="offsets of retries are watermarks", path=_WATCH,
+           old=" and not queue.topic.startswith(RETRY_PREFIX)}", new="}", tests=_WATCH_TESTS),
+    Mutant(name="the first dead letter of a group is no growth", path=_WATCH,
+           old="            offsets = {}    # none ever came", new="            return", tests=_WATCH_TESTS),
 ]

@@ -35,6 +35,8 @@ class AlarmKind(StrEnum):
     DEAD_LETTER = "DEAD_LETTER"             # a stub whose message was given up by a group
     STALE_RECEIPT = "STALE_RECEIPT"         # a stub that a group received long ago, and did not finish
     CONSUMER_DOWN = "CONSUMER_DOWN"         # a queue of a group that does not move, with stubs waiting behind it
+    DEAD_LETTERS = "DEAD_LETTERS"           # a group whose dead letters grow
+    BLOCKED_QUEUE = "BLOCKED_QUEUE"         # a group of which queues stand still at one message
 
 
 OF_STUBS = (AlarmKind.MANUAL, AlarmKind.DEAD_LETTER, AlarmKind.STALE_RECEIPT)

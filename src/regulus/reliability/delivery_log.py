@@ -8,7 +8,7 @@ The watermark says that the group was given what is below it. It never goes back
 group's own retry topic, do not move it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -53,7 +53,16 @@ def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
                            [rows[message_id] for message_id in sorted(rows)])
     last = max(deliveries, key=lambda each: each.message.queue_offset)
     if last.queue.topic == last.message.topic:
-        _raise_watermark(connection, last)
+        raise_watermarks(connection, last.consumer_group, {last.queue: last.message.queue_offset})
+
+
+def raise_watermarks(connection: Connection, consumer_group: str, reached: Mapping[MessageQueue, int]) -> None:
+    """By the offset that the group was given last in each queue, of topics that are no retry topics."""
+    if reached:
+        # In one order, so that no two of these wait for each other.
+        connection.execute(_watermark_upsert(connection), [
+            {"consumer_group": consumer_group, "topic": queue.topic, "broker_name": queue.broker_name,
+             "queue_id": queue.queue_id, "queue_offset_max": reached[queue]} for queue in sorted(reached)])
 
 
 def finish(connection: Connection, delivery: Delivery) -> None:
@@ -90,20 +99,19 @@ def _upsert(connection: Connection, table: Table, replaced: Sequence[str]) -> In
                                            set_={name: of_others.excluded[name] for name in replaced})
 
 
-def _raise_watermark(connection: Connection, last: Delivery) -> None:
-    values = {"consumer_group": last.consumer_group, "topic": last.queue.topic, "broker_name": last.queue.broker_name,
-              "queue_id": last.queue.queue_id, "queue_offset_max": last.message.queue_offset, "move_time": now_ms()}
+def _watermark_upsert(connection: Connection) -> Insert:
+    values = {"move_time": now_ms()}
     known = watermarks.c.queue_offset_max
     if connection.dialect.name in ("mysql", "mariadb"):
-        of_mysql = mysql.insert(watermarks).values(values)
+        of_mysql: mysql.Insert = mysql.insert(watermarks).values(values)
         given = of_mysql.inserted
         # The time first: what is set behind it would see the new offset.
-        connection.execute(of_mysql.on_duplicate_key_update([
+        return of_mysql.on_duplicate_key_update([
             ("move_time", case((given.queue_offset_max > known, given.move_time), else_=watermarks.c.move_time)),
-            ("queue_offset_max", func.greatest(known, given.queue_offset_max))]))
-        return
-    of_others = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(watermarks).values(values)
-    connection.execute(of_others.on_conflict_do_update(
+            ("queue_offset_max", func.greatest(known, given.queue_offset_max))])
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    of_others: postgresql.Insert | sqlite.Insert = dialect.insert(watermarks).values(values)
+    return of_others.on_conflict_do_update(
         index_elements=list(watermarks.primary_key),
         set_={"queue_offset_max": of_others.excluded.queue_offset_max, "move_time": of_others.excluded.move_time},
-        where=of_others.excluded.queue_offset_max > known))
+        where=of_others.excluded.queue_offset_max > known)

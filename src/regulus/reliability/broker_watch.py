@@ -1,0 +1,164 @@
+"""What brokers know of consuming groups, written down where the rules of resends and people look.
+
+    watermark       a group's stored offset in each queue, for consumers whose receipts are in a database of their own
+    DEAD_LETTERS    alarm: a group's dead letters grow
+    BLOCKED_QUEUE   alarm: queues of a group stand still at a message that fails again and again, or cannot be read
+
+Retry topics move no watermark.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Connection, Engine
+
+from regulus.client.admin import Admin
+from regulus.client.running_info import BLOCKED_QUEUES
+from regulus.client.tasks import TaskGroup
+from regulus.errors import ClientError, ConfigError, NoRoute
+from regulus.model.topics import RETRY_PREFIX, dlq_topic
+from regulus.reliability import delivery_log, tables
+from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
+from regulus.wire.bodies import ConsumerRunningInfo
+
+_log = logging.getLogger(__name__)
+
+MEMBERS_MAX = 100
+"""Members of a group that are asked for blocked queues."""
+QUIET_ROUNDS = 10
+"""Dead letters that have not grown for so many looks are no alarm any more; the next one is."""
+
+
+class BrokerWatch:
+    """Looks at some groups again and again, beside the relay; `engine` is of the stubs' database, and a blocking one.
+
+        async with BrokerWatch(engine, "127.0.0.1:9876", ["billing"]):
+            await asyncio.Event().wait()
+    """
+
+    def __init__(self, engine: Engine, name_server: str, groups: Sequence[str], interval_ms: int = 30_000) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        if isinstance(groups, str) or not groups:
+            raise ConfigError("groups is empty or one text; give a list of consuming groups")
+        if not 1 <= interval_ms <= 3_600_000:
+            raise ConfigError(f"interval_ms is {interval_ms}; it must be 1 to 3600000")
+        self._engine = engine
+        self._interval_ms = interval_ms
+        self._admin = Admin(name_server)
+        self._groups = [_WatchedGroup(group) for group in groups]
+        self._tasks = TaskGroup()
+        self._stopping = asyncio.Event()
+
+    @property
+    def restarts(self) -> int:
+        return self._tasks.restarts
+
+    async def start(self) -> None:
+        """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
+        await asyncio.to_thread(self._check)
+        await self._admin.start()
+        self._stopping.clear()
+        self._tasks.supervise(self._watch, "broker watch")
+
+    async def shutdown(self) -> None:
+        self._stopping.set()
+        await self._tasks.cancel()
+        await self._admin.shutdown()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.shutdown()
+
+    async def look(self) -> None:
+        """One round. What cannot be asked is logged, and asked again in the next."""
+        for group in self._groups:
+            for note in (self._note_offsets, self._note_dead_letters, self._note_blocked):
+                try:
+                    await note(group)
+                except NoRoute:
+                    pass        # the group was never online, or its brokers are away
+                except ClientError as error:
+                    _log.warning("brokers do not say how group %s fares: %s: %s", group.name, type(error).__name__,
+                                 error)
+
+    async def _watch(self) -> None:
+        while not self._stopping.is_set():
+            await self.look()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._interval_ms / 1000)
+
+    def _check(self) -> None:
+        with self._engine.connect() as connection:
+            tables.check(connection, tables.watermarks, tables.alarms)
+
+    async def _note_offsets(self, group: "_WatchedGroup") -> None:
+        stats = await self._admin.consume_stats(group.name)
+        # What is stored is the next to consume.
+        reached = {queue: offset.consumer_offset - 1 for queue, offset in stats.offset_table.items()
+                   if offset.consumer_offset > 0 and not queue.topic.startswith(RETRY_PREFIX)}
+        await asyncio.to_thread(self._write, delivery_log.raise_watermarks, group.name, reached)
+
+    async def _note_dead_letters(self, group: "_WatchedGroup") -> None:
+        """All that ever came, whether or not it is there still."""
+        try:
+            offsets = await self._admin.topic_stats(dlq_topic(group.name))
+        except NoRoute:
+            if group.has_dead_letters:
+                raise       # its brokers are away
+            offsets = {}    # none ever came
+        count = sum(offset.max_offset for offset in offsets.values())
+        await asyncio.to_thread(self._write, group.tell_dead_letters, count)
+
+    async def _note_blocked(self, group: "_WatchedGroup") -> None:
+        connection = await self._admin.consumer_connection(group.name)
+        members = [] if connection is None else sorted(each.client_id for each in connection.connection_set)
+        answers = await asyncio.gather(*[self._admin.consumer_running_info(group.name, member)
+                                         for member in members[:MEMBERS_MAX]], return_exceptions=True)
+        infos = [answer for answer in answers if isinstance(answer, ConsumerRunningInfo)]
+        # Clients other than ours do not say it.
+        counts = [info.properties.get(BLOCKED_QUEUES, "0") for info in infos]
+        blocked = sum(int(count) for count in counts if count.isdecimal())
+        if blocked or len(infos) == len(members):
+            await asyncio.to_thread(self._write, group.tell_blocked, blocked)
+
+    def _write(self, statements: Callable[..., None], *arguments: object) -> None:
+        with self._engine.begin() as connection:
+            statements(connection, *arguments)
+
+
+class _WatchedGroup:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._dead_letters: int | None = None       # at the latest look
+        self._quiet_rounds = 0
+
+    @property
+    def has_dead_letters(self) -> bool:
+        return bool(self._dead_letters)
+
+    def tell_dead_letters(self, connection: Connection, count: int) -> None:
+        before, self._dead_letters = self._dead_letters, count
+        if before is not None and count > before:
+            self._quiet_rounds = 0
+            raise_alarm(connection, AlarmKind.DEAD_LETTERS, self.name,
+                        f"{count - before} messages that the group gave up came to the {before} before")
+            return
+        self._quiet_rounds += 1
+        if self._quiet_rounds == QUIET_ROUNDS:
+            close_alarm(connection, AlarmKind.DEAD_LETTERS, self.name)
+
+    def tell_blocked(self, connection: Connection, count: int) -> None:
+        if count:
+            raise_alarm(connection, AlarmKind.BLOCKED_QUEUE, self.name,
+                        f"{count} queues stand still at a message that fails again and again, or cannot be read: "
+                        f"regulus group show {self.name}")
+        else:
+            close_alarm(connection, AlarmKind.BLOCKED_QUEUE, self.name)

@@ -1,0 +1,166 @@
+"""What a broker knows of a group becomes watermarks and alarms."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from regulus.client.listener import ConsumeStatus
+from regulus.client.producer import Producer
+from regulus.client.push_consumer import PushConsumer
+from regulus.errors import ConfigError, ReliabilityRefused
+from regulus.model.message import Message
+from regulus.reliability import tables
+from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
+
+from .consumed import FROM_FIRST, wait_until
+from .deliveries import rows
+
+
+@pytest.fixture
+async def send(regulus_server):
+    async with Producer(regulus_server.name_server_address, "shop") as producer:
+        async def send(*bodies):
+            return [await producer.send(Message("orders", body.encode())) for body in bodies]
+        yield send
+
+
+@pytest.fixture
+async def watch(engine, regulus_server):
+    """Looks only when it is told to."""
+    watch = BrokerWatch(engine, regulus_server.name_server_address, ["billing"], interval_ms=3_600_000)
+    await watch._admin.start()
+    yield watch
+    await watch._admin.shutdown()
+
+
+def watermarks(engine):
+    return {(group, queue): offset for group, topic, queue, offset in rows(
+        engine, tables.watermarks, "consumer_group", "topic", "queue_id", "queue_offset_max") if topic == "orders"}
+
+
+def alarms(engine):
+    return rows(engine, tables.alarms, "kind", "subject", "detail")
+
+
+def open_alarms(engine):
+    return [key for key, in rows(engine, tables.alarms, "open_key") if key is not None]
+
+
+def consumer(server, listener, **values):
+    consumer = PushConsumer(server.name_server_address, "billing", listener, replace(FROM_FIRST, **values))
+    consumer.subscribe("orders")
+    return consumer
+
+
+async def test_stored_offsets_are_watermarks_and_retries_move_none(engine, regulus_server, send, watch):
+    seen = []
+
+    def listen(messages, context):
+        seen.extend(messages)
+        context.delay_level_when_next_consume = 1
+        is_first = messages[0].body == b"0" and not messages[0].reconsume_times
+        return ConsumeStatus.RECONSUME_LATER if is_first else ConsumeStatus.CONSUME_SUCCESS
+
+    sent = await send(*"0123456789")
+    await watch.look()
+    assert watermarks(engine) == {}
+    async with consumer(regulus_server, listen):
+        await wait_until(lambda: len(seen) >= 11)
+    await watch.look()
+    last = {("billing", each.message_queue.queue_id): each.queue_offset for each in sent}
+    assert watermarks(engine) == last
+    assert {topic for topic, in rows(engine, tables.watermarks, "topic")} == {"orders"}
+
+
+async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_server, send, watch):
+    given_up = []
+
+    def refuse(messages, context):
+        given_up.extend(messages)
+        context.delay_level_when_next_consume = -1
+        return ConsumeStatus.RECONSUME_LATER
+
+    await watch.look()
+    async with consumer(regulus_server, refuse):
+        await send("1", "2")
+        await wait_until(lambda: len(given_up) >= 2)
+    await watch.look()
+    assert alarms(engine) == [("DEAD_LETTERS", "billing", "2 messages that the group gave up came to the 0 before")]
+    for _ in range(QUIET_ROUNDS - 1):
+        await watch.look()
+    assert open_alarms(engine) == ["DEAD_LETTERS billing"]
+    await watch.look()
+    assert open_alarms(engine) == []
+
+
+async def test_what_lay_among_the_dead_letters_before_is_no_growth(engine, regulus_server, send, watch):
+    given_up = []
+
+    def refuse(messages, context):
+        given_up.extend(messages)
+        context.delay_level_when_next_consume = -1
+        return ConsumeStatus.RECONSUME_LATER
+
+    async with consumer(regulus_server, refuse):
+        await send("1")
+        await wait_until(lambda: len(given_up) >= 1)
+    await watch.look()
+    assert alarms(engine) == []
+
+
+async def test_an_orderly_queue_that_stands_still_is_told_until_it_goes_on(engine, regulus_server, send, watch):
+    tries = []
+    works = []
+
+    def listen(messages, context):
+        tries.append(messages[0].body)
+        return ConsumeStatus.CONSUME_SUCCESS if works else ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+    await send("1")
+    async with consumer(regulus_server, listen, consume_orderly=True, suspend_current_queue_time_millis=10) as billing:
+        await wait_until(lambda: len(tries) >= 5)
+        await watch.look()
+        assert [(kind, subject) for kind, subject, _ in alarms(engine)] == [("BLOCKED_QUEUE", "billing")]
+        works.append(True)
+        done = len(tries) + 1
+        await wait_until(lambda: len(tries) >= done)
+        await wait_until(lambda: billing.running_info().properties["PROP_BLOCKED_QUEUES"] == "0")
+        await watch.look()
+    assert open_alarms(engine) == []
+
+
+async def test_brokers_that_are_away_are_logged_and_asked_again(engine, caplog):
+    async with BrokerWatch(engine, "127.0.0.1:1", ["billing"], interval_ms=1) as watch:
+        with caplog.at_level(logging.WARNING, "regulus.reliability.broker_watch"):
+            await wait_until(lambda: len(caplog.records) > 3)
+    assert watch.restarts == 0
+    assert "brokers do not say how group billing fares" in caplog.text
+
+
+async def test_the_watch_looks_by_itself(engine, regulus_server, send):
+    seen = []
+
+    def listen(messages, context):
+        seen.extend(messages)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    await send("1")
+    async with consumer(regulus_server, listen):
+        await wait_until(lambda: bool(seen))
+    async with BrokerWatch(engine, regulus_server.name_server_address, ["billing"], interval_ms=10):
+        await wait_until(lambda: bool(watermarks(engine)))
+
+
+async def test_missing_tables_are_told_at_start(engine):
+    with engine.begin() as connection:
+        tables.watermarks.drop(connection)
+    with pytest.raises(ReliabilityRefused, match="no table regulus_watermark"):
+        await BrokerWatch(engine, "127.0.0.1:1", ["billing"]).start()
+
+
+@pytest.mark.parametrize(("values", "says"), [({"groups": []}, "groups is empty"), ({"groups": "billing"}, "one text"),
+                                              ({"groups": ["billing"], "interval_ms": 0}, "interval_ms is 0")])
+def test_limits_are_told(engine, values, says):
+    with pytest.raises(ConfigError, match=says):
+        BrokerWatch(engine, "127.0.0.1:1", **values)

@@ -1,0 +1,97 @@
+"""A stub whose message a group gave up waits for a human, unless the effect is there."""
+
+import pytest
+from sqlalchemy import insert
+
+from regulus.client.listener import ConsumeStatus
+from regulus.client.push_consumer import PushConsumer
+from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import dlq_topic
+from regulus.reliability import operator, tables
+from regulus.reliability.dead_letters import DeadLetterListener
+from regulus.reliability.relay_loop import Relay
+
+from .consumed import FROM_FIRST, wait_until
+from .deliveries import context, message, rows
+from .shop import place_orders, set_stub, stub
+
+SUCCESS = ConsumeStatus.CONSUME_SUCCESS
+DEAD = context("outbox-dead-letters", MessageQueue(dlq_topic("billing"), "broker-a", 0))
+
+
+def give_up(engine, *ids):
+    assert DeadLetterListener(engine)([message(each, times=17) for each in ids], DEAD) is SUCCESS
+
+
+def add_groups(engine, message_id, **statuses):
+    with engine.begin() as connection:
+        connection.execute(insert(tables.confirmations), [
+            {"message_id": message_id, "consumer_group": group, "status": status}
+            for group, status in statuses.items()])
+
+
+def alarms(engine):
+    return rows(engine, tables.alarms, "kind", "subject", "detail")
+
+
+def test_w18_a_dead_letter_leaves_its_stub_to_a_human_and_tells_once(engine):
+    place_orders(engine, "1", "2")
+    give_up(engine, "1")
+    give_up(engine, "1")
+    assert (stub(engine, "1").is_manual, stub(engine, "2").is_manual) == (True, False)
+    assert alarms(engine) == [("DEAD_LETTER", "1", "group billing gave it up after 17 retries")]
+
+
+@pytest.mark.parametrize("status", ["CONFIRMED", "VOIDED"])
+def test_what_is_done_needs_no_human(engine, status):
+    place_orders(engine, "1")
+    set_stub(engine, "1", status=status)
+    give_up(engine, "1")
+    assert (stub(engine, "1").is_manual, alarms(engine)) == (False, [])
+
+
+@pytest.mark.parametrize(("statuses", "is_left"), [
+    ({"billing": "UNCONFIRMED", "stock": "UNCONFIRMED"}, True),
+    ({"billing": "CONFIRMED", "stock": "UNCONFIRMED"}, False),
+    ({"stock": "UNCONFIRMED"}, False)])
+def test_of_several_groups_the_one_counts_that_gave_up(engine, statuses, is_left):
+    place_orders(engine, "1")
+    add_groups(engine, "1", **statuses)
+    give_up(engine, "1")
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (is_left, is_left)
+
+
+def test_what_no_outbox_sent_changes_nothing(engine):
+    stray = message("1")
+    stray.properties.clear()
+    place_orders(engine, "1")
+    assert DeadLetterListener(engine)([stray, message("nosuch")], DEAD) is SUCCESS
+    assert (stub(engine, "1").is_manual, alarms(engine)) == (False, [])
+
+
+def test_a_stub_that_is_sent_again_by_hand_and_given_up_again_is_told_again(engine):
+    place_orders(engine, "1")
+    give_up(engine, "1")
+    with engine.begin() as connection:
+        operator.retry(connection, "1", operator="ann", reason="the bank is back")
+    assert not stub(engine, "1").is_manual
+    give_up(engine, "1")
+    assert (stub(engine, "1").is_manual, len(alarms(engine))) == (True, 2)
+
+
+async def test_dead_letters_of_a_broker_reach_their_stubs(engine, regulus_server):
+    def refuse(messages, given):
+        given.delay_level_when_next_consume = -1
+        return ConsumeStatus.RECONSUME_LATER
+
+    place_orders(engine, "1", "2")
+    address = regulus_server.name_server_address
+    billing = PushConsumer(address, "billing", refuse, FROM_FIRST)
+    billing.subscribe("orders")
+    watch = PushConsumer(address, "outbox-dead-letters", DeadLetterListener(engine), FROM_FIRST)
+    watch.subscribe(dlq_topic("billing"))
+    async with Relay(engine, address), billing:
+        await wait_until(lambda: stub(engine, "1").queue_offset is not None)
+        async with watch:
+            await wait_until(lambda: stub(engine, "1").is_manual and stub(engine, "2").is_manual, 60)
+    assert [(kind, subject) for kind, subject, _ in alarms(engine)] == [("DEAD_LETTER", "1"), ("DEAD_LETTER", "2")]
