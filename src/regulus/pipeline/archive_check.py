@@ -75,8 +75,8 @@ def check_same_log(archive: Path, last: Manifest, log: CommitLogFiles) -> None:
         stored_at = row["store_time"].isoformat(timespec="milliseconds")
         raise DataLoss(f"at byte {row['physical_offset']} of the log of {last.range.broker_name} the archive has "
                        f"message {row['message_id']}, stored at {stored_at}, and the log has there "
-                       f"{found or 'no message'}: this is another store, or one that lost its end and went on; give its "
-                       "broker another name, so that its log is archived from its beginning")
+                       f"{found or 'no message'}: this is another store, or one that lost its end and went on; give "
+                       "its broker another name, so that its log is archived from its beginning")
 
 
 def _last_row(archive: Path, manifest: Manifest) -> dict[str, Any] | None:
