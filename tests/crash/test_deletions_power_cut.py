@@ -8,7 +8,7 @@ from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, o
 
 from regulus.errors import StoreNotWritable
 from regulus.model.store_result import PutStatus
-from regulus.record import queue_table
+from regulus.record import queue_table, synced_mark
 from regulus.store import disk
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.forgetful_disk import EVERYTHING, SURE_ONLY, ForgetfulDisk, rebooted
@@ -26,6 +26,19 @@ def power(tmp_path: Path) -> Iterator[ForgetfulDisk]:
 
 def refuse(path: Path, *_: object, **__: object) -> None:
     raise StoreNotWritable(f"the disk of {path} is full")
+
+
+def refuse_the_table(patch: pytest.MonkeyPatch) -> None:
+    """Let there be room for all but the table of queues."""
+    write_file = disk.write_file
+
+    def written(path: Path, data: bytes) -> None:
+        if path.name == "regulusQueues":
+            refuse(path)
+        write_file(path, data)
+
+    patch.setattr(disk, "write_file", written)
+    patch.setattr(disk, "append_to", refuse)
 
 
 def after_a_power_cut(power: ForgetfulDisk, target: Path, seed: int) -> FileMessageStore:
@@ -106,6 +119,22 @@ def test_a_table_speaks_of_no_record_that_a_power_cut_may_take(tmp_path: Path, p
     check_nothing_came_back(power, tmp_path)
 
 
+def test_the_first_table_of_a_start_speaks_of_no_record_that_a_power_cut_may_take(tmp_path: Path,
+                                                                                  power: ForgetfulDisk) -> None:
+    """Nothing was synced since."""
+    store = open_store(power.root)
+    fill(store, OLD)
+    store.flush_queue_table()
+    assert store.wants_queue_table      # nor before: there is none yet
+    flush_all(store)
+    store.delete_topic("TopicA")
+    store.close()
+    store = open_store(power.root)
+    fill(store, 1, topic="TopicB")
+    store.flush_queue_table()
+    check_nothing_came_back(power, tmp_path)
+
+
 @pytest.mark.parametrize("tabled", [False, True])
 def test_on_a_full_disk_what_was_deleted_is_noted_when_there_is_room(
         tmp_path: Path, power: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch, tabled: bool) -> None:
@@ -159,13 +188,88 @@ def test_where_the_log_lost_its_end_no_message_is_taken_before_its_queue_is_born
     store.delete_topic("TopicA")
     copy = power.crash(SURE_ONLY, tmp_path / "copy")
     with monkeypatch.context() as patch, rebooted():
-        patch.setattr(disk, "append_to", refuse)
+        refuse_the_table(patch)
         store = FileMessageStore(small_config(copy))
         assert store.open().is_clean_stop is False
         assert "is full" in store.fault
         assert store.append(a_message(), NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert store.wants_queue_table
+    store.flush_queue_table()
     assert store.is_writable
     fill(store, NEW, first=FIRST_NEW)
     store.flush_commit_log()
     again = open_store(crashed_copy(copy, tmp_path / "again"))
     assert [int(body[:8]) for body in bodies(again)] == list(range(FIRST_NEW, FIRST_NEW + NEW))
+
+
+def lost_its_end(power: ForgetfulDisk, target: Path) -> Path:
+    """A store whose table speaks of ten messages that a power cut took."""
+    store = open_store(power.root)
+    fill(store, OLD // 2)
+    flush_all(store)
+    fill(store, OLD // 2, first=OLD // 2)
+    store.flush_queue_table()
+    return power.crash(SURE_ONLY, target)
+
+
+def test_what_comes_where_the_log_lost_its_end_is_there_after_another_power_cut(tmp_path: Path,
+                                                                                power: ForgetfulDisk) -> None:
+    """The table said that all up to the lost end was in queues; what takes that place is not, and was acknowledged."""
+    root = lost_its_end(power, tmp_path / "copy")
+    with rebooted():
+        store = open_store(root)
+    with ForgetfulDisk(root) as again:
+        fill(store, NEW, topic="TopicB")
+        fill(store, NEW, first=FIRST_NEW)
+        store.flush_commit_log()
+        for seed in SEEDS:
+            after = after_a_power_cut(again, tmp_path / "again", seed)
+            assert len(bodies(after, "TopicB")) == NEW, f"seed {seed}"
+            assert [int(body[:8]) for body in bodies(after)] == \
+                [*range(OLD // 2), *range(FIRST_NEW, FIRST_NEW + NEW)], f"seed {seed}"
+            # Nor does the next message leave room for those that are lost.
+            assert fill(after, 1)[0].queue_offset == OLD // 2 + NEW
+            after.close()
+
+
+def test_no_message_is_taken_before_the_table_speaks_of_none_that_are_lost(
+        tmp_path: Path, power: ForgetfulDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = lost_its_end(power, tmp_path / "copy")
+    with monkeypatch.context() as patch, rebooted():
+        refuse_the_table(patch)
+        store = open_store(root)
+        assert "is full" in store.fault
+        assert store.append(a_message(), NOW).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert store.wants_queue_table
+        assert not store.is_writable
+    store.flush_queue_table()
+    assert store.is_writable
+    assert not store.wants_queue_table
+
+
+def test_a_log_without_a_record_has_no_table(tmp_path: Path) -> None:
+    """It could be bound to none; and messages are taken."""
+    store = open_store(tmp_path)
+    fill(store, 2)
+    store.close()
+    (file,) = (tmp_path / "commitlog").iterdir()
+    with file.open("r+b") as log:       # within the first record, and not within what the table knows it by
+        log.seek(synced_mark.HEAD_SIZE)
+        log.write(bytes(64))
+    store = open_store(tmp_path, cut_damaged_log=0)
+    assert not (tmp_path / "regulusQueues").exists()
+    assert store.is_writable
+    fill(store, 1)
+
+
+def test_a_table_is_bound_to_the_last_record_as_soon_as_that_is_on_disk(tmp_path: Path) -> None:
+    """The file of an earlier one is deleted first, and the table would be another log's then."""
+    store = open_store(tmp_path)
+    fill(store, 1)
+    store.flush_commit_log()
+    fill(store, OLD)
+    store.flush_queue_table()
+    store._log.flush()      # as one that began before the record was dispatched: nobody syncs a quiet log once more
+    store.flush_queue_table()
+    table = queue_table.decode((tmp_path / "regulusQueues").read_bytes())
+    assert table.mark.end == table.position == store.commit_log_max_offset()

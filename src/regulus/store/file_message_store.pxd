@@ -20,7 +20,7 @@ cdef class FileMessageStore:
     cdef object _checkpoint
     cdef object _mark_file
     cdef object _table_file
-    cdef list _corrected
+    cdef str _table_fault
     cdef long long _tabled_record
     cdef long long _synced_record
     cdef object _lock

@@ -117,8 +117,8 @@ class FileMessageStore:
         """The last record of which the table of queues knows."""
         self._synced_record = -1
         """Where a record begins that is on disk with all before it; -1 as long as none is known."""
-        self._corrected: list[tuple[str, int]] = []
-        """Queues that are born earlier than the table says, which is still to be told that."""
+        self._table_fault = ""
+        """Why the table of queues on disk still speaks of what the log has lost; empty when it does not."""
         self._lock: disk.FileLock | None = None
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
                                   self._table_file.note_log_start)
@@ -205,17 +205,22 @@ class FileMessageStore:
             # Records of the same millisecond as the last one that is indexed may not be.
             complete_to = min(complete_to, self._index.last_update[0] - 1)
         report = recovery.run(complete_to, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp))
-        self._corrected = self._queues.end_births_at(self._log.end)
+        is_earlier = self._queues.end_births_at(self._log.end)
+        if table is not None and (is_earlier or self._log.end < table.position):
+            self._table_fault = f"{self.config.root / TABLE_NAME} speaks of messages that the log has lost"
         if self._index is not None:
             self._index.end_at(self._log.end)
-        self.finish_start()
         if not is_clean_stop:
             tell("bringing to disk what the broker that was killed had written", 0, 0)
             self._sync_what_was_kept()
+        self._synced_record = self._dispatcher.last_physical_offset
         if self.wants_queue_table:
             # Else nobody knows after a power cut what is deleted in the first minute.
-            with suppress(StoreNotWritable):
+            try:
                 self.flush_queue_table()
+            except StoreNotWritable as error:
+                self._table_fault = self._table_fault and str(error)
+        self.finish_start()
         return report
 
     def finish_start(self) -> None:
@@ -225,22 +230,15 @@ class FileMessageStore:
         try:
             self._mark_running()
             self._recovery.finish()
-            self._note_corrected_births()
+            if self._table_fault:
+                # The next start would take the units of what comes now for written, and its queues for born later.
+                raise StoreNotWritable(self._table_fault)
         except StoreNotWritable as error:
             self._unfinished = str(error)
         else:
             self._recovery = None
             self._unfinished = ""
         self._refusal = self._stopped or self._unfinished or self._wish
-
-    def _note_corrected_births(self) -> None:
-        """Where the log lost its end, queues that were deleted behind that may have records from there on. This is on
-        disk before the first one comes. Raises StoreNotWritable."""
-        for topic, queue_id in self._corrected:
-            self._table_file.note_gone(topic, [queue_id], self._log.end, is_durable=True)
-        if self._corrected and self._table_file.fault:
-            raise StoreNotWritable(self._table_file.fault)
-        self._corrected = []
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -669,14 +667,25 @@ class FileMessageStore:
         newest = self._mark_of(last) if not is_behind and not is_known else None
         if newest is not None:
             # A power cut may take the newest record, and then the table would be another log's.
-            mark = self._mark_of(self._synced_record) or newest
+            is_synced = newest.end <= self.flushed_offset
+            mark = newest if is_synced else self._mark_of(self._synced_record)
+            if mark is None:
+                return
             self._table_file.save(mark, newest.end, log_start, index, ends, tuple(self._queues.faulty), births)
-            self._tabled_record = last
+            # One that is bound to an earlier record is written anew, for that one's file is deleted first.
+            self._tabled_record = last if is_synced else -1
+            self._table_fault = ""
+        elif last < 0 and self._table_fault:
+            # The log has no record to which one could be bound.
+            self._table_file.remove()
+            disk.sync_directory(self.config.root)
+            self._table_fault = ""
 
     @property
     def wants_queue_table(self) -> bool:
-        """Whether one should be written soon, because there is none of this log, or one that lacks a deletion."""
-        return self._table_file.is_behind and self._log.end > self._log.start
+        """Whether one should be written soon, because there is none of this log, or one that lacks a deletion or
+        speaks of what the log has lost."""
+        return bool(self._table_fault) or (self._table_file.is_behind and self._log.end > self._log.start)
 
     @property
     def deletion_fault(self) -> str:
