@@ -125,7 +125,7 @@ def test_the_first_table_of_a_start_speaks_of_no_record_that_a_power_cut_may_tak
     store = open_store(power.root)
     fill(store, OLD)
     store.flush_queue_table()
-    assert store.wants_queue_table      # nor before: there is none yet
+    assert not (power.root / "regulusQueues").exists()      # nor before
     flush_all(store)
     store.delete_topic("TopicA")
     store.close()
@@ -167,6 +167,8 @@ def test_the_first_table_is_there_before_anything_can_be_deleted(tmp_path: Path)
     store = open_store(tmp_path)
     assert not store.wants_queue_table      # nothing was sent yet
     fill(store, OLD)
+    assert not store.wants_queue_table      # nor was anything synced
+    store.flush_commit_log()
     assert store.wants_queue_table
     store.delete_topic("TopicA")
     assert "regulusQueues is not written yet" in store.deletion_fault

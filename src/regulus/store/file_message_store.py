@@ -213,7 +213,6 @@ class FileMessageStore:
         if not is_clean_stop:
             tell("bringing to disk what the broker that was killed had written", 0, 0)
             self._sync_what_was_kept()
-        self._synced_record = self._dispatcher.last_physical_offset
         if self.wants_queue_table:
             # Else nobody knows after a power cut what is deleted in the first minute.
             try:
@@ -685,7 +684,7 @@ class FileMessageStore:
     def wants_queue_table(self) -> bool:
         """Whether one should be written soon, because there is none of this log, or one that lacks a deletion or
         speaks of what the log has lost."""
-        return bool(self._table_fault) or (self._table_file.is_behind and self._log.end > self._log.start)
+        return bool(self._table_fault) or (self._table_file.is_behind and self.flushed_offset > self._log.start)
 
     @property
     def deletion_fault(self) -> str:

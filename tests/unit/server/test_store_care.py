@@ -113,6 +113,7 @@ async def test_what_was_deleted_is_in_the_table_within_a_second_or_told(
     store = FileMessageStore(config)
     store.open()
     fill(store, 5)
+    store.flush_commit_log()
     now = 0
 
     def refuse(path: Path, *_: object, **__: object) -> None:
