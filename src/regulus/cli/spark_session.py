@@ -20,8 +20,7 @@ from regulus.spark.session import open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SETTINGS = {"spark.log.level": "ERROR", "spark.python.daemon.module": "regulus.spark.worker_daemon",
-             "spark.python.sql.dataFrameDebugging.enabled": "false"}
+_SETTINGS = {"spark.log.level": "ERROR", "spark.python.sql.dataFrameDebugging.enabled": "false"}
 """The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
 
 _JAVA_ENDS_S = 300
