@@ -4,13 +4,16 @@ import os
 
 import pytest
 from tests.unit.reliability import test_claims as claims_tests
+from tests.unit.reliability import test_decision_table as decision_tests
 from tests.unit.reliability.conftest import engine, postgresql_address
 from tests.unit.reliability.test_claims import claims, server
+from tests.unit.reliability.test_decision_table import gate
 from toolchain import redis_server
 
-__all__ = ["claims", "engine", "postgresql_address", "server"]
+__all__ = ["claims", "engine", "gate", "postgresql_address", "server"]
 
-globals().update({name: test for name, test in vars(claims_tests).items() if name.startswith("test_")})
+globals().update({name: test for module in (claims_tests, decision_tests) for name, test in vars(module).items()
+                  if name.startswith("test_")})
 
 
 @pytest.fixture(autouse=True)

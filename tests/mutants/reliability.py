@@ -7,6 +7,7 @@ _TABLES = "regulus/reliability/tables.py"
 _OUTBOX = "regulus/reliability/outbox.py"
 _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
+_APPLYING = "regulus/reliability/applying.py"
 _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
 _DEAD_LETTERS = "regulus/reliability/dead_letters.py"
@@ -19,6 +20,7 @@ _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
 _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
 _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
+_TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
 _REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
@@ -78,56 +80,68 @@ MUTANTS = [
            old="            if len(batch) > 1:\n", new="            if False:\n", tests=_LOOP_TESTS),
     # --- inbox ------------------------------------------------------------------------------------------------------
     Mutant(name="a confirmation takes what is confirmed", path=_JUDGES,
-           old="stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED,\n"
-               "                            ~exists()",
-           new="stubs.c.message_id == message_id,\n                            ~exists()", tests=_INBOX_TESTS),
+           old="where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",
+           new="where(_ITS_STUB, ~exists().where(_ITS_ROWS))", tests=_TABLE_TESTS),
     Mutant(name="an unconfirmed stub that another claimed is a success", path=_JUDGES,
-           old="return Outcome.BUSY if status == UNCONFIRMED else Outcome.DONE", new="return Outcome.DONE",
-           tests=_INBOX_TESTS),
-    Mutant(name="a failed effect keeps its claim", path=_INBOX,
-           old="self._claims.finish if outcome in (Outcome.APPLIED, Outcome.DONE) else self._claims.release",
-           new="self._claims.finish", tests=_INBOX_TESTS),
-    Mutant(name="an effect may end its transaction", path=_INBOX,
+           old="return Outcome.DONE if CONFIRMED in (of_stub, status) else Outcome.BUSY", new="return Outcome.DONE",
+           tests=_TABLE_TESTS),
+    Mutant(name="a failed effect keeps its claim", path=_APPLYING,
+           old="self._claims.finish if outcome in SETTLED else self._claims.release",
+           new="self._claims.finish", tests=_TABLE_TESTS),
+    Mutant(name="an effect may end its transaction", path=_APPLYING,
            old="        if not connection.in_transaction():", new="        if False:", tests=_INBOX_TESTS),
-    Mutant(name="without Redis nothing is applied", path=_INBOX,
-           old="delivery.message_id, error)\n            return True",
-           new="delivery.message_id, error)\n            return None",
-           tests=_INBOX_TESTS),
+    Mutant(name="without Redis nothing is applied", path=_APPLYING,
+           old="            self._are_claims_away = True\n            return True",
+           new="            self._are_claims_away = True\n            return None", tests=_TABLE_TESTS),
     Mutant(name="another's claim is given back", path="regulus/reliability/claims.py",
            old="if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end",
            new="return redis.call('DEL', KEYS[1])", tests=("tests/interop/test_redis_claims.py",)),
     Mutant(name="a stub of several groups is confirmed by the first", path=_JUDGES,
-           old="stubs.c.status == UNCONFIRMED,\n                            ~exists().where("
-               "confirmations.c.message_id == message_id))",
+           old="stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",
            new="stubs.c.status == UNCONFIRMED)", tests=_GROUP_TESTS),
     Mutant(name="a group's row is confirmed twice", path=_JUDGES,
-           old="confirmations.c.status == UNCONFIRMED,\n                                    exists()", new="exists()",
-           tests=_GROUP_TESTS),
+           old="confirmations.c.status == UNCONFIRMED, exists()", new="exists()", tests=_GROUP_TESTS),
     Mutant(name="two last groups do not see each other", path=_JUDGES,
-           old=".where(stubs.c.message_id == message_id).with_for_update())",
-           new=".where(stubs.c.message_id == message_id))", tests=_GROUP_TESTS),
+           old="    connection.execute(_touch(), {\"its_id\": message_id})\n", new="", tests=_GROUP_TESTS),
     Mutant(name="a stub is confirmed while a group is open", path=_JUDGES,
-           old="~exists().where(confirmations.c.message_id == message_id, confirmations.c.status == UNCONFIRMED))",
-           new="stubs.c.version >= 0)", tests=_GROUP_TESTS),
+           old="stubs.c.status == UNCONFIRMED, ~is_open)", new="stubs.c.status == UNCONFIRMED)", tests=_GROUP_TESTS),
     Mutant(name="an inbox row that is there lets the effect happen", path=_JUDGES,
            old="Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT", new="Taken.WHOLLY", tests=_CONFIRMS_TESTS),
     Mutant(name="a lost confirmation is not made again", path=_INBOX,
-           old="        if outcome in (Outcome.APPLIED, Outcome.DONE):\n            self._confirm(delivery)",
+           old="        if outcome in SETTLED:\n            self._confirm(delivery)",
            new="        if outcome is Outcome.APPLIED:\n            self._confirm(delivery)", tests=_CONFIRMS_TESTS),
+    Mutant(name="an effect without a judge", path=_INBOX,
+           old="            if taken:\n                self._effect", new="            if True:\n                self._effect",
+           tests=_TABLE_TESTS),
+    Mutant(name="claims come before the receipt", path=_INBOX,
+           old="        _in_place(self._receive, deliveries)\n",
+           new="        [self._win(each) for each in deliveries]\n        _in_place(self._receive, deliveries)\n",
+           tests=_TABLE_TESTS),
+    Mutant(name="a stray makes dead letters of what came with it", path=_APPLYING,
+           old="        if len(strays) == count and all(", new="        if all(", tests=_INBOX_TESTS),
+    Mutant(name="a stray holds up what came behind it", path=_INBOX,
+           old="outcome = self.apply(delivery)\n            if outcome is Outcome.BUSY:",
+           new="outcome = self.apply(delivery)\n            if outcome not in SETTLED:", tests=_INBOX_TESTS),
+    Mutant(name="the inbox forgets what copies may still come of", path="regulus/reliability/inbox_purge.py",
+           old="    if keep_ms <= least_ms:", new="    if False:",
+           tests=("tests/unit/reliability/test_inbox_purge.py",)),
     # --- receipts ---------------------------------------------------------------------------------------------------
     Mutant(name="a watermark goes back", path=_LOG,
-           old="        where=of_others.excluded.queue_offset_max > known)", new="    )", tests=_LOG_TESTS),
-    Mutant(name="a retry moves the watermark", path=_LOG,
-           old="    if last.queue.topic == last.message.topic:", new="    if True:", tests=_LOG_TESTS),
-    Mutant(name="a receipt stays behind its effect", path=_INBOX,
-           old="self._judge.settles(connection, delivery)\n        delivery_log.finish(connection, delivery)",
-           new="self._judge.settles(connection, delivery)", tests=_LOG_TESTS),
-    Mutant(name="the receipt of what is done stays", path=_INBOX,
-           old="        if outcome is Outcome.DONE:\n            delivery_log.finish(connection, delivery)",
-           new="        if False:\n            pass", tests=_LOG_TESTS),
-    Mutant(name="a later receipt is not told", path=_LOG,
-           old="set_={name: of_others.excluded[name] for name in replaced})", new="set_={\"topic\": \"\"})",
+           old="where=given.queue_offset_max > watermarks.c.queue_offset_max)", new="where=given.queue_offset_max >= 0)",
            tests=_LOG_TESTS),
+    Mutant(name="a retry moves the watermark", path=_LOG,
+           old="    return delivery.queue.topic == delivery.message.topic", new="    return True", tests=_LOG_TESTS),
+    Mutant(name="a receipt stays behind its effect", path=_LOG,
+           old="    connection.execute(_forget(), {\"its_id\": delivery.message_id, \"its_group\": "
+               "delivery.consumer_group})", new="    _forget()", tests=_LOG_TESTS),
+    Mutant(name="a receipt stays behind its effect in PostgreSQL", path=_LOG,
+           old="delete(message_log).where(message_log.c.message_id == _given(\"message_id\", String),",
+           new="delete(message_log).where(message_log.c.queue_id < 0,", tests=_TABLE_TESTS),
+    Mutant(name="the receipt of what is done stays", path=_APPLYING,
+           old="(is_parked or outcome in SETTLED):", new="is_parked:", tests=_TABLE_TESTS),
+    Mutant(name="a later receipt is not told", path=_LOG,
+           old="    return {name: statement.excluded[name] for name in _RECEIVED_ANEW}",
+           new="    return {\"topic\": \"\"}", tests=_LOG_TESTS),
     # --- by hand, and the ledger ------------------------------------------------------------------------------------
     Mutant(name="a human ends what a consumer ended before", path="regulus/reliability/operator.py",
            old="update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)",

@@ -8,9 +8,10 @@ Each `takes` first, which locks the row: of two copies one has its effect, and t
 """
 
 from enum import IntEnum
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, Insert, Table, exists, select, update
+from sqlalchemy import Connection, Insert, Select, Table, Update, bindparam, exists, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from regulus.reliability.delivery_log import Delivery, Outcome
@@ -42,7 +43,7 @@ class Judge(Protocol):
     def settles(self, connection: Connection, delivery: Delivery) -> None: ...
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
-        """What is to be said of a message whose effect is not ours to make: DONE, BUSY or MISSING."""
+        """What is to be said of a message whose effect is not ours to make: DONE, VOIDED, BUSY or MISSING."""
         ...
 
 
@@ -59,20 +60,15 @@ class StubJudge:
         _confirm_with_last_group(connection, delivery.message_id)
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
-        status = connection.execute(
-            select(stubs.c.status).where(stubs.c.message_id == delivery.message_id)).scalar_one_or_none()
-        if status in (CONFIRMED, VOIDED):
-            return Outcome.DONE
+        found = connection.execute(_status(), {"its_id": delivery.message_id}).all()
+        groups = {row.consumer_group: row.of_group for row in found if row.consumer_group is not None}
+        of_stub = found[0].status if found else None
+        status = groups.get(delivery.consumer_group) if groups else of_stub
         if status is None:
             return Outcome.MISSING
-        rows = connection.execute(select(confirmations.c.consumer_group, confirmations.c.status)
-                                  .where(confirmations.c.message_id == delivery.message_id))
-        groups = {row.consumer_group: row.status for row in rows}
-        if groups:
-            status = groups.get(delivery.consumer_group)
-        if status is None:
-            return Outcome.MISSING
-        return Outcome.BUSY if status == UNCONFIRMED else Outcome.DONE
+        if VOIDED in (of_stub, status):
+            return Outcome.VOIDED
+        return Outcome.DONE if CONFIRMED in (of_stub, status) else Outcome.BUSY
 
 
 class InboxJudge:
@@ -83,15 +79,10 @@ class InboxJudge:
             return Taken.NOT
         row = {"message_id": delivery.message_id, "consumer_group": delivery.consumer_group,
                "broker_name": delivery.queue.broker_name, "queue_id": delivery.queue.queue_id,
-               "queue_offset": delivery.message.queue_offset, "apply_time": now_ms()}
-        insert: Insert
-        if connection.dialect.name in ("mysql", "mariadb"):
-            insert = mysql.insert(inbox).prefix_with("IGNORE").values(row)
-        else:
-            dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-            insert = dialect.insert(inbox).values(row).on_conflict_do_nothing()
+               "queue_offset": delivery.message.queue_offset}
         # SQLAlchemy does not keep the count of an insert unasked.
-        inserted = connection.execute(insert, execution_options={"preserve_rowcount": True})
+        inserted = connection.execute(_take(connection.dialect.name), row,
+                                      execution_options={"preserve_rowcount": True})
         return Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT
 
     def settles(self, connection: Connection, delivery: Delivery) -> None:
@@ -116,27 +107,61 @@ def confirm(connection: Connection, message_id: str, consumer_group: str) -> boo
 
 def _confirm_alone(connection: Connection, message_id: str) -> bool:
     """A stub without groups."""
-    return connection.execute(
-        update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED,
-                            ~exists().where(confirmations.c.message_id == message_id))
-        .values(status=CONFIRMED, is_manual=False, version=stubs.c.version + 1)).rowcount == 1
+    return connection.execute(_alone(), {"its_id": message_id}).rowcount == 1
 
 
 def _confirm_group(connection: Connection, message_id: str, consumer_group: str) -> bool:
-    return connection.execute(
-        update(confirmations).where(confirmations.c.message_id == message_id,
-                                    confirmations.c.consumer_group == consumer_group,
-                                    confirmations.c.status == UNCONFIRMED,
-                                    exists().where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED))
-        .values(status=CONFIRMED, confirm_time=now_ms())).rowcount == 1
+    return connection.execute(_of_group(), {"its_id": message_id, "its_group": consumer_group}).rowcount == 1
 
 
 def _confirm_with_last_group(connection: Connection, message_id: str) -> None:
-    """Confirm a stub none of whose groups is open. Its row is locked first: of two groups that end at the same moment
-    the later one sees the other's commit."""
-    connection.execute(select(stubs.c.message_id).where(stubs.c.message_id == message_id).with_for_update())
-    connection.execute(
-        update(stubs).where(
-            stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED,
-            ~exists().where(confirmations.c.message_id == message_id, confirmations.c.status == UNCONFIRMED))
-        .values(status=CONFIRMED, is_manual=False, version=stubs.c.version + 1))
+    """Confirm a stub none of whose groups is open. Its row is written first: of two groups that end at the same moment
+    the later one sees the other's commit, or, where its isolation level forbids that, is told of a conflict."""
+    connection.execute(_touch(), {"its_id": message_id})
+    connection.execute(_with_last_group(), {"its_id": message_id})
+
+
+# --- statements, built once: each effect pays for them ---------------------------------------------------------------
+
+_ITS_STUB = stubs.c.message_id == bindparam("its_id")
+_ITS_ROWS = confirmations.c.message_id == bindparam("its_id")
+_CONFIRMED = {"status": CONFIRMED, "is_manual": False, "version": stubs.c.version + 1}
+
+
+@cache
+def _alone() -> Update:
+    return update(stubs).where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS)).values(_CONFIRMED)
+
+
+@cache
+def _of_group() -> Update:
+    return (update(confirmations)
+            .where(_ITS_ROWS, confirmations.c.consumer_group == bindparam("its_group"),
+                   confirmations.c.status == UNCONFIRMED, exists().where(_ITS_STUB, stubs.c.status == UNCONFIRMED))
+            .values(status=CONFIRMED, confirm_time=now_ms()))
+
+
+@cache
+def _touch() -> Update:
+    return update(stubs).where(_ITS_STUB, stubs.c.status == UNCONFIRMED).values(version=stubs.c.version + 1)
+
+
+@cache
+def _with_last_group() -> Update:
+    is_open = exists().where(_ITS_ROWS, confirmations.c.status == UNCONFIRMED)
+    return update(stubs).where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~is_open).values(_CONFIRMED)
+
+
+@cache
+def _status() -> Select[Any]:
+    return (select(stubs.c.status, confirmations.c.consumer_group, confirmations.c.status.label("of_group"))
+            .outerjoin_from(stubs, confirmations, stubs.c.message_id == confirmations.c.message_id).where(_ITS_STUB))
+
+
+@cache
+def _take(dialect_name: str) -> Insert:
+    if dialect_name in ("mysql", "mariadb"):
+        return mysql.insert(inbox).prefix_with("IGNORE").values(apply_time=now_ms())
+    of_others = (postgresql if dialect_name == "postgresql" else sqlite).insert(inbox).values(apply_time=now_ms())
+    ignoring: Insert = of_others.on_conflict_do_nothing()
+    return ignoring

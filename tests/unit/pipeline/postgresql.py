@@ -37,8 +37,8 @@ def packaged(target: Path) -> Path:
 
 
 @contextmanager
-def running() -> Iterator[str]:
-    """The address of a new database, without the table's name."""
+def running(*, is_durable: bool = False) -> Iterator[str]:
+    """The address of a new database, without the table's name. Commits wait for the disk only when it `is_durable`."""
     # The server refuses to run as root, and has to see its own directory.
     user = "nobody" if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="regulus-pg-") as root, socket.socket() as probe:
@@ -57,8 +57,9 @@ def running() -> Iterator[str]:
                            stderr=subprocess.STDOUT, cwd="/", env={**os.environ, "LC_ALL": "C", "HOME": root})
 
         run("initdb", "-D", data, "-U", "shop", "--auth=trust", "-E", "UTF8", "--no-sync")
+        fsync = "on" if is_durable else "off"
         run("pg_ctl", "-D", data, "-w", "-l", str(Path(root) / "log"), "-o",
-            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off", "start")
+            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync={fsync}", "start")
         try:
             yield f"postgresql://shop@127.0.0.1:{port}/postgres"
         finally:

@@ -1,8 +1,6 @@
 """Claims in a real Redis, which is stopped, flushed, and asked with a wrong password."""
 
 import shutil
-import socket
-import subprocess
 import time
 
 import pytest
@@ -15,43 +13,16 @@ from .shop import book, booked, place_orders
 from .test_inbox import SUCCESS, deliver
 
 redis = pytest.importorskip("redis", reason="the package redis is not installed: pip install 'regulus-mq[redis]'")
-PASSWORD = "secret"
-
-
-class Server:
-    """A Redis of this test, without a disk."""
-
-    def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-             "--requirepass", PASSWORD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
-
-    def client(self, password=PASSWORD):
-        return redis.Redis(port=self.port, password=password, socket_timeout=5, decode_responses=False)
-
-    def stop(self):
-        self._process.terminate()
-        self._process.wait(20)
 
 
 @pytest.fixture
 def server():
+    from . import redis_server
+
     if shutil.which("redis-server") is None:
         pytest.skip("no redis-server on this machine; make interop brings one")
-    server = Server()
-    client, until = server.client(), time.monotonic() + 20
-    while True:
-        try:
-            client.ping()
-            break
-        except redis.ConnectionError:
-            assert time.monotonic() < until
-            time.sleep(0.01)
-    yield server
-    server.stop()
+    with redis_server.running() as server:
+        yield server
 
 
 @pytest.fixture

@@ -78,18 +78,21 @@ def test_a_group_that_nobody_named_has_no_effect(committed):
     assert (given.delay_level_when_next_consume, booked(committed)) == (-1, [])
 
 
-def test_groups_that_end_at_one_moment_leave_no_stub_open(committed):
-    """Each sees the other's row unconfirmed until it commits."""
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_groups_that_end_at_one_moment_leave_no_stub_open(committed, isolation):
+    """Each sees the other's row unconfirmed until it commits, or for as long as its transaction lasts."""
     if committed.dialect.name != "postgresql":
         pytest.skip("SQLite has one writer at a time, and InnoDB locks each row that it looks at")
-    both = threading.Barrier(2)
+    both, begun = threading.Barrier(2), set()
 
     def effect(connection, message):
         connection.execute(insert(bookings).values(order_id="1"))
-        both.wait(30)
+        if threading.get_ident() not in begun:      # not when it is made anew
+            begun.add(threading.get_ident())
+            both.wait(30)
 
-    workers = [threading.Thread(target=ApplyOnce(committed, effect), args=([message("1")], context(group)))
-               for group in GROUPS]
+    listener = ApplyOnce(committed.execution_options(isolation_level=isolation), effect)
+    workers = [threading.Thread(target=listener, args=([message("1")], context(group))) for group in GROUPS]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -105,6 +108,14 @@ def test_w21_what_a_human_ends_is_applied_by_no_group_that_was_open(committed, a
         act(connection, "1", operator="ann", reason="the customer left")
     assert listener([message("1")], context("stock")) is SUCCESS
     assert (booked(committed), stub(committed, "1").status) == (["1"], status)
+
+
+def test_a_group_that_nobody_named_has_none_when_the_others_are_done_either(committed):
+    listener = ApplyOnce(committed, book)
+    for group in GROUPS:
+        listener([message("1")], context(group))
+    assert listener([message("1")], context("stranger")) is LATER
+    assert booked(committed) == ["1", "1"]
 
 
 def test_a_human_and_a_consumer_do_not_wait_for_each_other(committed):

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import create_engine
@@ -13,7 +14,8 @@ from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.reliability import tables
-from regulus.reliability.inbox import CONFLICT_TRIES_MAX, ApplyOnce, apply_once
+from regulus.reliability.applying import CONFLICT_TRIES_MAX
+from regulus.reliability.inbox import ApplyOnce, apply_once
 from regulus.reliability.relay_loop import Relay
 
 from .consumed import FROM_FIRST, wait_until
@@ -114,7 +116,7 @@ def test_d5_a_message_without_a_stub_comes_again_and_is_parked_at_last(engine, c
     listener = ApplyOnce(engine, book, claims=claims)
     assert [deliver(listener, "?", times=times) for times in range(3)] == [(LATER, 0), (LATER, 0), (LATER, -1)]
     errors = [record.getMessage() for record in caplog.records
-              if record.name == "regulus.reliability.inbox" and record.levelno == logging.ERROR]
+              if record.name == "regulus.reliability.applying" and record.levelno == logging.ERROR]
     assert [error.startswith("message ? has no stub in this database after 3 deliveries") for error in errors] == [True]
     place_orders(engine, "?")       # no claim was kept
     assert deliver(listener, "?") == (SUCCESS, 0)
@@ -213,6 +215,22 @@ def test_of_several_messages_those_before_the_failure_are_applied(engine):
     assert booked(engine) == ["1"]
     assert deliver(ApplyOnce(engine, book), "1", "2", "3") == (SUCCESS, 0)
     assert booked(engine) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("ids", ["?12", "1?2", "12?"])
+def test_a_stray_among_others_holds_none_up_and_makes_no_dead_letters_of_them(engine, ids):
+    place_orders(engine, "1", "2")
+    assert deliver(ApplyOnce(engine, book), *ids, times=2) == (LATER, 0)
+    assert booked(engine) == ["1", "2"]
+    assert deliver(ApplyOnce(engine, book), "?", times=3) == (LATER, -1)
+
+
+def test_messages_without_an_id_share_no_claim(engine):
+    nameless = MessageExt("orders", b"x", {}, reconsume_times=0)
+    context = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
+    claims = KeptClaims({"": "another"})
+    assert ApplyOnce(engine, book, claims=claims)([nameless], context) is LATER
+    assert (claims.held, booked(engine)) == ({"": "another"}, [])
 
 
 @pytest.mark.parametrize("way", ["commit", "rollback"])
@@ -327,8 +345,34 @@ def test_a_conflict_without_end_is_raised(engine):
 
 
 def test_an_effect_that_outlasts_its_lease_is_told(engine, caplog):
-    place_orders(engine, "1")
+    place_orders(engine, "1", "2")
     claims = KeptClaims()
     claims.lease_ms = -1
-    assert deliver(ApplyOnce(engine, book, claims=claims), "1")[0] is SUCCESS
-    assert "longer than the claim's lease of -1 ms" in caplog.text
+    listener = ApplyOnce(engine, book, claims=claims)
+    assert [deliver(listener, each)[0] for each in "12"] == [SUCCESS] * 2
+    assert caplog.text.count("longer than the claim's lease of -1 ms") == 1
+
+
+def test_claims_that_are_away_are_told_once_for_each_time(engine, caplog):
+    place_orders(engine, *"12345")
+    claims = KeptClaims(is_away=True)
+    listener = ApplyOnce(engine, book, claims=claims)
+    deliver(listener, "1", "2")
+    claims.is_away = False
+    deliver(listener, "3")
+    claims.is_away = True
+    deliver(listener, "4", "5")
+    assert [record.args[0] for record in caplog.records if "database alone decides" in record.msg] == ["1", "4"]
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_receipts_of_one_queue_at_once_do_not_fail_one_another(engine, isolation):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    ids = [f"order-{number}" for number in range(40)]
+    place_orders(engine, *ids)
+    listener = ApplyOnce(engine.execution_options(isolation_level=isolation), book)
+    listener.check()
+    with ThreadPoolExecutor(8) as pool:
+        assert [answer for answer, _ in pool.map(lambda each: deliver(listener, each), ids)] == [SUCCESS] * 40
+    assert booked(engine) == sorted(ids)

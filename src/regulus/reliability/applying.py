@@ -1,0 +1,197 @@
+"""What blocking and asynchronous listeners of an inbox have in common: all but who waits.
+
+    gate        a claim, so that copies do not even ask the database
+    receipt     in a transaction of its own, before anything is done
+    judge       in the effect's transaction; then the effect, its row of the ledger, and the receipt goes
+    behind      the claim is kept or given back, and the stub's database told where that is another one
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from regulus.client.foreign_calls import call
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.errors import ClaimUnavailable, ReliabilityRefused
+from regulus.model.message import MessageExt
+from regulus.reliability import delivery_log, tables
+from regulus.reliability.alarms import AlarmKind, raise_alarm
+from regulus.reliability.delivery_log import Delivery, Outcome
+from regulus.reliability.judges import InboxJudge, Judge, StubJudge, Taken
+
+_log = logging.getLogger(__name__)
+
+MISSING_TRIES_MAX = 3
+"""Deliveries of a message without a stub, before it is parked among the dead letters."""
+CONFLICT_TRIES_MAX = 3
+"""Times that an effect is made anew at once, because the database ended its transaction for another's sake."""
+SETTLED = frozenset({Outcome.APPLIED, Outcome.DONE, Outcome.VOIDED})
+"""Outcomes after which a message need not come again."""
+
+_DEAD_LETTER = -1
+_CONFLICTS = frozenset({"40001", "40P01", "1213", "1205", "1020"})
+"""PostgreSQL: serialization failure, deadlock. MySQL and MariaDB: deadlock, lock wait timeout, record has changed."""
+
+
+class Claims(Protocol):
+    """`RedisClaims`, or another gate of the same kind. Each method may raise ClaimUnavailable."""
+
+    @property
+    def lease_ms(self) -> int: ...
+
+    def check(self) -> None: ...
+
+    def win(self, message_id: str) -> str | None: ...
+
+    def release(self, message_id: str, token: str) -> None: ...
+
+    def finish(self, message_id: str, token: str) -> None: ...
+
+
+class Confirms(Protocol):
+    """Tells the stub's database of an effect that is committed in another one."""
+
+    def confirm(self, message_id: str, consumer_group: str) -> None: ...
+
+
+class Applying:
+    """A listener without its engine. What takes a connection runs in the transaction that the caller began with it."""
+
+    def __init__(self, *, claims: Claims | None, confirms: Confirms | None) -> None:
+        self._claims = claims
+        self._confirms = confirms
+        self._judge: Judge = StubJudge() if confirms is None else InboxJudge()
+        self._is_checked = False
+        self._are_claims_away = False
+        self._is_lease_told = False
+
+    # --- over a connection in a transaction ------------------------------------------------------------------------
+
+    def _check(self, connection: Connection) -> None:
+        if tables.commits_each_statement(connection.dialect, connection.connection.dbapi_connection):
+            raise ReliabilityRefused("the engine commits each statement by itself, so that an effect could come "
+                                     "without its confirmation: make it without isolation_level AUTOCOMMIT")
+        tables.check(connection, *self._judge.needs, tables.message_log, tables.watermarks, tables.attempts,
+                     tables.alarms)
+
+    def _conclude(self, connection: Connection, delivery: Delivery, taken: Taken, begun: float) -> None:
+        """Behind the effect. What other groups wait for is locked last."""
+        if not connection.in_transaction():
+            raise ReliabilityRefused("the effect ended the transaction by itself; leave commit and rollback to "
+                                     "apply_once, or effect and confirmation may come apart")
+        delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED)
+        if taken is Taken.IN_PART:
+            self._judge.settles(connection, delivery)
+
+    def _look(self, connection: Connection, delivery: Delivery, begun: float) -> Outcome:
+        """What is known of a message whose effect is not ours to make."""
+        outcome = self._judge.knows(connection, delivery)
+        is_parked = outcome is Outcome.MISSING and _is_last_try(delivery)
+        if is_parked:
+            raise_alarm(connection, AlarmKind.MISSING_STUB, _name(delivery),
+                        f"group {delivery.consumer_group} was sent what nobody committed here")
+        if delivery.message_id and (is_parked or outcome in SETTLED):
+            delivery_log.conclude(connection, delivery, _spent_ms(begun), outcome)
+        elif delivery.message_id:
+            delivery_log.attempt(connection, delivery, _spent_ms(begun), outcome)
+        return outcome
+
+    def _failed(self, connection: Connection, delivery: Delivery, begun: float, error: BaseException) -> None:
+        delivery_log.attempt(connection, delivery, _spent_ms(begun), Outcome.FAILED, f"{type(error).__name__}: {error}")
+
+    # --- claims and confirmations ----------------------------------------------------------------------------------
+
+    def _win(self, delivery: Delivery) -> str | bool | None:
+        """Our token; None when the claim is another's; True when the database alone decides."""
+        if self._claims is None or not delivery.message_id:
+            return True
+        try:
+            token = self._claims.win(delivery.message_id)
+        except ClaimUnavailable as error:
+            if not self._are_claims_away:
+                _log.warning("the database alone decides about message %s, and about all others until the claims "
+                             "answer: %s", delivery.message_id, error)
+            self._are_claims_away = True
+            return True
+        self._are_claims_away = False
+        return token
+
+    def _settle(self, delivery: Delivery, token: object, outcome: Outcome, begun: float) -> None:
+        if self._claims is None or not isinstance(token, str):
+            return
+        self._tell_of_lease(delivery, _spent_ms(begun), self._claims.lease_ms)
+        settle = self._claims.finish if outcome in SETTLED else self._claims.release
+        try:
+            settle(delivery.message_id, token)
+        except ClaimUnavailable as error:
+            _log.warning("the claim of message %s stays until its lease ends: %s", delivery.message_id, error)
+
+    def _tell_of_lease(self, delivery: Delivery, spent_ms: int, lease_ms: int) -> None:
+        if spent_ms <= lease_ms or self._is_lease_told:
+            return
+        self._is_lease_told = True
+        _log.warning("the effect of message %s took %d ms, longer than the claim's lease of %d ms: copies may have "
+                     "reached the database meanwhile; give a lease_ms longer than an effect ever takes",
+                     delivery.message_id, spent_ms, lease_ms)
+
+    def _confirm(self, delivery: Delivery) -> None:
+        """One that is lost costs a resend, whose delivery confirms again."""
+        if self._confirms is None:
+            return
+        _, error = call(self._confirms.confirm, delivery.message_id, delivery.consumer_group)
+        if error is not None:
+            _log.warning("the effect of message %s is committed, and its stub not yet confirmed: %s: %s",
+                         delivery.message_id, type(error).__name__, error)
+
+    # --- a whole call ----------------------------------------------------------------------------------------------
+
+    def _answer(self, strays: Sequence[Delivery], count: int, context: ConsumeContext) -> ConsumeStatus:
+        """When of `count` messages all are settled but those that nobody committed.
+
+        They become dead letters where none of the others would become one with them.
+        """
+        if not strays:
+            return ConsumeStatus.CONSUME_SUCCESS
+        if len(strays) == count and all(map(_is_last_try, strays)):
+            context.delay_level_when_next_consume = _DEAD_LETTER
+            for stray in strays:
+                _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: "
+                           "was it sent without outbox.add, for another group, or is this another database?",
+                           _name(stray), stray.message.reconsume_times + 1)
+        return ConsumeStatus.RECONSUME_LATER
+
+
+def deliveries_of(messages: Sequence[MessageExt], context: ConsumeContext) -> list[Delivery]:
+    return [Delivery(context.consumer_group, context.message_queue, message) for message in messages]
+
+
+def receipt_options(dialect_name: str) -> dict[str, Any]:
+    """Of the engine that receipts are written by: where they are one statement, that is the whole transaction."""
+    return {"isolation_level": "AUTOCOMMIT"} if dialect_name == "postgresql" else {}
+
+
+def is_conflict(error: DBAPIError) -> bool:
+    """Whether the database ended the transaction for another's sake, so that it may be tried again at once."""
+    original = error.orig
+    code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else "")
+    return str(code) in _CONFLICTS
+
+
+def log_unwritten(delivery: Delivery, error: Exception) -> None:
+    _log.warning("that message %s failed is not in the ledger: %s", delivery.message_id, error)
+
+
+def _is_last_try(delivery: Delivery) -> bool:
+    return delivery.message.reconsume_times + 1 >= MISSING_TRIES_MAX
+
+
+def _name(delivery: Delivery) -> str:
+    return delivery.message_id or delivery.message.message_id
+
+
+def _spent_ms(begun: float) -> int:
+    return int((time.monotonic() - begun) * 1000)

@@ -1,0 +1,45 @@
+"""A Redis of one test, without a disk."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+PASSWORD = "secret"
+
+
+class Server:
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+             "--requirepass", PASSWORD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+
+    def client(self, password: str = PASSWORD) -> "redis.Redis":
+        return redis.Redis(port=self.port, password=password, socket_timeout=5, decode_responses=False)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    server = Server()
+    try:
+        client, until = server.client(), time.monotonic() + 20
+        while True:
+            try:
+                client.ping()
+                break
+            except redis.ConnectionError:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        yield server
+    finally:
+        server.stop()
