@@ -20,6 +20,7 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     Boolean,
+    Cast,
     Connection,
     Delete,
     Insert,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     String,
     bindparam,
     case,
+    cast,
     delete,
     func,
     insert,
@@ -211,8 +213,8 @@ def _receive_at_once() -> Insert:
                _given("queue_id", Integer), _given("queue_offset_max", BigInteger), now_ms())
         .where(bindparam("is_original", type_=Boolean)))
     moved = _or_raised(of_watermark).cte("moved")
-    lists = func.unnest(_given("message_ids", ARRAY(String)), _given("topics", ARRAY(String)),
-                        _given("queue_offsets", ARRAY(BigInteger)), _given("reconsume_times", ARRAY(Integer)))
+    lists = func.unnest(_list("message_ids", String), _list("topics", String), _list("queue_offsets", BigInteger),
+                        _list("reconsume_times", Integer))
     each = lists.table_valued("message_id", "topic", "queue_offset", "reconsume_times", name="each").render_derived()
     of_log = postgresql.insert(message_log).from_select(
         ["message_id", "consumer_group", "topic", "broker_name", "queue_id", "queue_offset", "reconsume_times",
@@ -234,3 +236,8 @@ def _conclude_at_once() -> Insert:
 
 def _given(name: str, kind: Any) -> BindParameter[Any]:
     return bindparam(name, type_=kind)
+
+
+def _list(name: str, kind: Any) -> Cast[Any]:
+    """Of a kind that the server is told, for it cannot see that of an empty one."""
+    return cast(_given(name, ARRAY(kind)), ARRAY(kind))
