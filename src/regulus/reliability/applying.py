@@ -147,22 +147,21 @@ class Applying:
             _log.warning("the effect of message %s is committed, and its stub not yet confirmed: %s: %s",
                          delivery.message_id, type(error).__name__, error)
 
-    # --- a whole call ----------------------------------------------------------------------------------------------
 
-    def _answer(self, strays: Sequence[Delivery], count: int, context: ConsumeContext) -> ConsumeStatus:
-        """When of `count` messages all are settled but those that nobody committed.
+def answer(strays: Sequence[Delivery], count: int, context: ConsumeContext) -> ConsumeStatus:
+    """When of a call's `count` messages all are settled but those that nobody committed.
 
-        They become dead letters where none of the others would become one with them.
-        """
-        if not strays:
-            return ConsumeStatus.CONSUME_SUCCESS
-        if len(strays) == count and all(map(_is_last_try, strays)):
-            context.delay_level_when_next_consume = _DEAD_LETTER
-            for stray in strays:
-                _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: "
-                           "was it sent without outbox.add, for another group, or is this another database?",
-                           _name(stray), stray.message.reconsume_times + 1)
-        return ConsumeStatus.RECONSUME_LATER
+    They become dead letters where none of the others would become one with them.
+    """
+    if not strays:
+        return ConsumeStatus.CONSUME_SUCCESS
+    if len(strays) == count and all(map(_is_last_try, strays)):
+        context.delay_level_when_next_consume = _DEAD_LETTER
+        for stray in strays:
+            _log.error("message %s has no stub in this database after %d deliveries; it goes to the dead letters: was "
+                       "it sent without outbox.add, for another group, or is this another database?", _name(stray),
+                       stray.message.reconsume_times + 1)
+    return ConsumeStatus.RECONSUME_LATER
 
 
 def deliveries_of(messages: Sequence[MessageExt], context: ConsumeContext) -> list[Delivery]:

@@ -31,6 +31,7 @@ from regulus.reliability.applying import (
     Applying,
     Claims,
     Confirms,
+    answer,
     deliveries_of,
     is_conflict,
     log_unwritten,
@@ -88,7 +89,7 @@ class ApplyOnce(Applying):
                 return ConsumeStatus.RECONSUME_LATER
             if outcome is Outcome.MISSING:
                 strays.append(delivery)
-        return self._answer(strays, len(deliveries), context)
+        return answer(strays, len(deliveries), context)
 
     def apply(self, delivery: Delivery) -> Outcome:
         """Raises what the effect and the database raise; nothing is changed then."""
@@ -162,7 +163,7 @@ class ApplyOnceAsync(Applying):
                 return ConsumeStatus.RECONSUME_LATER
             if outcome is Outcome.MISSING:
                 strays.append(delivery)
-        return self._answer(strays, len(deliveries), context)
+        return answer(strays, len(deliveries), context)
 
     async def apply(self, delivery: Delivery) -> Outcome:
         """As of `ApplyOnce`; a cancellation rolls back, too."""
