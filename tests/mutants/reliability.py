@@ -127,7 +127,8 @@ MUTANTS = [
            tests=("tests/unit/reliability/test_inbox_purge.py",)),
     # --- receipts ---------------------------------------------------------------------------------------------------
     Mutant(name="a watermark goes back", path=_LOG,
-           old="where=given.queue_offset_max > watermarks.c.queue_offset_max)", new="where=given.queue_offset_max >= 0)",
+           old="where=given.queue_offset_max > watermarks.c.queue_offset_max)",
+           new="where=given.queue_offset_max >= 0)",
            tests=_LOG_TESTS),
     Mutant(name="a retry moves the watermark", path=_LOG,
            old="    return delivery.queue.topic == delivery.message.topic", new="    return True", tests=_LOG_TESTS),
