@@ -28,9 +28,6 @@ NOT_KEPT_YET: dict[tuple[str, str], str] = {}
 RARE: dict[tuple[str, str], str] = {
     ("pushed-resets", "offsets_do_not_go_back"): _LATE,
     ("transactions", "offsets_do_not_go_back"): _LATE,
-    ("everything", "retries_are_counted"):
-        "a message whose last failure no broker hears of, because none is there, is tried again where it is, and once "
-        "more than the limit (seed 17)",
 }
 """The same of what shows too seldom to be looked for."""
 
