@@ -167,7 +167,7 @@ def _orderly(history: History) -> list[GroupFacts]:
 def retries_are_counted(history: History) -> Iterator[str]:
     """No message says of itself that it was tried more often than it failed, nor more often than allowed."""
     failures: defaultdict[tuple[str, str], int] = defaultdict(int)
-    failed_here: set[tuple[int, MessageQueue, int]] = set()
+    failed_here: set[tuple[str, int, MessageQueue, int]] = set()
     for event in history.events:
         if not isinstance(event, Began | Ended):
             continue
@@ -178,7 +178,7 @@ def retries_are_counted(history: History) -> Iterator[str]:
             if call.ending is not Ending.DONE:
                 for key in call.keys:
                     failures[call.group, key] += 1
-                failed_here.update((id(call.node), call.queue, offset) for offset in call.offsets)
+                failed_here.update((call.group, id(call.node), call.queue, offset) for offset in call.offsets)
             continue
         running_too_long = sum(1 for other in history.calls if other.group == call.group and call.keys[0] in other.keys
                                and other.begin_s < event.at - facts.consume_timeout_s
@@ -186,7 +186,7 @@ def retries_are_counted(history: History) -> Iterator[str]:
         if call.tries > failures[call.group, call.keys[0]] + running_too_long:
             yield f"at {event.at:.3f} {call.member} began {call} after {failures[call.group, call.keys[0]]} failures"
         # Where no broker takes it back, it is tried on where it is; a retry that a broker brings is at another place.
-        is_tried_on = facts.orderly or (id(call.node), call.queue, call.offsets[0]) in failed_here
+        is_tried_on = facts.orderly or (call.group, id(call.node), call.queue, call.offsets[0]) in failed_here
         if call.tries > facts.max_reconsume_times and not is_tried_on:
             yield f"at {event.at:.3f} {call.member} began {call}, and the limit is {facts.max_reconsume_times}"
 
