@@ -1,5 +1,6 @@
 """`regulus job`: audits, searches, and repairs over the log as a table. See docs/pipeline/jobs.md."""
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -203,11 +204,25 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
+    if is_real and job.accepts_gaps:
+        raise click.UsageError("--accept-gaps and sending do not go together: what cannot be read may be what was sent "
+                               "already, and would be sent again")
     if not is_real and not job.has_name_server:
         return None
-    return Target(name_server=job.name_server, sink_id=re.sub(r"[^A-Za-z0-9_.-]", "_", sink_id), run=run,
+    return Target(name_server=job.name_server, sink_id=_sink_id(sink_id), run=run,
                   guarantee=DeliveryGuarantee(guarantee), rate_limit=rate, dedup_key=dedup_key,
                   credentials=job.credentials)
+
+
+def _sink_id(text: str) -> str:
+    """As a sink may be called; what is cut or changed is told apart by a digest."""
+    from regulus.spark.sink.options import SINK_ID_SIZE_MAX
+
+    named = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+    if named == text and len(text) <= SINK_ID_SIZE_MAX:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{named[:SINK_ID_SIZE_MAX - len(digest) - 1]}-{digest}"
 
 
 @job.command()
@@ -269,7 +284,7 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     assert start is not None
     assert end is not None
     # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
-    sink_id = f"replay-{name[:80]}-{round(now.timestamp() * 1000)}"
+    sink_id = f"replay-{name}-{round(now.timestamp() * 1000)}"
     found = run(job.spark, ReplayRequest(
         source=job.source_to_send_from, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start,
         ending=end, into=into, speed=speed, where=where, is_dry_run=not is_real,

@@ -74,6 +74,10 @@ class Job:
         return LogSource(options)
 
     @property
+    def accepts_gaps(self) -> bool:
+        return self._source_options.get("failOnDataLoss") == "false"
+
+    @property
     def has_name_server(self) -> bool:
         return bool(self._source_options.get("nameServer"))
 

@@ -254,9 +254,32 @@ class RecordTable:
         matches &= table[_FIELD_NUMBER["store_size"]] == records.sizes
         if records.base is not None:
             matches &= table[_FIELD_NUMBER["physical_offset"]] == records.positions + records.base
+        matches &= self._has_its_topic(table)
         if not matches.all():
             raise self._bad(int(np.argmin(matches)), "another record lies where its consume queue points")
         return table
+
+    def _has_its_topic(self, table: Int64s) -> Booleans:
+        """For each row whether the record's topic is its queue's: queues of other topics have the same numbers.
+
+        Compared eight bytes at a time, from the end; before a topic's first bytes lie others of its record."""
+        ends, numbers = table[_FIELD_NUMBER["topic_end"]], self._records.queue_numbers
+        sizes = ends - table[_FIELD_NUMBER["topic_start"]]
+        # Each eight bytes of the data as a number, one byte behind the other.
+        eights = np.ndarray((max(0, len(self._data) - 7),), np.dtype("<u8"), self._data, strides=(1,))
+        matches: Booleans = np.ones(self._rows, dtype=np.bool_)
+        for number, topic in enumerate(self._records.topics):
+            name = topic.encode()
+            rows: Any = slice(None) if len(self._records.topics) == 1 else np.flatnonzero(numbers == number)
+            same = sizes[rows] == len(name)
+            for end in range(len(name), 0, -8):
+                wanted = int.from_bytes(name[max(0, end - 8):end].rjust(8, b"\0"), "little")
+                # Of a topic of another size any bytes that are there.
+                found = eights[np.where(same, ends[rows] - (len(name) - end) - 8, 0)]
+                unwanted = np.uint64(8 * max(0, 8 - end))
+                same &= (found >> unwanted << unwanted) == np.uint64(wanted)
+            matches[rows] = same
+        return matches
 
     def _bad(self, row: int, text: str) -> BadRecord:
         records = self._records

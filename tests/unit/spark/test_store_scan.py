@@ -285,3 +285,16 @@ def test_unpacked_bodies_end_a_batch(make_store, monkeypatch):
     assert {row["body"] for batch in batches for row in batch.to_pylist()} == {bytes(1000)}
     places = [(row["queue_offset"], row["queue_id"]) for batch in batches for row in batch.to_pylist()]
     assert places == [(number // 2, number % 2) for number in range(10) if number % 3 < 2]
+
+
+@pytest.mark.parametrize("other", ["orders-b", "ordersXa", "order", "b", "o" * 126 + "p", "p" + "o" * 126])
+@pytest.mark.parametrize("topic", ["orders-a", "a", "o" * 127])
+def test_a_record_of_another_topic_is_not_read_as_this_ones(make_store, topic, other):
+    """Its queue offset and id are the same: each topic has a queue 0 with a message 1."""
+    store = make_store([order(number, topic=each, queue_id=0) for number in range(3) for each in (topic, other)])
+    units = [next((store / "consumequeue" / each / "0").iterdir()) for each in (topic, other)]
+    mine, others = (path.read_bytes() for path in units)
+    units[0].write_bytes(mine[:20] + others[20:40] + mine[40:])
+    with pytest.raises(DataLoss, match=f"{topic}.* message 1: another record lies where its consume queue points"):
+        table(store, subscribe=topic)
+    assert [row["queue_offset"] for row in table(store, subscribe=topic, failOnDataLoss="false")] == [0, 2]
