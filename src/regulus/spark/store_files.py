@@ -133,15 +133,15 @@ class ConsumeQueueFiles:
         """
         low = self._files.start // UNIT_SIZE
         high = self._files.end // UNIT_SIZE
-        end = self._first(low, high, lambda unit: unit.size <= 0)
+        end = self._bisect(low, high, lambda place: self._is_blank(place, high))
         if low < end and not log.pieces:
             raise OptionError(f"{log.directory} has no file of a log, and {self._files.directory} has {end - low} "
                               "units: option 'storePath' must be the root of a broker's store with its log, which the "
                               "setting storePathCommitLog may have put elsewhere")
         while end > low and not self._is_in_log(end - 1, log):
             end -= 1
-        start = self._first(low, end, lambda unit: unit != FILLER and unit.physical_offset >= log.start)
-        return start, end
+        start = self._first(low, end, lambda unit: unit.physical_offset >= log.start)
+        return self._next_real(start, end)[0], end
 
     def first_at_or_behind(self, physical_offset: int, low: int, high: int) -> int:
         """The first of [low, high) whose record starts at or behind `physical_offset`."""
@@ -177,19 +177,40 @@ class ConsumeQueueFiles:
 
     def _first(self, low: int, high: int, holds: UnitTest) -> int:
         """The first unit of [low, high) for which `holds`, which then holds for all later ones. Those that no file has
-        are passed over."""
+        are passed over. A unit that says nothing of a place counts as the next one that does."""
+        def holds_at(place: int) -> bool:
+            unit = self._next_real(place, high)[1]
+            return unit is None or holds(unit)
+        return self._bisect(low, high, holds_at)
+
+    def _bisect(self, low: int, high: int, holds_at: Callable[[int], bool]) -> int:
         spans = self.spans(low, high)
-        number = bisect_left(spans, True, key=lambda span: holds(self.unit(span[1] - 1)))
+        number = bisect_left(spans, True, key=lambda span: holds_at(span[1] - 1))
         if number == len(spans):
             return high
         low, high = spans[number]
         while low < high:
             middle = (low + high) // 2
-            if holds(self.unit(middle)):
+            if holds_at(middle):
                 high = middle
             else:
                 low = middle + 1
         return low
+
+    def _next_real(self, low: int, high: int) -> tuple[int, ConsumeQueueUnit | None]:
+        """The first unit of [low, high) that says where a record lies, and is neither a filler nor damaged; `high` and
+        None where none does."""
+        for start, end in self.spans(low, high):
+            for place in range(start, end):
+                unit = self.unit(place)
+                if unit.size > 0 and unit.physical_offset >= 0 and unit != FILLER:
+                    return place, unit
+        return high, None
+
+    def _is_blank(self, place: int, high: int) -> bool:
+        """Whether the queue ends there. A single unit that is blank before one that is not is damaged."""
+        return all(self.unit(each).size <= 0 for start, end in self.spans(place, min(high, place + 2))
+                   for each in range(start, end))
 
     def _is_in_log(self, queue_offset: int, log: "CommitLogFiles") -> bool:
         if not self.spans(queue_offset, queue_offset + 1):

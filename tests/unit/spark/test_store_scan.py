@@ -10,6 +10,7 @@ import pytest
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model import sys_flag
+from regulus.record.consume_queue_unit import FILLER, encode
 from regulus.spark import columns, store_scan
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import ReadRange
@@ -298,3 +299,22 @@ def test_a_record_of_another_topic_is_not_read_as_this_ones(make_store, topic, o
     with pytest.raises(DataLoss, match=f"{topic}.* message 1: another record lies where its consume queue points"):
         table(store, subscribe=topic)
     assert [row["queue_offset"] for row in table(store, subscribe=topic, failOnDataLoss="false")] == [0, 2]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4, 7, 8])
+@pytest.mark.parametrize("kind", ["filler", "blank"])
+def test_a_unit_that_says_nothing_hides_no_message_but_its_own(make_store, place, kind):
+    """Of nine in two files; the last one, or the first, may be where the queue ends or begins."""
+    store = make_store([order(number, queue_id=0) for number in range(9)])
+    files = sorted((store / "consumequeue" / "orders" / "0").iterdir())
+    path, at = files[place // 5], place % 5 * 20
+    data = bytearray(path.read_bytes())
+    good = bytes(data[at:at + 20])
+    data[at:at + 20] = {"filler": encode(FILLER), "blank": good[:8] + bytes(4) + good[12:]}[kind]
+    path.write_bytes(data)
+    others = [number for number in range(9) if number != place]
+    assert [row["queue_offset"] for row in table(store, subscribe="orders", failOnDataLoss="false")] == others
+    if place in (0, 8):
+        return      # there the queue begins later, or ends earlier
+    with pytest.raises(DataLoss, match="message"):
+        table(store, subscribe="orders")
