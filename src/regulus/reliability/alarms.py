@@ -8,11 +8,11 @@ Alarms are rows, so that whoever raises one needs its own transaction alone; `al
 An alarm is open until its cause is gone, whether it is sent or not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, String, Update, cast, exists, func, select, update
+from sqlalchemy import Connection, Insert, String, Update, cast, exists, func, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from regulus.reliability.tables import (
@@ -43,6 +43,12 @@ OF_STUBS = (AlarmKind.MANUAL, AlarmKind.DEAD_LETTER, AlarmKind.STALE_RECEIPT)
 """Their cause is gone when the stub is done, or begins anew."""
 
 
+class Cause(NamedTuple):
+    kind: AlarmKind
+    subject: str
+    detail: str
+
+
 class Alarm(NamedTuple):
     """Times in ms since 1970; `closed_time` is None as long as the cause lasts."""
 
@@ -63,13 +69,24 @@ _TOLD = (alarms.c.alarm_id, alarms.c.kind, alarms.c.subject, alarms.c.detail, al
 
 def raise_alarm(connection: Connection, kind: AlarmKind, subject: str, detail: str) -> None:
     """One that is open already stays as it is."""
-    row = {"kind": kind.value, "subject": subject[:ALARM_SUBJECT_SIZE_MAX], "detail": detail[:LAST_ERROR_SIZE_MAX],
-           "raise_time": now_ms(), "open_key": _open_key(kind, subject)}
-    if connection.dialect.name in ("mysql", "mariadb"):
-        connection.execute(mysql.insert(alarms).prefix_with("IGNORE").values(row))
+    raise_alarms(connection, [Cause(kind, subject, detail)])
+
+
+def raise_alarms(connection: Connection, causes: Iterable[Cause]) -> None:
+    by_key = {_open_key(cause.kind, cause.subject): cause for cause in causes}
+    if not by_key:
         return
-    of_others = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(alarms)
-    connection.execute(of_others.values(row).on_conflict_do_nothing(index_elements=["open_key"]))
+    # In one order: who raises what another raised, and did not commit yet, waits for it.
+    rows = [{"kind": by_key[key].kind.value, "subject": by_key[key].subject[:ALARM_SUBJECT_SIZE_MAX],
+             "detail": by_key[key].detail[:LAST_ERROR_SIZE_MAX], "open_key": key} for key in sorted(by_key)]
+    raised = {"raise_time": now_ms()}
+    insert: Insert
+    if connection.dialect.name in ("mysql", "mariadb"):
+        insert = mysql.insert(alarms).prefix_with("IGNORE").values(raised)
+    else:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        insert = dialect.insert(alarms).values(raised).on_conflict_do_nothing(index_elements=["open_key"])
+    connection.execute(insert, rows)
 
 
 def close_alarm(connection: Connection, kind: AlarmKind, subject: str) -> None:

@@ -6,11 +6,11 @@ which it would be due again.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from regulus.client.core import batching
 from regulus.errors import ConfigError
@@ -18,7 +18,7 @@ from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.model.resend_rules import ResendAction
 from regulus.reliability import outbox_table, tables
-from regulus.reliability.alarms import AlarmKind, raise_alarm
+from regulus.reliability.alarms import AlarmKind, Cause, raise_alarms
 from regulus.reliability.outbox_table import Failure, Position, Reviewed
 from regulus.reliability.retry_policy import ResendPolicy
 
@@ -85,26 +85,16 @@ class DueStubs:
             by_action: dict[ResendAction, list[Reviewed]] = defaultdict(list)
             for each in reviewed:
                 by_action[each.action].append(each)
-            for each in by_action[ResendAction.WAIT]:
-                outbox_table.postpone(connection, each.message_id, policy.interval_ms)
+            waits_ms = {each.message_id: policy.interval_ms for each in by_action[ResendAction.WAIT]}
             for each in by_action[ResendAction.POSTPONE] + by_action[ResendAction.CONSUMER_DOWN]:
-                outbox_table.postpone(connection, each.message_id, self._backlog.wait_ms(each, policy))
-            self._raise_alarms(connection, by_action)
-            left = outbox_table.give_up(connection, [each.message_id for each in by_action[ResendAction.MANUAL]])
+                waits_ms[each.message_id] = self._backlog.wait_ms(each, policy)
+            outbox_table.postpone(connection, waits_ms)
+            raise_alarms(connection, _causes(by_action))
+            left = [each.message_id for each in by_action[ResendAction.MANUAL]]
+            outbox_table.give_up(connection, left)
             again = by_action[ResendAction.RESEND] + by_action[ResendAction.RESEND_AND_TELL]
             claimed = _claimed(outbox_table.claim_again(connection, policy, [each.message_id for each in again]))
         return Review(len(reviewed), claimed, left)
-
-    def _raise_alarms(self, connection: Connection, by_action: dict[ResendAction, list[Reviewed]]) -> None:
-        for each in by_action[ResendAction.MANUAL]:
-            raise_alarm(connection, AlarmKind.MANUAL, each.message_id,
-                        f"sent {each.send_count} times to {each.topic}, and its effect is not confirmed")
-        for each in by_action[ResendAction.RESEND_AND_TELL]:
-            raise_alarm(connection, AlarmKind.STALE_RECEIPT, each.message_id,
-                        f"a consumer of {each.topic} received it long ago and did not finish it")
-        for each in by_action[ResendAction.CONSUMER_DOWN]:
-            raise_alarm(connection, AlarmKind.CONSUMER_DOWN, each.queue or each.topic,
-                        "stubs wait in this queue, and no consumer gets on in it")
 
     def store(self, outcomes: Iterable[Position | Failure]) -> None:
         """Where the messages are, and why others failed."""
@@ -145,6 +135,18 @@ class Backlog:
             self._seen.clear()
             self._rates.clear()
         return self._rates.get(queue, 0.0)
+
+
+def _causes(by_action: Mapping[ResendAction, Sequence[Reviewed]]) -> Iterator[Cause]:
+    for each in by_action[ResendAction.MANUAL]:
+        yield Cause(AlarmKind.MANUAL, each.message_id,
+                    f"sent {each.send_count} times to {each.topic}, and its effect is not confirmed")
+    for each in by_action[ResendAction.RESEND_AND_TELL]:
+        yield Cause(AlarmKind.STALE_RECEIPT, each.message_id,
+                    f"a consumer of {each.topic} received it long ago and did not finish it")
+    for each in by_action[ResendAction.CONSUMER_DOWN]:
+        yield Cause(AlarmKind.CONSUMER_DOWN, each.queue or each.topic,
+                    "stubs wait in this queue, and no consumer gets on in it")
 
 
 def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:

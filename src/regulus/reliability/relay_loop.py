@@ -51,6 +51,7 @@ class Relay:
         self._tasks = TaskGroup()
         self._stopping = asyncio.Event()
         self._round = asyncio.Lock()
+        self._reviewed = float("-inf")
 
     @property
     def restarts(self) -> int:
@@ -89,12 +90,17 @@ class Relay:
         """How many stubs it dealt with, and how many messages are now at a broker."""
         claimed = await asyncio.to_thread(self._stubs.claim)
         count = len(claimed)
-        if count < self.config.batch_max:
+        if count < self.config.batch_max or self._is_review_due():
+            self._reviewed = asyncio.get_running_loop().time()
             review = await asyncio.to_thread(self._stubs.review)
             count += review.stubs
             claimed = claimed + review.claimed
             self._tell_left(review.left_to_human)
         return count, await self._send_all(claimed) if claimed else 0
+
+    def _is_review_due(self) -> bool:
+        """New stubs without end keep no other from being sent again."""
+        return asyncio.get_running_loop().time() - self._reviewed >= self.config.poll_interval_ms / 1000
 
     async def _send_all(self, claimed: Sequence[Claimed]) -> int:
         sent = await asyncio.gather(*[self._send(batch) for batch in batches(claimed)])

@@ -113,9 +113,14 @@ stubs = Table(
     Column("version", Integer, nullable=False),
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_stub_status"),
     Index("regulus_stub_time", "create_time", "message_id"),    # for the ledger, and the removal of old ones
-    # Where an index may hold a part of the rows, those that are done cost it nothing.
+    # Where an index may hold a part of the rows, those that are done cost it nothing, and each other row stands in one
+    # of these: what was sent and waits for its effect does not lie before what is new.
+    Index("regulus_stub_new", "status", "send_count", "resend_time",
+          postgresql_where=text(_WAITS.format("NOT is_manual AND send_count = 0")),
+          sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count = 0"))),
     Index("regulus_stub_due", "status", "resend_time",
-          postgresql_where=text(_WAITS.format("NOT is_manual")), sqlite_where=text(_WAITS.format("is_manual = 0"))),
+          postgresql_where=text(_WAITS.format("NOT is_manual AND send_count > 0")),
+          sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count > 0"))),
 )
 
 confirmations = Table(

@@ -1,10 +1,13 @@
 """Alarms as rows: one for each cause as long as it lasts, and one sender for each."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from regulus.reliability import alarms, operator, tables
-from regulus.reliability.alarms import AlarmKind
+from regulus.reliability.alarms import AlarmKind, Cause
 
 from .deliveries import rows
 from .shop import place_orders, set_stub
@@ -33,6 +36,35 @@ def test_a_cause_that_lasts_is_raised_once(engine):
     raised(engine, "1", "1", "2")
     raised(engine, "1", kind=AlarmKind.DEAD_LETTER)
     assert rows(engine, tables.alarms, "kind", "subject") == [("DEAD_LETTER", "1"), ("MANUAL", "1"), ("MANUAL", "2")]
+
+
+def test_who_raises_the_same_in_another_order_waits_and_does_not_end_the_other(engine):
+    """Two relays that look at one queue."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("one writer at a time")
+
+    def is_waited_for():
+        with engine.connect() as connection:
+            return connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one() > 0
+
+    def raise_in_order(*subjects):
+        with engine.begin() as connection:
+            alarms.raise_alarms(connection, [Cause(AlarmKind.MANUAL, each, "why") for each in subjects])
+
+    with ThreadPoolExecutor(1) as pool:
+        with engine.begin() as connection:
+            alarms.raise_alarm(connection, AlarmKind.MANUAL, "1", "why")
+            other = pool.submit(raise_in_order, "2", "1")
+            wait_for(is_waited_for)
+            alarms.raise_alarm(connection, AlarmKind.MANUAL, "2", "why")
+        other.result(30)
+    assert open_subjects(engine) == ["1", "2"]
+
+
+def wait_for(is_so):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
 
 
 def test_a_cause_that_comes_back_is_raised_anew(engine):

@@ -7,10 +7,11 @@ from sqlalchemy import text
 
 from regulus.errors import ConfigError
 from regulus.model.message import Message
-from regulus.reliability import judges
+from regulus.reliability import judges, outbox_table
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import BATCH_SIZE_MAX, Claimed, DueStubs, RelayConfig, batches
 from regulus.reliability.retry_policy import ResendPolicy
+from regulus.reliability.tables import stubs
 
 from .shop import make_due, place_orders, set_stub, stub
 
@@ -156,3 +157,19 @@ def test_a_request_has_a_largest_size():
     half = BATCH_SIZE_MAX // 2 - 100
     stubs = [claimed(str(number), size=size) for number, size in enumerate([half, half, half, 3 * half, 1])]
     assert [[stub.message_id for stub in batch] for batch in batches(stubs)] == [["0", "1"], ["2"], ["3"], ["4"]]
+
+
+@pytest.mark.parametrize(("count", "index"), [(stubs.c.send_count == outbox_table._NEVER, "regulus_stub_new"),
+                                              (stubs.c.send_count > outbox_table._NEVER, "regulus_stub_due")])
+def test_what_is_new_and_what_was_sent_do_not_lie_before_each_other(engine, count, index):
+    """Each has an index that holds none of the others."""
+    due = outbox_table._due(count).limit(10).compile(engine, compile_kwargs={"literal_binds": True})
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL enable_seqscan TO off"))
+            connection.execute(text("SET LOCAL enable_bitmapscan TO off"))
+        explain = "EXPLAIN" if engine.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN"
+        plan = "\n".join(str(row) for row in connection.execute(text(f"{explain} {due}")))
+    assert index in plan
+    assert "Sort" not in plan
+    assert "TEMP B-TREE" not in plan

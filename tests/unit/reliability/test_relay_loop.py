@@ -187,3 +187,16 @@ class rounds(Relay):
 
     def __init__(self, engine, server):
         super().__init__(engine, server.name_server_address)
+
+
+async def test_new_stubs_without_end_keep_no_other_from_being_sent_again(engine, regulus_server):
+    place_orders(engine, "again", "1", "2")
+    set_stub(engine, "again", send_count=1, resend_time=0)
+    relay = Relay(engine, regulus_server.name_server_address, config=RelayConfig(batch_max=1))
+    await relay._producer.start()
+    try:
+        assert await relay.relay_due() == 2
+    finally:
+        await relay._producer.shutdown()
+    assert stub(engine, "again").send_count == 2
+    assert count_stubs(engine, send_count=0) == 1
