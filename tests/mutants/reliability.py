@@ -12,6 +12,7 @@ _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
 _DEAD_LETTERS = "regulus/reliability/dead_letters.py"
 _WATCH = "regulus/reliability/broker_watch.py"
+_STUB_PURGE = "regulus/reliability/stub_purge.py"
 _ALARMS = "regulus/reliability/alarms.py"
 _ALARM_LOOP = "regulus/reliability/alarm_loop.py"
 _LOG = "regulus/reliability/delivery_log.py"
@@ -27,6 +28,7 @@ _REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
 _LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
 _DEAD_LETTER_TESTS = ("tests/unit/reliability/test_dead_letters.py",)
 _WATCH_TESTS = ("tests/unit/reliability/test_broker_watch.py",)
+_STUB_PURGE_TESTS = ("tests/unit/reliability/test_stub_purge.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
@@ -130,7 +132,7 @@ MUTANTS = [
            old="outcome = self.apply(delivery)\n            if outcome is Outcome.BUSY:",
            new="outcome = self.apply(delivery)\n            if outcome not in SETTLED:", tests=_INBOX_TESTS),
     Mutant(name="the inbox forgets what copies may still come of", path="regulus/reliability/inbox_purge.py",
-           old="    if keep_ms <= least_ms:", new="    if False:",
+           old="    check_keep_ms(keep_ms, policy or ResendPolicy())\n", new="",
            tests=("tests/unit/reliability/test_inbox_purge.py",)),
     # --- receipts ---------------------------------------------------------------------------------------------------
     Mutant(name="a watermark goes back", path=_LOG,
@@ -201,4 +203,22 @@ MUTANTS = [
            old=" and not queue.topic.startswith(RETRY_PREFIX)}", new="}", tests=_WATCH_TESTS),
     Mutant(name="the first dead letter of a group is no growth", path=_WATCH,
            old="            offsets = {}    # none ever came", new="            return", tests=_WATCH_TESTS),
+    # --- removal ----------------------------------------------------------------------------------------------------
+    Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
+           old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),
+    Mutant(name="what is under way is removed", path=_STUB_PURGE,
+           old="stubs.c.resend_time < before, stubs.c.status != UNCONFIRMED)", new="stubs.c.resend_time < before)",
+           tests=_STUB_PURGE_TESTS),
+    Mutant(name="a stub goes while its copies may come", path=_STUB_PURGE,
+           old="    check_keep_ms(keep_ms, policy or ResendPolicy())\n", new="", tests=_STUB_PURGE_TESTS),
+    Mutant(name="receipts of what is under way are removed", path=_STUB_PURGE,
+           old="message_log.c.message_id, stubs.c.status != UNCONFIRMED)", new="message_log.c.message_id)",
+           tests=_STUB_PURGE_TESTS),
+    Mutant(name="an alarm that nobody was told of is removed", path=_STUB_PURGE,
+           old="alarms.c.sent_time.is_not(None) & (", new="(", tests=_STUB_PURGE_TESTS),
+    Mutant(name="a copy may come for no longer than a broker keeps it", path="regulus/reliability/retry_policy.py",
+           old="BROKER_KEEPS_MS + RETRIES_MS + policy.horizon_ms", new="BROKER_KEEPS_MS", tests=_STUB_PURGE_TESTS),
+    Mutant(name="what waits for its retry counts as nobody's", path="regulus/reliability/retry_policy.py",
+           old="        if self.stale_ms <= self.retry_gap_ms + self.lease_ms:", new="        if False:",
+           tests=("tests/unit/reliability/test_retry_policy.py",)),
 ]

@@ -35,10 +35,15 @@ class RedisClaims:
         """Raises ConfigError."""
         if lease_ms < 1:
             raise ConfigError(f"lease_ms is {lease_ms}; it must be 1 or more")
+        policy = policy or ResendPolicy()
+        if lease_ms > policy.lease_ms:
+            raise ConfigError(f"lease_ms is {lease_ms}, and the policy's {policy.lease_ms}: resends would not wait for "
+                              "the end of a claim; give claims and relay a ResendPolicy with lease_ms and stale_ms "
+                              "that are longer")
         self._client = client
         self._prefix = f"{_PREFIX}{group}:"
         self.lease_ms = lease_ms
-        self._done_ms = (policy or ResendPolicy()).horizon_ms + lease_ms
+        self._done_ms = policy.horizon_ms + lease_ms
 
     def check(self) -> None:
         """Raises ClaimUnavailable when Redis is away or refuses us, as for a wrong password."""

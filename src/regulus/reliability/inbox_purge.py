@@ -6,15 +6,9 @@ are tried again, and those that a relay, or a human, may still send.
 
 from sqlalchemy import Column, Engine, Select, Table, bindparam, delete, select
 
-from regulus.errors import ConfigError
-from regulus.reliability.retry_policy import ResendPolicy
+from regulus.reliability.retry_policy import KEEP_MS, ResendPolicy, check_keep_ms
 from regulus.reliability.tables import attempts, inbox, message_log, now_ms
 
-KEEP_MS = 30 * 24 * 3_600_000
-"""Leaves a human weeks for a stub that was sent as often as may be."""
-BROKER_KEEPS_MS = 72 * 3_600_000
-RETRIES_MS = ((4 * 60 + 45) * 60 + 40) * 1000
-"""From the first delivery of a message to its last, of 17."""
 ROWS_MAX = 1_000
 """Of one transaction."""
 
@@ -22,10 +16,7 @@ ROWS_MAX = 1_000
 def purge_inbox(engine: Engine, *, keep_ms: int = KEEP_MS, policy: ResendPolicy | None = None) -> int:
     """Rows of the inbox that were removed. `policy`: that of the relays. Raises ConfigError when copies may still come
     of what is that old."""
-    least_ms = BROKER_KEEPS_MS + RETRIES_MS + (policy or ResendPolicy()).horizon_ms
-    if keep_ms <= least_ms:
-        raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms}, or a copy that comes late has its "
-                          "effect again: the broker keeps messages for 72 h, then come their retries and resends")
+    check_keep_ms(keep_ms, policy or ResendPolicy())
     with engine.connect() as connection:
         before = connection.execute(select(now_ms() - keep_ms)).scalar_one()
     for table, time in ((attempts, attempts.c.begin_time), (message_log, message_log.c.receive_time)):

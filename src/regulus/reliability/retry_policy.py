@@ -11,6 +11,12 @@ from regulus.model.resend_rules import ResendLimits
 
 _ATTEMPTS_LIMIT = 1_000
 
+KEEP_MS = 30 * 24 * 3_600_000
+"""How long what is done is kept: leaves a human weeks for a stub that was sent as often as may be."""
+BROKER_KEEPS_MS = 72 * 3_600_000
+RETRIES_MS = ((4 * 60 + 45) * 60 + 40) * 1000
+"""From the first delivery of a message to its last, of 17."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendPolicy:
@@ -19,14 +25,19 @@ class ResendPolicy:
     interval_ms: int = 60_000           # after the first send; twice as long after each that follows
     interval_ms_max: int = 30 * 60_000
     attempts_max: int = 16              # sends of one stub, the first included
-    stale_ms: int = 130 * 60_000        # a receipt that is older is nobody's any more: above the longest retry gap, 2 h
+    stale_ms: int = 130 * 60_000        # a receipt that is older is nobody's any more
+    retry_gap_ms: int = 120 * 60_000    # the longest that a broker waits before one retry of a message
+    lease_ms: int = 5 * 60_000          # the longest that one holder of a message, or its claim, has it
     down_ms: int = 30 * 60_000          # a queue with stubs behind it that does not move for so long has no consumer
     backlog_wait_max_ms: int = 60 * 60_000      # the longest that a stub waits for messages before its own
 
     def __post_init__(self) -> None:
-        for key in ("stale_ms", "down_ms", "backlog_wait_max_ms"):
+        for key in ("down_ms", "backlog_wait_max_ms", "retry_gap_ms", "lease_ms"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}; it must be 1 or more")
+        if self.stale_ms <= self.retry_gap_ms + self.lease_ms:
+            raise ConfigError(f"stale_ms is {self.stale_ms}; it must be more than retry_gap_ms and lease_ms together "
+                              f"({self.retry_gap_ms + self.lease_ms}), or what waits for its retry is sent again")
         if self.interval_ms < 1:
             raise ConfigError(f"interval_ms is {self.interval_ms}; it must be 1 or more")
         if self.interval_ms_max < self.interval_ms:
@@ -57,3 +68,12 @@ class ResendPolicy:
     def horizon_ms(self) -> int:
         """From the first send of a stub to the moment when no other may follow."""
         return sum(self.interval_after(send_count) for send_count in range(1, self.attempts_max + 1))
+
+
+def check_keep_ms(keep_ms: int, policy: ResendPolicy) -> None:
+    """Raises ConfigError for a time within which copies may still come of what was sent."""
+    least_ms = BROKER_KEEPS_MS + RETRIES_MS + policy.horizon_ms
+    if keep_ms <= least_ms:
+        raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms}, or a copy that comes late has its "
+                          "effect again, or looks like one that nobody committed: the broker keeps messages for 72 h, "
+                          "then come their retries and resends")

@@ -105,3 +105,12 @@ def test_a_lease_is_longer_than_nothing(claims):
 
     with pytest.raises(ConfigError, match="lease_ms is 0"):
         RedisClaims(redis.Redis(), "billing", lease_ms=0)
+
+
+def test_a_lease_that_resends_do_not_wait_for_is_refused():
+    from regulus.reliability.claims import RedisClaims
+
+    long = {"lease_ms": 600_001}
+    with pytest.raises(ConfigError, match="lease_ms is 600001, and the policy's 300000"):
+        RedisClaims(redis.Redis(), "billing", **long)
+    RedisClaims(redis.Redis(), "billing", **long, policy=ResendPolicy(**long, stale_ms=10_000_000))

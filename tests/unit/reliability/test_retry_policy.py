@@ -25,7 +25,12 @@ def test_no_copy_follows_the_horizon():
 
 
 @pytest.mark.parametrize("values", [{"interval_ms": 0}, {"interval_ms": 10, "interval_ms_max": 9},
-                                    {"attempts_max": 0}, {"attempts_max": 1_001}])
+                                    {"attempts_max": 0}, {"attempts_max": 1_001}, {"down_ms": 0}, {"lease_ms": 0},
+                                    {"lease_ms": MINUTE, "retry_gap_ms": 2 * MINUTE, "stale_ms": 3 * MINUTE}])
 def test_what_makes_no_sense_is_refused_by_name(values):
     with pytest.raises(ConfigError, match=next(reversed(values))):
         ResendPolicy(**values)
+
+
+def test_a_receipt_is_anybodys_only_after_the_longest_retry_and_a_lease():
+    assert ResendPolicy(lease_ms=MINUTE, retry_gap_ms=2 * MINUTE, stale_ms=3 * MINUTE + 1).stale_ms == 3 * MINUTE + 1
