@@ -11,16 +11,17 @@ Each effect pays for these statements, so they are built once for each kind of d
 the server is what they cost, receipt and conclusion are one each.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     BindParameter,
     Boolean,
-    Cast,
     Connection,
     Delete,
     Insert,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    column,
     delete,
     func,
     insert,
@@ -36,12 +38,19 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
-from regulus.reliability.tables import DELIVERY, LAST_ERROR_SIZE_MAX, attempts, message_log, now_ms, watermarks
+from regulus.reliability.tables import (
+    DELIVERY,
+    LAST_ERROR_SIZE_MAX,
+    attempts,
+    is_message_id,
+    message_log,
+    now_ms,
+    watermarks,
+)
 
 
 class Outcome(StrEnum):
@@ -64,7 +73,9 @@ class Delivery(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        return self.message.properties.get(names.BUSINESS_ID, "")
+        """Empty when the message has none, or what no outbox gives."""
+        message_id = self.message.properties.get(names.BUSINESS_ID, "")
+        return message_id if is_message_id(message_id) else ""
 
 
 def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
@@ -125,10 +136,9 @@ def _watermark(consumer_group: str, queue: MessageQueue, queue_offset: int) -> d
 
 def _received_at_once(received: Sequence[Delivery], last: Delivery) -> dict[str, Any]:
     return {**_watermark(last.consumer_group, last.queue, last.message.queue_offset), "is_original": _is_original(last),
-            "message_ids": [each.message_id for each in received],
-            "topics": [each.message.topic for each in received],
-            "queue_offsets": [each.message.queue_offset for each in received],
-            "reconsume_times": [each.message.reconsume_times for each in received]}
+            "received": json.dumps([{"message_id": each.message_id, "topic": each.message.topic,
+                                     "queue_offset": each.message.queue_offset,
+                                     "reconsume_times": each.message.reconsume_times} for each in received])}
 
 
 def _is_original(delivery: Delivery) -> bool:
@@ -146,6 +156,7 @@ def _attempted(delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str 
 
 _RECEIVED_ANEW = ("topic", "broker_name", "queue_id", "queue_offset", "reconsume_times", "receive_time")
 """What a later copy of a message changes in its row."""
+_RECEIVED_EACH = ("message_id", "topic", "queue_offset", "reconsume_times")
 _ATTEMPTED = ("message_id", "consumer_group", "number", "broker_name", "queue_id", "queue_offset", "outcome", "detail")
 
 _Upsert = sqlite.Insert | postgresql.Insert
@@ -213,9 +224,9 @@ def _receive_at_once() -> Insert:
                _given("queue_id", Integer), _given("queue_offset_max", BigInteger), now_ms())
         .where(bindparam("is_original", type_=Boolean)))
     moved = _or_raised(of_watermark).cte("moved")
-    lists = func.unnest(_list("message_ids", String), _list("topics", String), _list("queue_offsets", BigInteger),
-                        _list("reconsume_times", Integer))
-    each = lists.table_valued("message_id", "topic", "queue_offset", "reconsume_times", name="each").render_derived()
+    columns = [column(name, message_log.c[name].type) for name in _RECEIVED_EACH]
+    each = func.json_to_recordset(cast(_given("received", String), JSON)).table_valued(*columns, name="each")
+    each = each.render_derived(with_types=True)
     of_log = postgresql.insert(message_log).from_select(
         ["message_id", "consumer_group", "topic", "broker_name", "queue_id", "queue_offset", "reconsume_times",
          "create_time", "receive_time"],
@@ -236,8 +247,3 @@ def _conclude_at_once() -> Insert:
 
 def _given(name: str, kind: Any) -> BindParameter[Any]:
     return bindparam(name, type_=kind)
-
-
-def _list(name: str, kind: Any) -> Cast[Any]:
-    """Of a kind that the server is told, for it cannot see that of an empty one."""
-    return cast(_given(name, ARRAY(kind)), ARRAY(kind))

@@ -130,7 +130,7 @@ def new_message_id() -> str:
 def stub_values(message: Message, message_id: str, size_max: int = tables.BODY_SIZE_MAX) -> dict[str, object]:
     """The columns of a message. Raises MessageIllegal when it cannot be stored and sent as it is."""
     check_message(message, size_max)
-    if len(message_id) > tables.MESSAGE_ID_SIZE_MAX or not message_id.isprintable() or " " in message_id:
+    if not tables.is_message_id(message_id):
         raise MessageIllegal(f"message_id is {message_id[:200]!r}; it is a key of the message and has up to "
                              f"{tables.MESSAGE_ID_SIZE_MAX} printable characters without spaces")
     if len(message.tags) > tables.TAGS_SIZE_MAX:

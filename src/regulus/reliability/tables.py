@@ -207,6 +207,11 @@ alarms = Table(
 )
 
 
+def is_message_id(text: str) -> bool:
+    """Whether it may be a business id: a key of a message, that a column holds."""
+    return 0 < len(text) <= MESSAGE_ID_SIZE_MAX and text.isprintable() and " " not in text
+
+
 class now_ms(FunctionElement[int]):
     """The database's clock, in ms since 1970; within a transaction it goes on."""
 

@@ -225,6 +225,15 @@ def test_a_stray_among_others_holds_none_up_and_makes_no_dead_letters_of_them(en
     assert deliver(ApplyOnce(engine, book), "?", times=3) == (LATER, -1)
 
 
+@pytest.mark.parametrize("odd", ["x" * 129, "a b", "a\0b"])
+def test_an_id_that_no_outbox_gives_is_a_strays_and_holds_up_no_other_message(engine, odd):
+    place_orders(engine, "1")
+    listener = ApplyOnce(engine, book)
+    assert deliver(listener, odd, "1") == (LATER, 0)
+    assert booked(engine) == ["1"]
+    assert deliver(listener, odd, times=2) == (LATER, -1)
+
+
 def test_messages_without_an_id_share_no_claim(engine):
     nameless = MessageExt("orders", b"x", {}, reconsume_times=0)
     context = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
