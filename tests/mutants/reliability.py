@@ -127,7 +127,7 @@ MUTANTS = [
            new="        [self._win(each) for each in deliveries]\n        _in_place(self._receive, deliveries)\n",
            tests=_TABLE_TESTS),
     Mutant(name="a stray makes dead letters of what came with it", path=_APPLYING,
-           old="        if len(strays) == count and all(", new="        if all(", tests=_INBOX_TESTS),
+           old="    if len(strays) == count and all(", new="    if all(", tests=_INBOX_TESTS),
     Mutant(name="a stray holds up what came behind it", path=_INBOX,
            old="outcome = self.apply(delivery)\n            if outcome is Outcome.BUSY:",
            new="outcome = self.apply(delivery)\n            if outcome not in SETTLED:", tests=_INBOX_TESTS),
