@@ -9,12 +9,16 @@ from sqlalchemy import Engine, create_engine
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
 
 # What is shown of the other databases, of this one too: by its `engine`.
+from tests.unit.reliability.test_alarm_loop import *  # noqa: F403
+from tests.unit.reliability.test_alarms import *  # noqa: F403
 from tests.unit.reliability.test_delivery_log import *  # noqa: F403
 from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
 from tests.unit.reliability.test_ledger import *  # noqa: F403
 from tests.unit.reliability.test_migrations import *  # noqa: F403
 from tests.unit.reliability.test_operator import *  # noqa: F403
+from tests.unit.reliability.test_review import *  # noqa: F403
+from tests.unit.reliability.test_stub_purge import *  # noqa: F403
 
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message
@@ -66,9 +70,9 @@ def test_many_relays_claim_each_stub_once(engine: Engine) -> None:
 def test_a_claim_counts_and_the_latest_place_is_kept(engine: Engine) -> None:
     place_orders(engine, "1")
     due = DueStubs(engine, RelayConfig())
-    for _ in range(2):
-        make_due(engine)
-        assert len(due.claim()) == 1
+    assert len(due.claim()) == 1
+    make_due(engine)
+    assert len(due.review().claimed) == 1
     due.store([Position("1", 2, "broker-a", 3, 70), Position("1", 1, "broker-b", 9, 10)])
     row = stub(engine, "1")
     assert (row.send_count, row.broker_name, row.queue_id, row.queue_offset) == (2, "broker-a", 3, 70)
