@@ -76,4 +76,8 @@ MUTANTS = [
            tests=_TRANSACTION_TESTS),
     Mutant(name="rows of a transaction are told apart by their bodies alone", path=_COMMITS,
            old="key=blake2b(own.encode()).digest()", new="key=blake2b(b'').digest()", tests=_TRANSACTION_TESTS),
+    Mutant(name="a batch takes the number of the stream that it is written in", path="regulus/spark/sink/writer.py",
+           old='sink_id=options.sink_id or "", batch=options.job_id,',
+           new='sink_id=options.sink_id or "", batch=int(context.getLocalProperty(_BATCH_ID) or options.job_id),',
+           tests=("tests/unit/spark/sink/test_writer.py",)),
 ]
