@@ -56,7 +56,8 @@ class UnfinishedFrames:
         while self.small_size > self._config.unfinished_size_max:
             self._close(next(iter(self._small)), f"unfinished frames take more than {self._config.unfinished_size_max} "
                         "bytes, and its own has not moved for the longest")
-        return wanted <= SMALL_FRAME
+        # One that was closed may have been what this one waited for.
+        return wanted <= SMALL_FRAME or holder in self._large
 
     def forget(self, holder: Holder) -> None:
         """The holder's frame has ended, or its connection has."""

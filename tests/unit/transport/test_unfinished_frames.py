@@ -122,6 +122,16 @@ def test_what_waiting_ones_have_sent_is_bounded_too() -> None:
     assert account.large_size == 4 * LARGE
 
 
+def test_one_that_gets_room_because_another_was_closed_for_it_may_read_on() -> None:
+    """Else it would not be read, and nobody would tell it again, while it has its room."""
+    account, first, second = frames(large_frames_size_max=LARGE + MIB), Peer(), Peer()
+    account.keep(8 * MIB)
+    assert not account.note(first, 900 << 10, LARGE)
+    assert account.note(second, 200 << 10, 300 << 10)
+    assert first.told[0].startswith("unfinished frames take more than")
+    assert (account.large_size, account.small_size) == (300 << 10, 0)
+
+
 def test_a_frame_that_does_not_end_is_closed_and_one_that_waits_for_room_is_not() -> None:
     account = frames(frame_time_max_ms=60_000)
     early, later, small, waiting = Peer(100.0), Peer(131.0), Peer(100.0), Peer(100.0)
