@@ -88,7 +88,7 @@ def _name_servers(text: str) -> list[tuple[str, int]]:
 
 
 def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig, watchdog: Watchdog,
-                   unfinished: UnfinishedFrames | None) -> Listener:
+                   unfinished: UnfinishedFrames | None = None) -> Listener:
     return Listener(bound, watchdog.watched_requests(requests.on_requests), requests.on_opened, requests.on_closed,
                     config, asyncio.get_running_loop(), unfinished)
 
@@ -102,20 +102,22 @@ def _never_saved(change: int, release: Callable[[str], None]) -> None:
 
 
 class NameServer:
-    """A name server on its port. `unfinished` is the account of frames that it shares with a broker in this process.
-    `workers` do what blocks, and end with it. `bind` takes the port."""
+    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port.
+
+    It has an account of frames of its own, also beside a broker: what registrations leave no room for are other
+    registrations, and not messages.
+    """
 
     def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None,
-                 bind: Bind = bind) -> None:
+                 workers: Workers | None = None, bind: Bind = bind) -> None:
         self._config = config
         self._workers = workers or ThreadWorkers()
         self._bind = bind
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
-        self._unfinished = unfinished or UnfinishedFrames(transport_config)
+        self._unfinished = UnfinishedFrames(transport_config)
         self._documents: KvDocuments | None = None
         self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
@@ -236,8 +238,7 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig, *,
                  name_server: NameServer | None = None, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
                  clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 unfinished: UnfinishedFrames | None = None, workers: Workers | None = None,
-                 bind: Bind = bind) -> None:
+                 workers: Workers | None = None, bind: Bind = bind) -> None:
         self._config = config
         self._bind = bind
         self._workers = workers or ThreadWorkers()
@@ -246,7 +247,6 @@ class BrokerServer:
         self._transport_config = transport_config
         self._clock = clock
         self._steady_clock = steady_clock
-        self._unfinished = unfinished
         self._name_servers = _name_servers(config.namesrv_addr)
         self._watchdog = Watchdog()
         self._registered_changes = -1
@@ -345,8 +345,7 @@ class BrokerServer:
         self._requests = RequestServer(request_table.handle, self.broker, self._settle,
                                        self._durability.answer_when_durable, self._keeper.when_saved,
                                        self.broker.channel_closed, self._tell_time)
-        self._listener = _make_listener(bound, self._requests, self._transport_config, self._watchdog,
-                                        self._unfinished)
+        self._listener = _make_listener(bound, self._requests, self._transport_config, self._watchdog)
         self._door = self._make_door()
 
     def _make_door(self) -> NameServerDoor:
@@ -448,12 +447,10 @@ class Regulus:
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
                  name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
-        unfinished = UnfinishedFrames(transport_config)
-        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, unfinished,
-                                      name_server_workers, bind)
+        self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, name_server_workers, bind)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,
-                                          unfinished=unfinished, workers=workers, bind=bind)
+                                          workers=workers, bind=bind)
 
     async def start(self) -> None:
         """The name server accepts connections when it knows the broker: of a topic that it does not know it says that

@@ -16,7 +16,7 @@ _FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
 
 
 class Listener:
-    """Made by `listen`, or of a socket that `bind` gave. `unfinished` may be shared with other listeners."""
+    """Made by `listen`, or of a socket that `bind` gave. `unfinished` is the account of its frames."""
 
     def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop,

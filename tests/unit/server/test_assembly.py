@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.long_answers import Steps
 from regulus.errors import ConfigError, ConnectFailed, ConnectionLost, StoreError, StoreLocked, StoreNotWritable
+from regulus.model.peer import Peer
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
@@ -570,3 +572,17 @@ async def test_a_deletion_that_has_begun_is_done_and_answered_before_the_end(tmp
     await again.start()
     assert not set(again.broker_server.broker.topics.table) & {"Orders", *retries}
     await again.stop()
+
+
+async def test_a_registration_that_takes_all_room_leaves_large_messages_theirs(regulus: Regulus) -> None:
+    """It waits for what the name server has to do, which may take far longer than the timeout of a send."""
+    def never_done() -> Steps:
+        while True:
+            yield
+
+    registration = RemotingCommand.request(RequestCode.REGISTER_BROKER, body=bytes(LOOPBACK.large_frames_size_max))
+    regulus.name_server._long_answers.begin(registration, Peer(0, b"", b""), never_done(), line="routes")
+    regulus.name_server._settle(0)
+    broker = await broker_connection(regulus)
+    answer = await send(broker, b"x" * (700 << 10))
+    assert answer.code == ResponseCode.SUCCESS
