@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from tests.stores import NOW, a_message, bodies, crashed_copy, dispatch, fill, open_store, small_config
 
-from regulus.errors import StoreNotWritable
+from regulus.errors import StoreDamaged, StoreNotWritable
 from regulus.model.store_result import PutStatus
 from regulus.record import queue_table, synced_mark
 from regulus.store import disk
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.mapped_file_queue import file_name
 from regulus.testing.forgetful_disk import EVERYTHING, SURE_ONLY, ForgetfulDisk, rebooted
 
 SEEDS = (SURE_ONLY, EVERYTHING, *range(2, 12))
@@ -275,3 +276,77 @@ def test_a_table_is_bound_to_the_last_record_as_soon_as_that_is_on_disk(tmp_path
     store.flush_queue_table()
     table = queue_table.decode((tmp_path / "regulusQueues").read_bytes())
     assert table.mark.end == table.position == store.commit_log_max_offset()
+
+
+def deleted_topic(root: Path) -> FileMessageStore:
+    """A store that knows of a deleted topic, and its log has a file or more behind that."""
+    store = open_store(root)
+    fill(store, OLD)
+    flush_all(store)
+    store.delete_topic("TopicA")
+    fill(store, OLD, topic="TopicB")
+    flush_all(store)
+    return store
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_start_that_is_refused_forgets_no_deletion(tmp_path: Path, is_missing: bool) -> None:
+    """The table's own record is damaged; then its file is brought back, as the refusal says."""
+    store = deleted_topic(tmp_path / "store")
+    mark = queue_table.decode((tmp_path / "store" / "regulusQueues").read_bytes()).mark
+    fill(store, 2 * OLD, topic="TopicB")
+    store.flush_commit_log()
+    store.flush_mark()
+    root = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    position = mark.start % store.config.mapped_file_size_commit_log
+    path = root / "commitlog" / file_name(mark.start - position)
+    well = path.read_bytes()
+    if is_missing:
+        path.unlink()
+    else:
+        path.write_bytes(well[:position].ljust(len(well), b"?"))
+    with pytest.raises(StoreDamaged):
+        open_store(root)
+    path.write_bytes(well)
+    store = open_store(root)
+    assert bodies(store) == []
+    assert len(bodies(store, "TopicB")) == 3 * OLD
+
+
+def test_a_log_that_is_cut_where_a_file_begins_forgets_no_deletion(tmp_path: Path) -> None:
+    """The walk meets no record then."""
+    root = tmp_path / "store"
+    deleted_topic(root).close()
+    path = max((root / "commitlog").iterdir())
+    with path.open("r+b") as log:       # within the first record
+        log.seek(synced_mark.HEAD_SIZE)
+        log.write(bytes(64))
+    store = open_store(root, cut_damaged_log=int(path.name))
+    assert bodies(open_store(crashed_copy(root, tmp_path / "copy"))) == []
+    store.close()
+    check_that_it_knows_the_deletion(root)
+
+
+def test_a_log_that_ends_with_a_blank_after_a_clean_stop_is_the_tables(tmp_path: Path,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was no room for another file."""
+    store = deleted_topic(tmp_path)
+    create_sized = disk.create_sized
+
+    def created(path: Path, size: int, *, is_anew: bool = False) -> None:
+        if path.parent.name == "commitlog":
+            refuse(path)
+        create_sized(path, size, is_anew=is_anew)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "create_sized", created)
+        while store.append(a_message("TopicB", bytes(100)), NOW).status is PutStatus.PUT_OK:
+            store.dispatch(1)
+    dispatch(store)
+    store.close()
+    check_that_it_knows_the_deletion(tmp_path)
+
+
+def check_that_it_knows_the_deletion(root: Path) -> None:
+    open_store(root).close()
+    assert queue_table.decode((root / "regulusQueues").read_bytes()).births.keys() == {("TopicA", 0)}

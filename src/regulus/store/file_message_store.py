@@ -162,6 +162,7 @@ class FileMessageStore:
             # Where this fails the next start looks closer than it must; what counts is why this one was refused.
             with suppress(StoreNotWritable):
                 self._mark_as(left)
+                self._table_file.put_back()
             raise
 
     def _load(self, tell: Tell, left: bytes | None) -> RecoveryReport:

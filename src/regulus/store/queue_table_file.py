@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from regulus.errors import CorruptRecord, StoreNotWritable
-from regulus.record import queue_table
+from regulus.record import layout, queue_table
 from regulus.record.queue_table import QueueTable
 from regulus.record.synced_mark import HEAD_SIZE, SyncedMark
 from regulus.store import disk
@@ -29,6 +29,8 @@ class QueueTableFile:
         self._later: list[bytes] = []
         """Lines about what was deleted since the worker last began to collect what a table says."""
         self._takes_lines = False
+        self._unbelieved = b""
+        """What `load` removed, because the log is not the one it speaks of."""
         self.fault = ""
         """Why the table on disk does not know all that was deleted; empty when it does."""
 
@@ -51,6 +53,7 @@ class QueueTableFile:
             # It must not be believed by a later start either.
             with suppress(StoreNotWritable):
                 self.remove()
+                self._unbelieved = data
             return None
         self._cut_torn_line(data)
         return table
@@ -67,6 +70,12 @@ class QueueTableFile:
         """Raises StoreNotWritable."""
         disk.remove_file(self._path)
         self._takes_lines = False
+
+    def put_back(self) -> None:
+        """Leave what `load` removed, for a start that is refused changes nothing, and the log may come back. Raises
+        StoreNotWritable."""
+        if self._unbelieved:
+            disk.write_file(self._path, self._unbelieved)
 
     def begin(self) -> None:
         """What is deleted from now on may be in the table that is saved next."""
@@ -124,4 +133,11 @@ def fits(mark: SyncedMark, log_files: MappedFileQueue) -> bool:
 
 def _ends_at(position: int, log_files: MappedFileQueue) -> bool:
     file = log_files.find(position)
-    return file is not None and not any(disk.read_at(file.path, position - file.start, 8))
+    if file is None:
+        return False
+    head = disk.read_at(file.path, position - file.start, 8)
+    if int.from_bytes(head[4:], "big") != layout.MAGIC_BLANK & 0xFFFFFFFF:
+        return not any(head)
+    # The rest of the file was too short for a record that then found no room, or was cut off.
+    behind = log_files.find(file.start + file.size)
+    return behind is None or not any(disk.read_at(behind.path, 0, 8))

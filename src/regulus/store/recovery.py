@@ -159,6 +159,8 @@ class Recovery:
         scanned_from = files[first].start if files else 0
         end = self._scan_files(first, self._dispatch_from(queues_end)) if files else 0
         records = self._dispatcher.record_count
+        if first and end == scanned_from:
+            self._see_last_before(files[first - 1], end)
         cut = self.cut = LogCut(self._log.files, end)
         dropped_bytes, dropped_records = cut.size, self._judge(cut, flushed_timestamp)
         unfinished = _fault_of(self.finish)
@@ -240,6 +242,12 @@ class Recovery:
             if position < file.size:
                 break
         return end
+
+    def _see_last_before(self, file: MappedFile, end: int) -> None:
+        """The walk met no record: the log's last one, which the table of queues is bound to, is in the file before."""
+        stop_reason = self._stop_reason
+        self._scan_file(file, end, is_checked=False)
+        self._stop_reason = stop_reason
 
     def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True,
                    on_window: Callable[[int], None] | None = None) -> int:
