@@ -293,4 +293,13 @@ MUTANTS = [
            old="min(self._burst, self._tokens + (now_ms - self._at_ms) * self._rate_ms)",
            new="self._tokens + (now_ms - self._at_ms) * self._rate_ms",
            tests=("tests/unit/client/core/test_token_bucket.py",)),
+    Mutant(name="tokens are taken for what no worker is free for", path=_WORKERS,
+           old="while self._held and self._released < self._count:", new="while self._held:", tests=_WORKERS_TESTS),
+    Mutant(name="what waited for tokens is begun without its lock", path=_WORKERS,
+           old="if not (work.owned.is_given_up or work.owned.is_locked(now)):", new="if False:", tests=_WORKERS_TESTS),
+    Mutant(name="an end in order waits for tokens", path=_CONSUMPTION,
+           old="        owned.settle(until_ms)\n        self._calls.withdraw(owned)\n",
+           new="        owned.settle(until_ms)\n", tests=("tests/unit/client/test_consume_rate.py",)),
+    Mutant(name="a reset in order waits for tokens", path=_CALLS,
+           old="        self.withdraw(owned)\n", new="", tests=("tests/unit/client/test_consumption.py",)),
 ]

@@ -115,8 +115,14 @@ class Calls:
         else:
             self._sends_back.spawn(self._dead_letters(owned, step), f"dead letters of {owned.queue}")
 
+    def withdraw(self, owned: OwnedQueue) -> None:
+        """Begin no call in order any more: nobody is to wait for the end of one that waits for its rate."""
+        if isinstance(owned, OrderedQueue):
+            self.workers.withdraw(owned)
+
     def forget(self, owned: OwnedQueue) -> None:
         """The queue was given up."""
+        self.withdraw(owned)
         timer = self._timers.pop(owned, None)
         if timer is not None:
             timer.cancel()

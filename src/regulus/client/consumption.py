@@ -339,6 +339,7 @@ class Consumption:
     def _settle(self, owned: OwnedQueue, until_ms: int) -> None:
         self._stop_pulling(owned)
         owned.settle(until_ms)
+        self._calls.withdraw(owned)
 
     def _drop(self, owned: OwnedQueue) -> None:
         """The taking is over; a call that still runs for it keeps the next one from calling."""

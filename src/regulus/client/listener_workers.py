@@ -59,12 +59,13 @@ OnResult = Callable[[Work, ConsumeStatus], None]
 
 
 class ListenerWorkers:
-    """`on_result` is called in the event loop, once for each work that was submitted, unless `close` comes first. Works
-    of queues that were given up before they began are not begun: they end as RECONSUME_LATER.
+    """`on_result` is called in the event loop, once for each work that was submitted, unless it is withdrawn or `close`
+    comes first. Works of queues that were given up before they began are not begun: they end as RECONSUME_LATER.
 
     A listener may answer and set what makes no sense, and do with its list what it likes; whatever it raises counts as
     RECONSUME_LATER, its `sys.exit()` and cancellations from within included. `restarts`: how often a worker died
-    nevertheless. `bucket`: what it has no tokens for waits here, begun by nobody, and keeps its place.
+    nevertheless. `bucket`: what it has no tokens for waits here, begun by nobody, and keeps its place. Tokens are taken
+    only when a worker is free, or a listener that hung would get all at once what came meanwhile.
     """
 
     def __init__(self, listener: MessageListener, count: int, on_result: OnResult,
@@ -72,9 +73,11 @@ class ListenerWorkers:
         self.running: dict[Work, None] = {}     # in the order in which they began
         self._listener = listener
         self._count = count
-        self._on_result = on_result
+        self._tell = on_result
+        self._on_result = on_result if bucket is None else self._freed
         self._bucket = bucket
         self._held: deque[Work] = deque()
+        self._released = 0      # of what was held: those that have no result yet
         self._release_timer: asyncio.TimerHandle | None = None
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -118,15 +121,37 @@ class ListenerWorkers:
             self._hand_over(work)
 
     def _release(self, bucket: TokenBucket) -> None:
-        """What there are tokens for, in its order; what was given up needs none."""
+        """What there are tokens and workers for, in its order; what was given up needs no tokens, and what lost its
+        lock meanwhile is not begun."""
         self._release_timer = None
-        while self._held:
+        while self._held and self._released < self._count:
             work = self._held[0]
-            wait_ms = 0 if work.owned.is_given_up else bucket.take(len(work.messages), steady_ms())
+            now = steady_ms()
+            if not (work.owned.is_given_up or work.owned.is_locked(now)):
+                self.withdraw(work.owned)
+                continue
+            wait_ms = 0 if work.owned.is_given_up else bucket.take(len(work.messages), now)
             if wait_ms:
                 self._release_timer = self._loop.call_later(wait_ms / 1000, self._release, bucket)
                 return
+            self._released += 1
             self._begin((self._held.popleft(),))
+
+    def _freed(self, work: Work, status: ConsumeStatus) -> None:
+        """In the place of `on_result` where there is a bucket."""
+        try:
+            self._tell(work, status)
+        finally:
+            self._released -= 1
+            if self._bucket is not None and self._release_timer is None:
+                self._release(self._bucket)
+
+    def withdraw(self, owned: OwnedQueue) -> None:
+        """Begin nothing of the queue that waits for tokens: it has no result."""
+        kept = deque(work for work in self._held if work.owned is not owned)
+        if len(kept) < len(self._held):
+            self._held = kept
+            owned.call_withdrawn()
 
     def waiting(self) -> int:
         """Works that were submitted and not begun."""

@@ -71,7 +71,8 @@ def test_the_burst_is_that_of_a_second_unless_it_is_given(simulated_regulus):
     assert 9 <= consumed(simulated_regulus, 100, Listening(), consume_rate_max=10) <= 20
 
 
-def test_an_end_does_not_wait_for_tokens(simulated_regulus):
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_an_end_does_not_wait_for_tokens(simulated_regulus, caplog, is_orderly):
     listen = Listening()
 
     async def story():
@@ -79,7 +80,8 @@ def test_an_end_does_not_wait_for_tokens(simulated_regulus):
             for number in range(50):
                 await producer.send(Message("orders", b"%d" % number))
         config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-                                    consume_rate_max=0.001, consume_burst_max=5)
+                                    consume_rate_max=0.001, consume_burst_max=5,
+                                    consume_orderly=is_orderly)
         consumer = PushConsumer(simulated_regulus.name_server_address, "billing", listen.call, config)
         consumer.subscribe("orders")
         async with consumer:
@@ -89,6 +91,34 @@ def test_an_end_does_not_wait_for_tokens(simulated_regulus):
 
     assert simulated_regulus.run(story()) < 5
     assert len(listen.came) == 5
+    assert "listener calls still run" not in caplog.text
+
+
+def test_a_hand_over_in_order_does_not_wait_for_tokens(simulated_regulus, caplog):
+    """The second member gets half of the queues, whose locks are given back at once, and has all its tokens."""
+    first, second = Listening(), Listening()
+
+    def member(listen):
+        consumer = PushConsumer(simulated_regulus.name_server_address, "billing", listen.call, PushConsumerConfig(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_rate_max=0.001, consume_burst_max=5,
+            consume_orderly=True))
+        consumer.subscribe("orders")
+        return consumer
+
+    async def story():
+        async with Producer(simulated_regulus.name_server_address, "shop") as producer:
+            for number in range(50):
+                await producer.send(Message("orders", b"%d" % number))
+        async with member(first):
+            await first.all_came(5)
+            begun = time.monotonic()
+            async with member(second):
+                await second.all_came(5)
+                return time.monotonic() - begun
+
+    assert simulated_regulus.run(story()) < 5
+    assert not set(first.came) & set(second.came)
+    assert "listener calls still run" not in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"consume_rate_max": -1}, {"consume_rate_max": float("nan")},

@@ -87,6 +87,19 @@ async def test_a_reset_before_a_call_that_waits_for_a_worker_was_begun_holds_the
         await until(lambda: consumer._consumption.owned[other].commit_offset == 1)
 
 
+async def test_a_reset_before_a_call_that_waits_for_its_rate_holds_the_queue_up_no_longer():
+    listener = Held()
+    async with consuming(Shelf(count=3), listener, consume_orderly=True, consume_rate_max=0.001,
+                         consume_burst_max=1) as (consumer, broker):
+        listener.end()
+        await until(lambda: listener.ended == [0] and consumer._calls.workers.waiting() == 1)
+        before = consumer._consumption.owned[QUEUE]
+        push_reset(broker, 2)
+        await until(lambda: before.is_given_up)
+        await until(lambda: consumer._consumption.owned[QUEUE].is_busy)
+        assert consumer._calls.workers.waiting() == 1
+
+
 async def test_a_late_result_of_what_was_reset_moves_no_offset():
     shelf, listener = Shelf(count=3), Held()
     async with consuming(shelf, listener, consume_thread_max=1) as (_, broker):

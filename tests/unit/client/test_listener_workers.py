@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from regulus.client.core.ordered_queue import OrderedQueue, OrderRules
 from regulus.client.core.owned_queue import OwnedQueue
 from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.listener import ConsumeStatus
@@ -398,3 +399,55 @@ async def test_what_was_given_up_needs_no_tokens(monkeypatch):
     assert [status for _, status in await results.all()] == [SUCCESS, LATER, LATER]
     assert workers.waiting() == 1
     await workers.close(0)
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_no_tokens_are_taken_for_what_no_worker_is_free_for(monkeypatch, is_blocking):
+    """A listener that hung gets no more at once afterwards than the bucket holds."""
+    now = 0
+    monkeypatch.setattr("regulus.client.listener_workers.steady_ms", lambda: now)
+    goes_on, goes_on_here = threading.Event(), asyncio.Event()
+
+    def blocking(messages, context):
+        goes_on.wait(10)
+        return SUCCESS
+
+    async def waiting(messages, context):
+        await goes_on_here.wait()
+        return SUCCESS
+
+    results = Results(3)
+    workers = ListenerWorkers(blocking if is_blocking else waiting, 1, results, TokenBucket(0.001, 2, 0))
+    for now in (0, 2_000_000, 4_000_000):   # noqa: B007 - the clock
+        workers.submit(works_of(2))
+    goes_on.set()
+    goes_on_here.set()
+    await results.all()
+    assert workers.waiting() == 3
+    await workers.close(1000)
+    assert len(results.statuses) == 3
+
+
+async def test_what_waits_for_tokens_is_not_begun_without_its_lock(monkeypatch):
+    now = 0
+    monkeypatch.setattr("regulus.client.listener_workers.steady_ms", lambda: now)
+    goes_on = asyncio.Event()
+
+    async def waiting(messages, context):
+        await goes_on.wait()
+        return SUCCESS
+
+    results = Results(2)
+    workers = ListenerWorkers(waiting, 1, results, TokenBucket(0.001, 3, 0))
+    locked = OrderedQueue(QUEUE, 0, 0, OrderRules(batch_size_max=1, reconsume_times_max=-1, suspend_ms=10),
+                          locked_until_ms=30_000)
+    locked.queued(locked.pulled([MessageExt("T", b"", {}, queue_offset=7)], 8), {})
+    step = locked.next_step(0)
+    workers.submit([*works_of(1), Work(locked, step.messages), *works_of(1)])
+    now = 30_000
+    goes_on.set()
+    assert await results.all() == [(0, SUCCESS), (0, SUCCESS)]
+    assert not locked.is_busy
+    locked.locked_until_ms = 60_000
+    assert locked.next_step(now) == step
+    await workers.close(1000)

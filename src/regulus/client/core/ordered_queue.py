@@ -142,6 +142,10 @@ class OrderedQueue(OwnedQueue):
             message.reconsume_times += 1
         return self._failed(suspend_ms(wished_suspend_ms, self._rules.suspend_ms), now_ms)
 
+    def call_withdrawn(self) -> None:
+        """It was not begun: its messages are next again, and nothing was tried."""
+        self.is_busy = False
+
     def dead_lettered(self, taken: Sequence[MessageExt], now_ms: int) -> Blocked | None:
         """Brokers have these dead letters; what they did not take of the batch is tried again after a rest."""
         self.is_busy = False

@@ -91,6 +91,9 @@ class OwnedQueue:
         if commit > self.commit_offset:
             self.commit_offset = commit
 
+    def call_withdrawn(self) -> None:
+        """A call that `next_step` gave does not come; only ordered queues wait for its end."""
+
     def _nothing_left(self, next_offset: int) -> None:
         if self.cache.count == 0 and next_offset > self.commit_offset:
             self.commit_offset = next_offset
