@@ -56,4 +56,7 @@ MUTANTS = [
     Mutant(name="levels above the last wait for ever", path="regulus/broker/placement.py",
            old="min(delay_level(message.properties), delay_level_max)", new="delay_level(message.properties)",
            tests=_LADDER),
+    Mutant(name="a copy that never fits is refused as one that may fit later", path=_SEND_BACK,
+           old="is_for_good = appended.status == PutStatus.MESSAGE_ILLEGAL", new="is_for_good = False",
+           tests=("tests/unit/broker/handlers/test_consumer_send_msg_back.py",)),
 ]

@@ -50,7 +50,10 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
     appended = broker.storing.store(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
-        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal_of(appended))
+        # A consumer that asks again must know when that is in vain: RocketMQ says SYSTEM_ERROR in any case.
+        is_for_good = appended.status == PutStatus.MESSAGE_ILLEGAL
+        return refuse(request, ResponseCode.MESSAGE_ILLEGAL if is_for_good else ResponseCode.SYSTEM_ERROR,
+                      refusal_of(appended))
     original_topic = header.origin_topic or failed.topic
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())

@@ -131,3 +131,12 @@ def test_two_topics_share_the_retry_topic_of_a_group(rig):
 def test_send_backs_are_counted(rig):
     rig.send_back(first(rig).physical_offset)
     assert rig.broker.statistics.item("SNDBCK_PUT_NUMS", "TopicA@CG").value == 1
+
+
+@pytest.mark.parametrize("delay_level", [0, -1])
+def test_a_copy_that_never_fits_is_refused_for_good(rig, delay_level):
+    """A consumer that asks again for a dead letter is not to wait for what will not come."""
+    rig.send(queue_id=2, properties={"P": "x" * 32_650})
+    response = rig.send_back(rig.stored("TopicA", 2)[0].physical_offset, delay_level=delay_level)
+    assert response.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "more than 32767" in response.remark
