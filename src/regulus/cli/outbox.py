@@ -43,6 +43,33 @@ def list_stubs(connection: "Connection", all_states: bool, limit: int, json_outp
                  bool(row.is_manual), row.last_error or "") for row in rows], json_output=json_output)
 
 
+@outbox.command("alarms")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The oldest of them, at most so many.")
+@with_output
+@with_database
+def list_alarms(connection: "Connection", limit: int, json_output: bool) -> None:
+    """List alarms whose cause lasts, oldest first."""
+    from regulus.reliability.alarms import open_alarms
+
+    times: Any = (lambda ms: ms) if json_output else time_text
+    print_rows(("raised", "kind", "subject", "detail"),
+               [(times(alarm.raise_time), alarm.kind, alarm.subject, alarm.detail)
+                for alarm in open_alarms(connection, limit)], json_output=json_output)
+
+
+@outbox.command()
+@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True,
+              help="What was done so long ago goes; no sooner than a copy of it can come.")
+@with_database
+def purge(connection: "Connection", days: int) -> None:
+    """Remove stubs that are done, with all that belongs to them, and alarms that people were told."""
+    from regulus.reliability.stub_purge import purge_stubs
+
+    purged = purge_stubs(connection.engine, keep_ms=days * 86_400_000)
+    click.echo(f"removed {counted(purged.stubs, 'stub')}, {counted(purged.alarms, 'alarm')} and "
+               f"{counted(purged.receipts, 'receipt')}")
+
+
 def _by_hand(name: str, says: str, help_text: str) -> None:
     @outbox.command(name, help=help_text)
     @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)

@@ -111,6 +111,12 @@ def close_settled(connection: Connection) -> None:
                                       alarms.c.kind == AlarmKind.CONSUMER_DOWN.value))
 
 
+def open_alarms(connection: Connection, limit: int) -> list[Alarm]:
+    """Whose cause lasts, oldest first."""
+    return [Alarm(*row) for row in connection.execute(
+        select(*_TOLD).where(alarms.c.open_key.is_not(None)).order_by(alarms.c.alarm_id).limit(limit))]
+
+
 # --- sending ---------------------------------------------------------------------------------------------------------
 
 

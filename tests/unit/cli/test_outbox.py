@@ -8,7 +8,8 @@ from sqlalchemy import create_engine, insert, select, update
 
 from regulus.cli.main import regulus
 from regulus.model.message import Message
-from regulus.reliability import tables
+from regulus.reliability import alarms, tables
+from regulus.reliability.alarms import AlarmKind
 from regulus.reliability.outbox import Outbox
 
 
@@ -60,6 +61,26 @@ def test_one_that_cannot_be_done_leaves_all_as_they_were(address):
     with create_engine(address).connect() as connection:
         assert connection.execute(select(tables.stubs.c.is_manual).filter_by(message_id="1")).scalar_one()
         assert not connection.execute(select(tables.actions)).all()
+
+
+def test_alarms_whose_cause_lasts_are_listed(address):
+    with create_engine(address).begin() as connection:
+        for each in "12":
+            alarms.raise_alarm(connection, AlarmKind.MANUAL, each, "sent 16 times")
+        alarms.close_alarm(connection, AlarmKind.MANUAL, "1")
+    [row] = json.loads(run(address, "outbox", "alarms", "--output", "json").stdout)
+    assert (row["kind"], row["subject"], row["detail"]) == ("MANUAL", "2", "sent 16 times")
+    assert "MANUAL" in run(address, "outbox", "alarms").stdout
+
+
+def test_what_is_done_is_removed_no_sooner_than_copies_can_come(address):
+    with create_engine(address).begin() as connection:
+        connection.execute(update(tables.stubs).values(create_time=1, resend_time=1))
+    soon = run(address, "outbox", "purge", "--days", "3")
+    assert (soon.exit_code, "a copy that comes late" in soon.stderr) == (2, True)
+    assert run(address, "outbox", "purge").stdout == "removed 1 stub, 0 alarms and 0 receipts\n"
+    every = json.loads(run(address, "outbox", "list", "--all", "--output", "json").stdout)
+    assert [row["id"] for row in every] == ["1", "3"]
 
 
 def test_an_unknown_id_is_not_found(address):
