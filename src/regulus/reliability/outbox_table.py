@@ -46,6 +46,8 @@ _SENT = (stubs.c.message_id, stubs.c.send_count, stubs.c.topic, stubs.c.tags, st
 """What a relay needs of a stub."""
 
 
+_PLACE = ("broker_name", "queue_id", "queue_offset")
+
 Sent = Row[*tuple[Any, ...]]
 """A stub as far as a relay needs it: the columns of `_SENT`."""
 
@@ -154,45 +156,60 @@ def _claim_these(connection: Connection, policy: ResendPolicy, ids: Sequence[str
     return connection.execute(select(*_SENT).where(stubs.c.message_id.in_(ids)).order_by(stubs.c.create_time)).all()
 
 
-def store_positions(connection: Connection, positions: Sequence[Position]) -> None:
-    """Of the latest send alone: what was sent again meanwhile has a higher count.
+def place(connection: Connection, positions: Sequence[Position]) -> list[Position]:
+    """Write down where messages are: of the latest send alone, for what was sent again meanwhile has a higher count.
 
-    A row that is locked is left out: its effect is being applied, and to wait for it would hold up all others.
+    A row that is locked is left out: its effect may be under way, and to wait for it would hold up all others. Those
+    that were not written are given back.
     """
+    if not positions:
+        return []
     if connection.dialect.name == "postgresql":
-        _store_by_arrays(connection, positions)
+        placed = _place_by_arrays(connection, positions)
+    else:
+        placed = _not_locked(connection, [position.message_id for position in positions])
+        rows = [{"its_id": position.message_id, "its_count": position.send_count, "broker": position.broker_name,
+                 "queue": position.queue_id, "at": position.queue_offset}
+                for position in positions if position.message_id in placed]
+        if rows:
+            connection.execute(_of_send().values(broker_name=bindparam("broker"), queue_id=bindparam("queue"),
+                                                 queue_offset=bindparam("at"), last_error=None), rows)
+    return [position for position in positions if position.message_id not in placed]
+
+
+def note_stored(connection: Connection, positions: Sequence[Position]) -> None:
+    """In the ledger."""
+    if connection.dialect.name == "postgresql" and positions:
+        its_id, its_count, *where = _as_rows(positions)
+        connection.execute(insert(attempts).from_select(
+            ("message_id", "kind", "number", *_PLACE, "begin_time", "end_time", "outcome"),
+            select(its_id, literal(SEND), its_count, *where, now_ms(), now_ms(), literal("STORED"))))
         return
-    free = _not_locked(connection, [position.message_id for position in positions])
-    rows = [{"its_id": position.message_id, "its_count": position.send_count, "broker": position.broker_name,
-             "queue": position.queue_id, "at": position.queue_offset}
-            for position in positions if position.message_id in free]
-    if rows:
-        connection.execute(_of_send().values(broker_name=bindparam("broker"), queue_id=bindparam("queue"),
-                                             queue_offset=bindparam("at"), last_error=None), rows)
     _note_sends(connection, [
         {"message_id": each.message_id, "number": each.send_count, "outcome": "STORED", "detail": None,
          "broker_name": each.broker_name, "queue_id": each.queue_id, "queue_offset": each.queue_offset}
         for each in positions])
 
 
-def _store_by_arrays(connection: Connection, positions: Sequence[Position]) -> None:
-    """The same in two statements, not in two for each row: with a server behind a network that is most of the time."""
-    if not positions:
-        return
+def _place_by_arrays(connection: Connection, positions: Sequence[Position]) -> frozenset[str]:
+    """In one statement, not in one for each row: with a server behind a network that is most of the time."""
+    its_id, its_count, *where = _as_rows(positions)
+    free = (select(stubs.c.message_id)
+            .join(its_id.table, (stubs.c.message_id == its_id) & (stubs.c.send_count == its_count))
+            .with_for_update(of=stubs, skip_locked=True).cte("free"))
+    return frozenset(connection.execute(
+        update(stubs).where(stubs.c.message_id == its_id, its_id.in_(select(free.c.message_id)))
+        .values(**dict(zip(_PLACE, where, strict=True)), last_error=None, version=stubs.c.version + 1)
+        .returning(stubs.c.message_id)).scalars())
+
+
+def _as_rows(positions: Sequence[Position]) -> Sequence[Any]:
+    """The columns of a table of PostgreSQL's, which is given by five parameters."""
     columns = (stubs.c.message_id, stubs.c.send_count, stubs.c.broker_name, stubs.c.queue_id, stubs.c.queue_offset)
     arrays = [literal(list(values), postgresql.ARRAY(column.type))
               for values, column in zip(zip(*positions, strict=True), columns, strict=True)]
-    sent = (func.unnest(*arrays).table_valued(*[Column(f"sent_{each.name}", each.type) for each in columns])
-            .render_derived(name="sent"))
-    its_id, its_count, *place = sent.c
-    free = (select(stubs.c.message_id).join(sent, (stubs.c.message_id == its_id) & (stubs.c.send_count == its_count))
-            .with_for_update(of=stubs, skip_locked=True).cte("free"))
-    names = ("broker_name", "queue_id", "queue_offset")
-    connection.execute(update(stubs).where(stubs.c.message_id == its_id, its_id.in_(select(free.c.message_id)))
-                       .values(**dict(zip(names, place, strict=True)), last_error=None, version=stubs.c.version + 1))
-    connection.execute(insert(attempts).from_select(
-        ("message_id", "kind", "number", *names, "begin_time", "end_time", "outcome"),
-        select(its_id, literal(SEND), its_count, *place, now_ms(), now_ms(), literal("STORED"))))
+    return tuple(func.unnest(*arrays).table_valued(*[Column(f"sent_{each.name}", each.type) for each in columns])
+                 .render_derived(name="sent").c)
 
 
 def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:

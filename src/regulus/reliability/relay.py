@@ -5,7 +5,7 @@ which it would be due again.
 """
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -27,6 +27,11 @@ BATCH_SIZE_MAX = 1 << 20
 BACKLOG_QUEUES_MAX = 10_000
 """Queues whose rate is remembered; beyond it all are measured anew."""
 _RATE_OVER_MS = 5_000
+PLACE_TRIES_MAX = 10
+"""Rounds in which the place of a message is written down if its row is free; an effect that takes longer confirms the
+stub, which needs no place then, or fails, and the stub is sent again when it is due."""
+UNPLACED_MAX = 10_000
+"""Of these the newest are kept."""
 
 
 class Claimed(NamedTuple):
@@ -35,6 +40,13 @@ class Claimed(NamedTuple):
     message_id: str
     send_count: int
     message: Message
+
+
+class _Unplaced(NamedTuple):
+    """A message whose place could not be written down, because somebody had its row."""
+
+    position: Position
+    tries_left: int
 
 
 class Review(NamedTuple):
@@ -64,6 +76,7 @@ class DueStubs:
         self._engine = engine
         self._config = config
         self._backlog = Backlog()
+        self._unplaced: deque[_Unplaced] = deque(maxlen=UNPLACED_MAX)
 
     def check(self) -> None:
         """Raises ReliabilityRefused when a table is missing or older."""
@@ -73,8 +86,20 @@ class DueStubs:
 
     def claim(self) -> list[Claimed]:
         """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them."""
+        self._place_left()
         with self._engine.begin() as connection:
             return _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
+
+    def _place_left(self) -> None:
+        """Another relay that looks for rows locks some of ours for a moment, too."""
+        if not self._unplaced:
+            return
+        tried = list(self._unplaced)
+        with self._engine.begin() as connection:
+            left = set(outbox_table.place(connection, [each.position for each in tried]))
+        self._unplaced.clear()
+        self._unplaced.extend(_Unplaced(each.position, each.tries_left - 1)
+                              for each in tried if each.position in left and each.tries_left > 1)
 
     def review(self) -> Review:
         """Do what the rules say with at most `batch_max` stubs that were sent and are due again: claim them, put them
@@ -105,8 +130,10 @@ class DueStubs:
             else:
                 failures.append(outcome)
         with self._engine.begin() as connection:
-            outbox_table.store_positions(connection, positions)
+            left = outbox_table.place(connection, positions)
+            outbox_table.note_stored(connection, positions)
             outbox_table.store_failures(connection, failures)
+        self._unplaced.extend(_Unplaced(position, PLACE_TRIES_MAX) for position in left)
 
 
 class Backlog:

@@ -1,6 +1,7 @@
 """Which stubs a relay claims, and what it writes down of them; without a broker."""
 
 import threading
+from collections import deque
 
 import pytest
 from sqlalchemy import text
@@ -9,10 +10,11 @@ from regulus.errors import ConfigError
 from regulus.model.message import Message
 from regulus.reliability import judges, outbox_table
 from regulus.reliability.outbox_table import Failure, Position
-from regulus.reliability.relay import BATCH_SIZE_MAX, Claimed, DueStubs, RelayConfig, batches
+from regulus.reliability.relay import BATCH_SIZE_MAX, PLACE_TRIES_MAX, Claimed, DueStubs, RelayConfig, batches
 from regulus.reliability.retry_policy import ResendPolicy
-from regulus.reliability.tables import stubs
+from regulus.reliability.tables import attempts, stubs
 
+from .deliveries import rows
 from .shop import make_due, place_orders, set_stub, stub
 
 
@@ -123,6 +125,35 @@ def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
         assert judges.confirm(effect, "1", "billing")
         due.store([Position("1", 1, "a", 0, 7), Position("2", 1, "a", 0, 8)])
     assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 8)
+
+
+def test_a_place_that_had_to_wait_is_written_down_later(engine, due):
+    """Another relay locks the newest version of a row, before it sees that it is none of its own."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    place_orders(engine, "1")
+    due.claim()
+    with engine.begin() as other:
+        other.execute(text("SELECT 1 FROM regulus_stub WHERE message_id = '1' FOR UPDATE"))
+        due.store([Position("1", 1, "broker-a", 3, 7)])
+        due.claim()
+        assert stub(engine, "1").queue_offset is None
+    due.claim()
+    assert (stub(engine, "1").queue_offset, due._unplaced) == (7, deque())
+    assert rows(engine, attempts, "message_id", "queue_offset") == [("1", 7)]
+
+
+def test_a_place_that_waits_for_long_is_given_up(engine, due):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    place_orders(engine, "1")
+    due.claim()
+    with engine.begin() as other:
+        other.execute(text("SELECT 1 FROM regulus_stub WHERE message_id = '1' FOR UPDATE"))
+        due.store([Position("1", 1, "broker-a", 3, 7)])
+        for _ in range(PLACE_TRIES_MAX):
+            due.claim()
+    assert due._unplaced == deque()
 
 
 def test_what_was_sent_as_often_as_may_be_is_left_to_a_human_once(engine):
