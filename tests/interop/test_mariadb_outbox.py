@@ -11,9 +11,11 @@ from tests.unit.reliability.shop import book, booked, make_due, place_orders, sh
 # What is shown of the other databases, of this one too: by its `engine`.
 from tests.unit.reliability.test_alarm_loop import *  # noqa: F403
 from tests.unit.reliability.test_alarms import *  # noqa: F403
+from tests.unit.reliability.test_decision_table import *  # noqa: F403
 from tests.unit.reliability.test_delivery_log import *  # noqa: F403
 from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
+from tests.unit.reliability.test_inbox_purge import *  # noqa: F403
 from tests.unit.reliability.test_ledger import *  # noqa: F403
 from tests.unit.reliability.test_migrations import *  # noqa: F403
 from tests.unit.reliability.test_operator import *  # noqa: F403
