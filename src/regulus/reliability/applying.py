@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 MISSING_TRIES_MAX = 3
 """Deliveries of a message without a stub, before it is parked among the dead letters."""
 CONFLICT_TRIES_MAX = 3
-"""Times that an effect is made anew at once, because the database ended its transaction for another's sake."""
+"""Times that an effect is made, because the database ended its transaction for another's sake."""
+CONFLICT_PAUSE_S = 0.05
 SETTLED = frozenset({Outcome.APPLIED, Outcome.DONE, Outcome.VOIDED})
 """Outcomes after which a message need not come again."""
 
@@ -174,10 +175,15 @@ def receipt_options(dialect_name: str) -> dict[str, Any]:
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Whether the database ended the transaction for another's sake, so that it may be tried again at once."""
+    """Whether the database ended the transaction for another's sake, so that it may be tried again here."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else "")
     return str(code) in _CONFLICTS
+
+
+def pause_s(tries: int, jitter: float) -> float:
+    """Before the next try: who comes back at once takes the rows again that the other waits for."""
+    return CONFLICT_PAUSE_S * (1 << (tries - 1)) * (0.5 + 0.5 * jitter)
 
 
 def log_unwritten(delivery: Delivery, error: Exception) -> None:

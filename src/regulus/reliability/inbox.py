@@ -14,6 +14,7 @@ they do not answer, the database alone decides.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,7 @@ from regulus.reliability.applying import (
     deliveries_of,
     is_conflict,
     log_unwritten,
+    pause_s,
     receipt_options,
 )
 from regulus.reliability.delivery_log import Delivery, Outcome
@@ -230,21 +232,23 @@ def apply_once_async(engine: "AsyncEngine", *, claims: Claims | None = None, con
 
 
 def _in_place(work: Callable[..., T], *arguments: object) -> T:
-    """Again at once, some times, where the database ended the transaction for another's sake."""
-    for tries_left in range(CONFLICT_TRIES_MAX, 0, -1):
+    """Again here, some times, where the database ended the transaction for another's sake."""
+    for tries in range(1, CONFLICT_TRIES_MAX + 1):
         try:
             return work(*arguments)
         except DBAPIError as error:
-            if tries_left == 1 or not is_conflict(error):
+            if tries == CONFLICT_TRIES_MAX or not is_conflict(error):
                 raise
+        time.sleep(pause_s(tries, random.random()))
     raise AssertionError("the last try returns or raises")
 
 
 async def _in_place_async(work: Callable[..., Awaitable[T]], *arguments: object) -> T:
-    for tries_left in range(CONFLICT_TRIES_MAX, 0, -1):
+    for tries in range(1, CONFLICT_TRIES_MAX + 1):
         try:
             return await work(*arguments)
         except DBAPIError as error:
-            if tries_left == 1 or not is_conflict(error):
+            if tries == CONFLICT_TRIES_MAX or not is_conflict(error):
                 raise
+        await asyncio.sleep(pause_s(tries, random.random()))
     raise AssertionError("the last try returns or raises")

@@ -14,7 +14,7 @@ from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.reliability import tables
-from regulus.reliability.applying import CONFLICT_TRIES_MAX
+from regulus.reliability.applying import CONFLICT_TRIES_MAX, pause_s
 from regulus.reliability.inbox import ApplyOnce, apply_once
 from regulus.reliability.relay_loop import Relay
 
@@ -308,33 +308,42 @@ async def test_w22_committed_messages_have_their_effect_once_though_each_is_sent
     assert booked(engine) == sorted(ids)
 
 
-def test_a_deadlock_is_tried_again_at_once(engine):
+def test_a_deadlock_is_tried_again_on_the_spot(engine):
     """Two effects that lock the same rows in turns: the database ends one of them for the other's sake."""
     if engine.dialect.name == "sqlite":
         pytest.skip("SQLite has one writer at a time")
     place_orders(engine, "1", "2")
     with engine.begin() as connection:
         connection.execute(bookings.insert(), [{"order_id": "x"}, {"order_id": "y"}])
-    both, tries = threading.Barrier(2), []
+    both, tries, ended = threading.Barrier(2), [], threading.Event()
 
     def locks(first, second):
         def effect(connection, message):
             tries.append(first)
+            if len(tries) > 2:
+                assert ended.wait(30)       # or it could take the row again that the other waits for
             connection.execute(bookings.update().where(bookings.c.order_id == first).values(order_id=first))
             if len(tries) <= 2:
                 both.wait(30)
             connection.execute(bookings.update().where(bookings.c.order_id == second).values(order_id=second))
         return effect
 
+    def work(of, each):
+        answers.append(deliver(ApplyOnce(engine, locks(*of)), each)[0])
+        ended.set()
+
     answers = []
-    workers = [threading.Thread(target=lambda of=of, each=each: answers.append(
-        deliver(ApplyOnce(engine, locks(*of)), each)[0])) for of, each in (("xy", "1"), ("yx", "2"))]
+    workers = [threading.Thread(target=work, args=given) for given in (("xy", "1"), ("yx", "2"))]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
     assert (answers, len(tries)) == ([SUCCESS] * 2, 3)
     assert count_stubs(engine, status="CONFIRMED") == 2
+
+
+def test_who_tries_again_leaves_the_others_time():
+    assert [round(pause_s(tries, jitter), 3) for tries in (1, 2) for jitter in (0, 1)] == [0.025, 0.05, 0.05, 0.1]
 
 
 def test_a_conflict_without_end_is_raised(engine):
