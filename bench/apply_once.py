@@ -117,7 +117,7 @@ def compare(name: str, engine: Engine, redis_client: redis.Redis | None, argumen
 def databases(home: str) -> Iterator[Iterator[tuple[str, str]]]:
     with postgresql.running(is_durable=True) as address:
         yield iter([("PostgreSQL", address.replace("postgresql://", "postgresql+psycopg://")),
-                    ("SQLite", f"sqlite:///{home}/shop.sqlite")])
+                    ("SQLite", f"sqlite:///{home}/shop.sqlite?timeout=60")])
 
 
 def main() -> None:
