@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig
 from regulus.client.core.routes import Route, route_of
+from regulus.client.started import Started
 from regulus.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
 from regulus.wire.bodies import ClusterInfo, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -18,7 +18,7 @@ from regulus.wire.remoting_command import RemotingCommand
 T = TypeVar("T")
 
 
-class AdminBase:
+class AdminBase(Started):
     """Life of the client, and requests to name servers and brokers."""
 
     def __init__(self, name_server: str, config: ClientConfig | None = None) -> None:
@@ -37,14 +37,6 @@ class AdminBase:
         instance, self._instance = self._instance, None
         if instance is not None:
             await client_instance.release(instance)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
 
     # --- where things are --------------------------------------------------------------------------------------------
 

@@ -12,8 +12,6 @@ While a broker is away its sends keep their places, so that those which wait the
 import asyncio
 import random
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
 from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance, RequestHandler, steady_ms
@@ -36,6 +34,7 @@ from regulus.client.core.send_course import SendCourse
 from regulus.client.gathered_sends import GatheredSends, split_result
 from regulus.client.outgoing import Outgoing
 from regulus.client.send_result import SendResult, SendStatus
+from regulus.client.started import Started
 from regulus.client.tasks import TaskGroup
 from regulus.client.turns import Room
 from regulus.errors import (
@@ -74,7 +73,7 @@ _BATCH_PLACES_MAX = 128
 """What one batch takes at most, so that two are under way however large they are."""
 
 
-class Producer:
+class Producer(Started):
     """A producer of one group.
 
         async with Producer("127.0.0.1:9876", "my-group") as producer:
@@ -143,14 +142,6 @@ class Producer:
                 self._instance = None
                 self._was_shut_down = True
                 await client_instance.release(instance, self)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
 
     @property
     def client_id(self) -> str:

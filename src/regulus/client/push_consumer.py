@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from regulus.client import client_instance, consumer_start
 from regulus.client.calls import Calls
@@ -36,6 +34,7 @@ from regulus.client.rebalancer import Rebalancer
 from regulus.client.running_info import running_info
 from regulus.client.send_back import SendBack
 from regulus.client.start_offset import StartOffsets
+from regulus.client.started import Started
 from regulus.client.tasks import TaskGroup
 from regulus.errors import ClientClosed, ClientError, ConfigError, MessageIllegal
 from regulus.model.message import MessageExt
@@ -61,7 +60,7 @@ from regulus.wire.remoting_command import RemotingCommand
 NO_SPAN_LIMIT = 1 << 62
 
 
-class PushConsumer:
+class PushConsumer(Started):
     """A consumer of one group.
 
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
@@ -229,14 +228,6 @@ class PushConsumer:
         self._joining = None
         self._tasks = TaskGroup()
         self._stop_using()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
 
     def suspend(self) -> None:
         """Pull no more until `resume`; what is cached is still consumed."""

@@ -179,18 +179,6 @@ class PushConsumer(shared_loop.Blocking):
         """Connects to nothing yet. Raises ConfigError."""
         self._client = shared_loop.call(lambda: AsyncioPushConsumer(name_server, group, listener, config))
 
-    def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:
-        """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
-
-        With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
-        of a group must subscribe alike. Raises MessageIllegal, HeaderError.
-        """
-        shared_loop.call(lambda: self._client.subscribe(topic, expression, expression_type))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Consume the topic no more. Unknown topics are fine."""
-        shared_loop.call(lambda: self._client.unsubscribe(topic))
-
     def start(self) -> None:
         """Join the group and consume; nothing is done when that is done already. A start that fails leaves nothing
         behind and may be tried again.
@@ -206,6 +194,18 @@ class PushConsumer(shared_loop.Blocking):
         leaves nevertheless.
         """
         shared_loop.run(self._client.shutdown())
+
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = consumer_start.TAG) -> None:
+        """Consume the messages of a topic whose tag the expression names: `*`, `TagA`, `TagA || TagB`.
+
+        With `expression_type` SQL92 the expression is a condition over properties, if the broker allows it. All members
+        of a group must subscribe alike. Raises MessageIllegal, HeaderError.
+        """
+        shared_loop.call(lambda: self._client.subscribe(topic, expression, expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume the topic no more. Unknown topics are fine."""
+        shared_loop.call(lambda: self._client.unsubscribe(topic))
 
     def suspend(self) -> None:
         """Pull no more until `resume`; what is cached is still consumed."""

@@ -8,24 +8,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import Engine
 
 from regulus.client import foreign_calls
-from regulus.client.tasks import TaskGroup
+from regulus.client.started import Started
 from regulus.errors import AlarmUndelivered, ConfigError
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarm_channels import Channel, Digest
 from regulus.reliability.alarms import Alarm
+from regulus.reliability.rounds import Rounds
 
 _log = logging.getLogger(__name__)
 
-SHUTDOWN_WAIT_MS = 30_000
-"""How long a round under way may take at the end."""
 _TAKEN_MAX = 10_000
 """Alarms of which is remembered which channels took them; beyond it some may be told twice."""
 
@@ -45,7 +41,7 @@ class AlarmConfig:
                 raise ConfigError(f"{key} is {getattr(self, key)}; it must be 1 to {high}")
 
 
-class AlarmRounds:
+class Digests:
     """The part that speaks to database and channels, blocking."""
 
     def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig) -> None:
@@ -127,7 +123,7 @@ class _Course:
         _log.error("%d alarms are not told yet and will be in %d s again: %s", count, rest_ms // 1000, why)
 
 
-class AlarmLoop:
+class AlarmLoop(Started):
     """Sends the alarms of one database.
 
         async with AlarmLoop(engine, [MailChannel(...), LogChannel()]):
@@ -139,36 +135,20 @@ class AlarmLoop:
     def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
         self.config = config or AlarmConfig()
-        self._rounds = AlarmRounds(engine, channels, self.config)
-        self._tasks = TaskGroup()
-        self._stopping = asyncio.Event()
-        self._round = asyncio.Lock()
+        self._digests = Digests(engine, channels, self.config)
+        self._rounds = Rounds("alarms")
 
     async def start(self) -> None:
         """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
-        await asyncio.to_thread(self._rounds.check)
-        self._stopping.clear()
-        self._tasks.supervise(self._send, "alarms")
+        await asyncio.to_thread(self._digests.check)
+        self._rounds.start(self._send)
 
     async def shutdown(self) -> None:
         """Finish the round under way, and begin no other."""
-        self._stopping.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000), self._round:
-                pass
-        await self._tasks.cancel()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
+        await self._rounds.finish()
 
     async def _send(self) -> None:
-        while not self._stopping.is_set():
-            async with self._round:
-                await asyncio.to_thread(self._rounds.run)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self.config.interval_ms / 1000)
+        while not self._rounds.stopping.is_set():
+            async with self._rounds.round():
+                await asyncio.to_thread(self._digests.run)
+            await self._rounds.rest(self.config.interval_ms)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Insert, String, Update, cast, exists, func, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import Connection, String, Update, cast, exists, func, select, update
 
 from regulus.reliability.tables import (
     ALARM_OPEN_KEY_SIZE_MAX,
@@ -21,6 +20,7 @@ from regulus.reliability.tables import (
     LAST_ERROR_SIZE_MAX,
     UNCONFIRMED,
     alarms,
+    insert_new,
     now_ms,
     stubs,
     watermarks,
@@ -79,14 +79,7 @@ def raise_alarms(connection: Connection, causes: Iterable[Cause]) -> None:
     # In one order: who raises what another raised, and did not commit yet, waits for it.
     rows = [{"kind": by_key[key].kind.value, "subject": by_key[key].subject[:ALARM_SUBJECT_SIZE_MAX],
              "detail": by_key[key].detail[:LAST_ERROR_SIZE_MAX], "open_key": key} for key in sorted(by_key)]
-    raised = {"raise_time": now_ms()}
-    insert: Insert
-    if connection.dialect.name in ("mysql", "mariadb"):
-        insert = mysql.insert(alarms).prefix_with("IGNORE").values(raised)
-    else:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        insert = dialect.insert(alarms).values(raised).on_conflict_do_nothing(index_elements=["open_key"])
-    connection.execute(insert, rows)
+    connection.execute(insert_new(alarms, connection.dialect.name).values(raise_time=now_ms()), rows)
 
 
 def close_alarm(connection: Connection, kind: AlarmKind, subject: str) -> None:

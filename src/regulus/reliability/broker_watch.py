@@ -10,19 +10,17 @@ Retry topics move no watermark.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import Connection, Engine
 
 from regulus.client.admin import Admin
 from regulus.client.running_info import BLOCKED_QUEUES
-from regulus.client.tasks import TaskGroup
+from regulus.client.started import Started
 from regulus.errors import ClientError, ConfigError, NoRoute
 from regulus.model.topics import RETRY_PREFIX, dlq_topic
 from regulus.reliability import delivery_log, tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
+from regulus.reliability.rounds import Rounds
 from regulus.wire.bodies import ConsumerRunningInfo
 
 _log = logging.getLogger(__name__)
@@ -33,7 +31,7 @@ QUIET_ROUNDS = 10
 """Dead letters that have not grown for so many looks are no alarm any more; the next one is."""
 
 
-class BrokerWatch:
+class BrokerWatch(Started):
     """Looks at some groups again and again, beside the relay; `engine` is of the stubs' database, and a blocking one.
 
         async with BrokerWatch(engine, "127.0.0.1:9876", ["billing"]):
@@ -50,50 +48,50 @@ class BrokerWatch:
         self._interval_ms = interval_ms
         self._admin = Admin(name_server)
         self._groups = [_WatchedGroup(group) for group in groups]
-        self._tasks = TaskGroup()
-        self._stopping = asyncio.Event()
+        self._rounds = Rounds("broker watch")
+        self._is_away = False
 
     @property
     def restarts(self) -> int:
-        return self._tasks.restarts
+        return self._rounds.restarts
 
     async def start(self) -> None:
         """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
         await asyncio.to_thread(self._check)
         await self._admin.start()
-        self._stopping.clear()
-        self._tasks.supervise(self._watch, "broker watch")
+        self._rounds.start(self._watch)
 
     async def shutdown(self) -> None:
-        self._stopping.set()
-        await self._tasks.cancel()
+        await self._rounds.finish()
         await self._admin.shutdown()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
 
     async def look(self) -> None:
         """One round. What cannot be asked is logged, and asked again in the next."""
+        if await self._are_brokers_away():
+            return
         for group in self._groups:
             for note in (self._note_offsets, self._note_dead_letters, self._note_blocked):
                 try:
                     await note(group)
-                except NoRoute:
-                    pass        # the group was never online, or its brokers are away
                 except ClientError as error:
                     _log.warning("brokers do not say how group %s fares: %s: %s", group.name, type(error).__name__,
                                  error)
 
+    async def _are_brokers_away(self) -> bool:
+        """Then nothing is known, which ends no alarm. Told once as long as it lasts."""
+        try:
+            brokers, reason = await self._admin.master_addresses(), "the name server knows none"
+        except ClientError as error:
+            brokers, reason = [], str(error)
+        if not brokers and not self._is_away:
+            _log.warning("no broker says how groups fare: %s; they are looked for again", reason)
+        self._is_away = not brokers
+        return self._is_away
+
     async def _watch(self) -> None:
-        while not self._stopping.is_set():
-            await self.look()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._interval_ms / 1000)
+        while not self._rounds.stopping.is_set():
+            await self.look()       # outside `round`: an end may cut a look off anywhere
+            await self._rounds.rest(self._interval_ms)
 
     def _check(self) -> None:
         with self._engine.connect() as connection:
@@ -122,6 +120,10 @@ class BrokerWatch:
         members = [] if connection is None else sorted(each.client_id for each in connection.connection_set)
         answers = await asyncio.gather(*[self._admin.consumer_running_info(group.name, member)
                                          for member in members[:MEMBERS_MAX]], return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
+                raise answer
+        # A member that does not answer leaves it open whether one of its queues stands still.
         infos = [answer for answer in answers if isinstance(answer, ConsumerRunningInfo)]
         # Clients other than ours do not say it.
         counts = [info.properties.get(BLOCKED_QUEUES, "0") for info in infos]

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Insert, Select, Table, Update, bindparam, exists, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from regulus.reliability import tables
 from regulus.reliability.delivery_log import Delivery, Outcome
 from regulus.reliability.tables import (
     CONFIRMED,
@@ -160,8 +160,4 @@ def _status() -> Select[Any]:
 
 @cache
 def _take(dialect_name: str) -> Insert:
-    if dialect_name in ("mysql", "mariadb"):
-        return mysql.insert(inbox).prefix_with("IGNORE").values(apply_time=now_ms())
-    of_others = (postgresql if dialect_name == "postgresql" else sqlite).insert(inbox).values(apply_time=now_ms())
-    ignoring: Insert = of_others.on_conflict_do_nothing()
-    return ignoring
+    return tables.insert_new(inbox, dialect_name).values(apply_time=now_ms())

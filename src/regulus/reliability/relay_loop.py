@@ -7,9 +7,6 @@ PostgreSQL a commit wakes the relay, elsewhere it looks every `poll_interval_ms`
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import Engine
 
@@ -17,21 +14,20 @@ from regulus.client import shared_loop
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult
 from regulus.client.shared_loop import Blocking
-from regulus.client.tasks import TaskGroup
+from regulus.client.started import Started
 from regulus.errors import BrokerRefused, ClientError, MessageIllegal
 from regulus.reliability.commit_notices import CommitNotices
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import Claimed, DueStubs, RelayConfig, batches
+from regulus.reliability.rounds import Rounds
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "regulus-relay"
-SHUTDOWN_WAIT_MS = 30_000
-"""How long a round under way may take at the end; a send is over in a few seconds."""
 _NAMES_LOGGED_MAX = 20
 
 
-class Relay:
+class Relay(Started):
     """A relay between one database and the brokers of one name server.
 
         async with Relay(engine, "127.0.0.1:9876"):
@@ -48,38 +44,23 @@ class Relay:
         self._engine = engine
         self._stubs = DueStubs(engine, self.config)
         self._producer = Producer(name_server, group)
-        self._tasks = TaskGroup()
-        self._stopping = asyncio.Event()
-        self._round = asyncio.Lock()
+        self._rounds = Rounds("outbox relay")
         self._reviewed = float("-inf")
 
     @property
     def restarts(self) -> int:
-        return self._tasks.restarts
+        return self._rounds.restarts
 
     async def start(self) -> None:
         """Raises ReliabilityRefused when the table is missing or older; what the driver raises without a database."""
         await asyncio.to_thread(self._stubs.check)
         await self._producer.start()
-        self._stopping.clear()
-        self._tasks.supervise(self._relay, "outbox relay")
+        self._rounds.start(self._relay)
 
     async def shutdown(self) -> None:
         """Finish the round under way, and claim no more."""
-        self._stopping.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000), self._round:
-                pass
-        await self._tasks.cancel()
+        await self._rounds.finish()
         await self._producer.shutdown()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.shutdown()
 
     async def relay_due(self) -> int:
         """One round; how many messages are now at a broker."""
@@ -114,11 +95,11 @@ class Relay:
 
     async def _relay(self) -> None:
         async with CommitNotices(self._engine) as notices:
-            while not self._stopping.is_set():
-                async with self._round:
+            while not self._rounds.stopping.is_set():
+                async with self._rounds.round():
                     count, _ = await self._relay_due()
                 if not count:
-                    await notices.wait(self._stopping, self.config.poll_interval_ms)
+                    await notices.wait(self._rounds.stopping, self.config.poll_interval_ms)
 
     def _tell_left(self, left: Sequence[str]) -> None:
         if left:

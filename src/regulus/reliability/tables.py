@@ -40,6 +40,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Index,
+    Insert,
     Integer,
     LargeBinary,
     MetaData,
@@ -50,7 +51,7 @@ from sqlalchemy import (
     inspect,
     text,
 )
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -232,6 +233,14 @@ def _now_of_sqlite(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
 @compiles(now_ms, "mysql", "mariadb")
 def _now_of_mysql(element: now_ms, compiler: SQLCompiler, **_: Any) -> str:
     return "CAST(unix_timestamp(sysdate(3)) * 1000 AS SIGNED)"
+
+
+def insert_new(table: Table, dialect_name: str) -> Insert:
+    """An insert that leaves a row of the same key as it is. Its count says so; SQLAlchemy keeps that where asked to."""
+    if dialect_name in ("mysql", "mariadb"):
+        return mysql.insert(table).prefix_with("IGNORE")
+    statement: Insert = (postgresql if dialect_name == "postgresql" else sqlite).insert(table).on_conflict_do_nothing()
+    return statement
 
 
 def create(connection: Connection) -> None:

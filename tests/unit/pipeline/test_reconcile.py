@@ -78,32 +78,17 @@ def test_nothing_is_sent_by_a_guess(spark, shop, stubs, columns, limits, missing
         reconciled(spark, shop, stubs, is_real=True, columns=columns, **wanted)
 
 
-def test_a_lost_stub_without_a_body_is_refused_and_nothing_is_sent(spark, shop, stubs):
+@pytest.mark.parametrize(("row", "reason"), [
+    (("hollow", 1_700_000_000_000, ""), "1 of 2 lost stubs have nothing in column 'content'"),
+    ((None, 1_700_000_000_000, "x"), "1 stubs have a key that is missing"),
+    (("fresh", 1_764_000_000, "x"), "1 stubs have a time in column 'made_ms' before the year 2000, such as 1970")],
+    ids=["no body", "no key", "seconds for ms"])
+def test_a_stub_that_cannot_be_sent_as_it_is_refuses_the_run(spark, shop, stubs, row, reason):
     before = len(messages_of(shop.server, TOPIC))
     with closing(sqlite3.connect(stubs)) as connection:
-        connection.execute("INSERT INTO stubs VALUES ('hollow', 1700000000000, '', NULL)")
+        connection.execute("INSERT INTO stubs VALUES (?, ?, ?, NULL)", row)
         connection.commit()
-    with pytest.raises(JobRefused, match="1 of 2 lost stubs have nothing in column 'content'"):
-        reconciled(spark, shop, stubs, is_real=True)
-    assert len(messages_of(shop.server, TOPIC)) == before
-
-
-def test_a_stub_without_a_key_is_refused_and_nothing_is_sent(spark, shop, stubs):
-    before = len(messages_of(shop.server, TOPIC))
-    with closing(sqlite3.connect(stubs)) as connection:
-        connection.execute("INSERT INTO stubs VALUES (NULL, 1700000000000, 'x', NULL)")
-        connection.commit()
-    with pytest.raises(JobRefused, match="1 stubs have a key that is missing"):
-        reconciled(spark, shop, stubs, is_real=True)
-    assert len(messages_of(shop.server, TOPIC)) == before
-
-
-def test_seconds_are_not_taken_for_ms_where_stubs_are_sent_by_their_age(spark, shop, stubs):
-    before = len(messages_of(shop.server, TOPIC))
-    with closing(sqlite3.connect(stubs)) as connection:
-        connection.execute("INSERT INTO stubs VALUES ('fresh', ?, 'x', NULL)", (int(time.time()),))
-        connection.commit()
-    with pytest.raises(JobRefused, match="1 stubs have a time in column 'made_ms' before the year 2000, such as 1970"):
+    with pytest.raises(JobRefused, match=reason):
         reconciled(spark, shop, stubs, is_real=True)
     assert len(messages_of(shop.server, TOPIC)) == before
 

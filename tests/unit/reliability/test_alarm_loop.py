@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from regulus.errors import AlarmUndelivered, ConfigError, ReliabilityRefused
 from regulus.reliability import alarms, tables
-from regulus.reliability.alarm_loop import AlarmConfig, AlarmLoop, AlarmRounds
+from regulus.reliability.alarm_loop import AlarmConfig, AlarmLoop, Digests
 from regulus.reliability.alarms import AlarmKind
 
 from .consumed import wait_until
@@ -56,7 +56,7 @@ def unsent(engine):
 
 def test_all_that_is_due_is_one_digest_and_told_once(engine):
     channel = Kept()
-    rounds = AlarmRounds(engine, [channel], AlarmConfig())
+    rounds = Digests(engine, [channel], AlarmConfig())
     raise_some(engine, "1", "2")
     assert (rounds.run(), rounds.run()) == (2, 0)
     assert channel.digests == [["1", "2"]]
@@ -67,7 +67,7 @@ def test_all_that_is_due_is_one_digest_and_told_once(engine):
 
 def test_what_a_channel_missed_it_gets_later_and_the_others_do_not_get_it_again(engine, caplog):
     good, bad = Kept(), Kept(failures=1)
-    rounds = AlarmRounds(engine, [good, bad], AT_ONCE)
+    rounds = Digests(engine, [good, bad], AT_ONCE)
     raise_some(engine, "1")
     with caplog.at_level(logging.ERROR):
         assert rounds.run() == 0
@@ -90,7 +90,7 @@ def run_until_told(rounds, engine):
 
 def test_a_channel_that_failed_rests_and_new_alarms_reach_the_others_meanwhile(engine):
     good, bad = Kept(), Kept(failures=1)
-    rounds = AlarmRounds(engine, [good, bad], AlarmConfig(retry_ms=60_000))
+    rounds = Digests(engine, [good, bad], AlarmConfig(retry_ms=60_000))
     raise_some(engine, "1")
     rounds.run()
     raise_some(engine, "2")
@@ -104,7 +104,7 @@ def test_a_channel_that_failed_rests_and_new_alarms_reach_the_others_meanwhile(e
 
 def test_an_error_of_a_channel_of_the_users_own_holds_up_no_other(engine, caplog):
     good, bad = Kept(), Kept(failures=1, error=KeyError)
-    rounds = AlarmRounds(engine, [bad, good], AT_ONCE)
+    rounds = Digests(engine, [bad, good], AT_ONCE)
     raise_some(engine, "1")
     with caplog.at_level(logging.ERROR):
         rounds.run()
@@ -120,7 +120,7 @@ def test_a_sender_that_died_leaves_its_alarms_to_the_next(engine):
     with engine.begin() as connection:
         alarms.claim(connection, AlarmConfig().lease_ms, 10)
     channel = Kept()
-    rounds = AlarmRounds(engine, [channel], AlarmConfig())
+    rounds = Digests(engine, [channel], AlarmConfig())
     assert rounds.run() == 0        # its lease lasts
     make_due(engine)
     assert (rounds.run(), channel.subjects) == (1, ["1"])
@@ -128,7 +128,7 @@ def test_a_sender_that_died_leaves_its_alarms_to_the_next(engine):
 
 def test_a_digest_is_bounded(engine):
     channel = Kept()
-    rounds = AlarmRounds(engine, [channel], AlarmConfig(digest_max=2))
+    rounds = Digests(engine, [channel], AlarmConfig(digest_max=2))
     raise_some(engine, *"12345")
     assert [rounds.run() for _ in range(4)] == [2, 2, 1, 0]
     assert channel.subjects == list("12345")
@@ -137,7 +137,7 @@ def test_a_digest_is_bounded(engine):
 def test_a_late_delivery_ends_the_alarm_of_its_stub(engine):
     place_orders(engine, "1")
     raise_some(engine, "1")
-    rounds = AlarmRounds(engine, [Kept()], AlarmConfig())
+    rounds = Digests(engine, [Kept()], AlarmConfig())
     rounds.run()
     set_stub(engine, "1", status="CONFIRMED")
     rounds.run()
@@ -170,4 +170,4 @@ def test_limits_are_told(values, says):
 
 def test_no_channel_is_told(engine):
     with pytest.raises(ConfigError, match="no channel"):
-        AlarmRounds(engine, [], AlarmConfig())
+        Digests(engine, [], AlarmConfig())

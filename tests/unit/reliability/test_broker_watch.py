@@ -1,6 +1,5 @@
 """What a broker knows of a group becomes watermarks and alarms."""
 
-import logging
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,17 @@ from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
 from regulus.errors import ConfigError, ReliabilityRefused
 from regulus.model.message import Message
+from regulus.nameserver.config import NamesrvConfig
 from regulus.reliability import tables
+from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
+from regulus.server.assembly import NameServer
+from regulus.transport.config import TransportConfig
 
 from .consumed import FROM_FIRST, wait_until
 from .deliveries import rows
+
+HOST = "127.0.0.1"
 
 
 @pytest.fixture
@@ -73,18 +78,24 @@ async def test_stored_offsets_are_watermarks_and_retries_move_none(engine, regul
     assert {topic for topic, in rows(engine, tables.watermarks, "topic")} == {"orders"}
 
 
-async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_server, send, watch):
-    given_up = []
+class Refusal:
+    """A listener that gives up each message at once."""
 
-    def refuse(messages, context):
-        given_up.extend(messages)
+    def __init__(self):
+        self.given_up = []
+
+    def __call__(self, messages, context):
+        self.given_up.extend(messages)
         context.delay_level_when_next_consume = -1
         return ConsumeStatus.RECONSUME_LATER
 
+
+async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_server, send, watch):
+    refuse = Refusal()
     await watch.look()
     async with consumer(regulus_server, refuse):
         await send("1", "2")
-        await wait_until(lambda: len(given_up) >= 2)
+        await wait_until(lambda: len(refuse.given_up) >= 2)
     await watch.look()
     assert alarms(engine) == [("DEAD_LETTERS", "billing", "2 messages that the group gave up came to the 0 before")]
     for _ in range(QUIET_ROUNDS - 1):
@@ -95,16 +106,10 @@ async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_s
 
 
 async def test_what_lay_among_the_dead_letters_before_is_no_growth(engine, regulus_server, send, watch):
-    given_up = []
-
-    def refuse(messages, context):
-        given_up.extend(messages)
-        context.delay_level_when_next_consume = -1
-        return ConsumeStatus.RECONSUME_LATER
-
+    refuse = Refusal()
     async with consumer(regulus_server, refuse):
         await send("1")
-        await wait_until(lambda: len(given_up) >= 1)
+        await wait_until(lambda: len(refuse.given_up) >= 1)
     await watch.look()
     assert alarms(engine) == []
 
@@ -130,12 +135,14 @@ async def test_an_orderly_queue_that_stands_still_is_told_until_it_goes_on(engin
     assert open_alarms(engine) == []
 
 
-async def test_brokers_that_are_away_are_logged_and_asked_again(engine, caplog):
+async def test_a_name_server_that_is_away_is_told_once_and_asked_again(engine, caplog):
     async with BrokerWatch(engine, "127.0.0.1:1", ["billing"], interval_ms=1) as watch:
-        with caplog.at_level(logging.WARNING, "regulus.reliability.broker_watch"):
-            await wait_until(lambda: len(caplog.records) > 3)
-    assert watch.restarts == 0
-    assert "brokers do not say how group billing fares" in caplog.text
+        for _ in range(3):
+            await watch.look()
+        assert watch.restarts == 0
+    told = [record.getMessage() for record in caplog.records if record.name == "regulus.reliability.broker_watch"]
+    assert len(told) == 1
+    assert told[0].startswith("no broker says how groups fare: ")
 
 
 async def test_the_watch_looks_by_itself(engine, regulus_server, send):
@@ -164,3 +171,18 @@ async def test_missing_tables_are_told_at_start(engine):
 def test_limits_are_told(engine, values, says):
     with pytest.raises(ConfigError, match=says):
         BrokerWatch(engine, "127.0.0.1:1", **values)
+
+
+async def test_brokers_that_are_away_are_told_once(engine, caplog):
+    """The name server is there, and knows none."""
+    alone = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST), TransportConfig(bind_address=HOST))
+    await alone.start()
+    with engine.begin() as connection:
+        raise_alarm(connection, AlarmKind.BLOCKED_QUEUE, "billing", "")
+    async with BrokerWatch(engine, f"{HOST}:{alone.port}", ["billing"], interval_ms=3_600_000) as watch:
+        for _ in range(2):
+            await watch.look()
+    await alone.stop()
+    told = [record.getMessage() for record in caplog.records if record.name == "regulus.reliability.broker_watch"]
+    assert told == ["no broker says how groups fare: the name server knows none; they are looked for again"]
+    assert open_alarms(engine) == ["BLOCKED_QUEUE billing"]

@@ -127,32 +127,32 @@ def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
     assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 8)
 
 
-def test_a_place_that_had_to_wait_is_written_down_later(engine, due):
-    """Another relay locks the newest version of a row, before it sees that it is none of its own."""
+@pytest.fixture
+def locked(engine, due):
+    """The stub `1` is claimed, another transaction has its row, and its place could not be written down."""
     if engine.dialect.name == "sqlite":
         pytest.skip("SQLite locks the whole file")
     place_orders(engine, "1")
     due.claim()
-    with engine.begin() as other:
+    with engine.connect() as other, other.begin() as transaction:
         other.execute(text("SELECT 1 FROM regulus_stub WHERE message_id = '1' FOR UPDATE"))
         due.store([Position("1", 1, "broker-a", 3, 7)])
-        due.claim()
-        assert stub(engine, "1").queue_offset is None
+        yield transaction
+
+
+def test_a_place_that_had_to_wait_is_written_down_later(engine, due, locked):
+    """Another relay locks the newest version of a row, before it sees that it is none of its own."""
+    due.claim()
+    assert stub(engine, "1").queue_offset is None
+    locked.rollback()
     due.claim()
     assert (stub(engine, "1").queue_offset, due._unplaced) == (7, deque())
     assert rows(engine, attempts, "message_id", "queue_offset") == [("1", 7)]
 
 
-def test_a_place_that_waits_for_long_is_given_up(engine, due):
-    if engine.dialect.name == "sqlite":
-        pytest.skip("SQLite locks the whole file")
-    place_orders(engine, "1")
-    due.claim()
-    with engine.begin() as other:
-        other.execute(text("SELECT 1 FROM regulus_stub WHERE message_id = '1' FOR UPDATE"))
-        due.store([Position("1", 1, "broker-a", 3, 7)])
-        for _ in range(PLACE_TRIES_MAX):
-            due.claim()
+def test_a_place_that_waits_for_long_is_given_up(due, locked):
+    for _ in range(PLACE_TRIES_MAX):
+        due.claim()
     assert due._unplaced == deque()
 
 

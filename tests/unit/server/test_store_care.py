@@ -131,7 +131,7 @@ async def test_what_was_deleted_is_in_the_table_within_a_second_or_told(
     with ThreadPoolExecutor(1) as worker:
         care = StoreCare(store, config, lambda: now, worker, worker)
         care.start()
-        await until((tmp_path / TABLE_NAME).exists)
+        await until(lambda: (tmp_path / TABLE_NAME).exists() and not store.wants_queue_table)
         with monkeypatch.context() as patch:
             patch.setattr(disk, "append_to", refuse)
             patch.setattr(disk, "write_file", refuse)
