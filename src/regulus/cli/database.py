@@ -54,7 +54,7 @@ def operator_name() -> str:
     """Whom an action is written down for."""
     try:
         return getpass.getuser()
-    except OSError:     # no user of this number, as in a container
+    except (KeyError, OSError):     # no user of this number, as in a container; before Python 3.13 a KeyError
         return ""
 
 

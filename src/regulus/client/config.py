@@ -6,7 +6,7 @@ from enum import StrEnum
 from regulus.client.core.rebalance import STRATEGIES
 from regulus.errors import ConfigError
 
-_RATE_MAX = 1_000_000
+_RATE_MIN, _RATE_MAX = 0.001, 1_000_000
 
 
 class MessageModel(StrEnum):
@@ -136,8 +136,9 @@ class PushConsumerConfig(ClientConfig):
         _between(self, 1, 1000, "consume_thread_max")
         _between(self, 1, 1024, "consume_message_batch_max_size", "pull_batch_size")
         _between(self, 0, 65535, "pull_interval")
-        if not 0 <= self.consume_rate_max <= _RATE_MAX:     # nan, too, is refused
-            raise ConfigError(f"consume_rate_max is {self.consume_rate_max}; it must be 0 to {_RATE_MAX}")
+        rate = self.consume_rate_max
+        if rate != 0 and not _RATE_MIN <= rate <= _RATE_MAX:        # nan, too, is refused
+            raise ConfigError(f"consume_rate_max is {rate}; it must be 0, or {_RATE_MIN} to {_RATE_MAX}")
         _between(self, 0, _RATE_MAX, "consume_burst_max")
         _between(self, 1, 65535, "pull_threshold_for_queue", "consume_concurrently_max_span")
         _between(self, 1, 1024, "pull_threshold_size_for_queue")

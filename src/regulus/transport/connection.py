@@ -219,10 +219,14 @@ class Connection(asyncio.BufferedProtocol):
     def read_on(self) -> None:
         """There is room for the frame that waited for it."""
         self._waits_for_room = False
-        self.frame_began = self._loop.time()
+        self.active_time = self.frame_began = self._loop.time()
         if self.is_open:
             self._reader.give_back()
             self._resume_reading()
+
+    def is_idle_since(self, time: float) -> bool:
+        """Whether nothing was read or written since then, by the loop's clock; whom we do not read is not idle."""
+        return self.active_time < time and not self._waits_for_room
 
     def ignore_input(self) -> None:
         """Take no more requests or answers of the peer. What it sends is still read, and thrown away: a connection that

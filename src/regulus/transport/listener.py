@@ -102,7 +102,7 @@ class Listener:
         if not idle_max:
             return
         limit = self._loop.time() - idle_max
-        for connection in [each for each in self.connections if each.active_time < limit]:
+        for connection in [each for each in self.connections if each.is_idle_since(limit)]:
             if connection.is_open:
                 _log.info("connection of %s closed: idle for %d s", connection.peer.remote_text, idle_max)
                 connection.close()

@@ -122,7 +122,8 @@ def test_a_hand_over_in_order_does_not_wait_for_tokens(simulated_regulus, caplog
 
 
 @pytest.mark.parametrize("options", [{"consume_rate_max": -1}, {"consume_rate_max": float("nan")},
-                                     {"consume_rate_max": 1e9}, {"consume_burst_max": -1}])
+                                     {"consume_rate_max": 1e9}, {"consume_rate_max": 5e-324},
+                                     {"consume_burst_max": -1}])
 def test_odd_rates_are_refused_by_name(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         PushConsumerConfig(**options)

@@ -12,6 +12,7 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect
 from regulus.transport.listener import Listener, bind, listen
+from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.remoting_command import RemotingCommand
 
 HOST = "127.0.0.1"
@@ -72,6 +73,28 @@ async def test_an_idle_connection_is_closed() -> None:
     listener = await doors.listen(idle_time_max_ms=20)
     connection = await connect(HOST, listener.port)
     await asyncio.wait_for(connection.wait_closed(), 5)
+    await listener.close()
+
+
+async def test_a_connection_that_waits_for_room_is_not_idle() -> None:
+    """We do not read it: what it sent lies in its socket."""
+    doors, config = Doors(), TransportConfig()
+    unfinished = UnfinishedFrames(config)
+    unfinished.keep(config.large_frames_size_max)
+    listener = Listener(bind(HOST, 0), doors.on_requests, doors.opened.append, doors.closed.append, config,
+                        asyncio.get_running_loop(), unfinished)
+    await listener.accept()
+    connection = await connect(HOST, listener.port)
+    asked = asyncio.create_task(connection.request(RemotingCommand.request(1, None, b"x" * (1 << 20)), 30_000))
+    while not (doors.opened and not doors.opened[0].is_idle_since(float("inf"))):
+        await asyncio.sleep(0)
+    doors.opened[0].active_time = float("-inf")
+    listener._check_idle()
+    assert doors.opened[0].is_open
+    unfinished.keep(0)
+    assert doors.opened[0].is_idle_since(float("inf"))
+    assert not doors.opened[0].is_idle_since(0.0)
+    assert (await asked).code == 0
     await listener.close()
 
 
