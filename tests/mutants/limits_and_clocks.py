@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant(name="who waits for us is closed for it", path=_UNFINISHED,
            old=" and holder not in self._waiting]", new="]", tests=_UNFINISHED_TESTS),
     Mutant(name="the time in which a frame waited for room counts", path=_CONNECTION,
-           old="        self._waits_for_room = False\n        self.frame_began = self._loop.time()\n",
+           old="        self._waits_for_room = False\n        self.active_time = self.frame_began = self._loop.time()\n",
            new="        self._waits_for_room = False\n", tests=_CONNECTION_TESTS),
     Mutant(name="a frame begins anew whenever the peer takes a little", path=_CONNECTION,
            old="    def resume_writing(self) -> None:\n",

@@ -86,8 +86,9 @@ async def test_a_connection_that_waits_for_room_is_not_idle() -> None:
     await listener.accept()
     connection = await connect(HOST, listener.port)
     asked = asyncio.create_task(connection.request(RemotingCommand.request(1, None, b"x" * (1 << 20)), 30_000))
-    while not (doors.opened and not doors.opened[0].is_idle_since(float("inf"))):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not doors.opened or doors.opened[0].is_idle_since(float("inf")):
+            await asyncio.sleep(0)
     doors.opened[0].active_time = float("-inf")
     listener._check_idle()
     assert doors.opened[0].is_open
