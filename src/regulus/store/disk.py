@@ -23,6 +23,8 @@ from weakref import finalize
 from regulus.errors import StoreError, StoreLocked, StoreNotWritable
 
 PAGE_SIZE = 4096
+SECTOR_SIZE = 512
+"""A disk writes so much at once; a power cut may come between two of them."""
 
 _FALLOC_KEEP_SIZE_PUNCH_HOLE = 0x03
 _SYNC_FILE_RANGE_WRITE = 2

@@ -651,7 +651,9 @@ class FileMessageStore:
             return None
         head = disk.read_at(file.path, physical_offset - file.start, synced_mark.HEAD_SIZE)
         found = head_at(head, 0, physical_offset)
-        return SyncedMark(*found, crc32(head)) if found is not None else None
+        if found is None:
+            return None
+        return SyncedMark(found.physical_offset, found.size, found.store_timestamp, crc32(head))
 
     def flush_queue_table(self) -> None:
         """Bring all queues to disk, and the table of where each ends. Raises StoreNotWritable."""

@@ -16,6 +16,7 @@ from regulus.store import disk
 from regulus.store.mapped_file import MappedFile
 
 SEARCH_WINDOW = 8 << 20
+TIME_SIZE = 8
 
 _MAGICS = (MAGIC_V1 & 0xFFFFFFFF, MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_START = (MAGIC_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
@@ -30,6 +31,8 @@ class LogHead(NamedTuple):
     physical_offset: int
     size: int
     store_timestamp: int
+    time_at: int
+    """The byte of the record at which its store time begins."""
 
 
 def head_at(data: bytes | memoryview, position: int, physical_offset: int) -> LogHead | None:
@@ -40,7 +43,8 @@ def head_at(data: bytes | memoryview, position: int, physical_offset: int) -> Lo
     if magic not in _MAGICS or place != physical_offset or size <= HEAD_SIZE:
         return None
     is_v6 = int.from_bytes(data[position + layout.SYS_FLAG:position + layout.SYS_FLAG + 4], "big") & BORN_HOST_V6
-    return LogHead(place, size, _TIME.unpack_from(data, position + _BORN_END + (_IPV6_MORE if is_v6 else 0))[0])
+    time_at = _BORN_END + (_IPV6_MORE if is_v6 else 0)
+    return LogHead(place, size, _TIME.unpack_from(data, position + time_at)[0], time_at)
 
 
 def head_in(file: MappedFile, physical_offset: int) -> LogHead | None:

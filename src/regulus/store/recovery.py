@@ -29,7 +29,7 @@ from regulus.store.commit_log import CommitLog
 from regulus.store.consume_queues import ConsumeQueues
 from regulus.store.dispatch import Dispatcher
 from regulus.store.log_cut import DIRECTORY, LogCut
-from regulus.store.log_heads import find_heads, head_in
+from regulus.store.log_heads import TIME_SIZE, LogHead, find_heads, head_in
 from regulus.store.mapped_file import MappedFile
 from regulus.store.mapped_file_queue import file_name
 from regulus.store.numbering import Numbering
@@ -311,13 +311,19 @@ class Recovery:
             return "records follow behind it"
         if self._mark is not None and not self._is_clean_stop and flushed_timestamp <= self._mark.store_timestamp:
             return ""       # else somebody who makes no marks went on with the log, and its times say more
-        times = [head.store_timestamp for head in (cut.first_head(), *cut.heads()) if head is not None]
+        times = [head.store_timestamp for head in (cut.first_head(), *cut.heads())
+                 if head is not None and not self._may_have_torn_time(head)]
         # A record of the same millisecond as the last that was flushed may have come after it.
         if any(0 < time < flushed_timestamp for time in times):
             return "the checkpoint says that it was on disk"
         if self._is_clean_stop and has_more:
             return "after a clean stop nothing is torn"
         return ""
+
+    def _may_have_torn_time(self, head: LogHead) -> bool:
+        """Whether a power cut may have left a part of the store time, which tells another time then."""
+        first = head.physical_offset % self._log.files.file_size + head.time_at
+        return first // disk.SECTOR_SIZE != (first + TIME_SIZE - 1) // disk.SECTOR_SIZE
 
     # --- queues and index --------------------------------------------------------------------------------------------
 

@@ -36,8 +36,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 from regulus.store import disk
 
 PAGE_SIZE = disk.PAGE_SIZE
-SECTOR_SIZE = 512
-"""A disk writes so much at once; a page may be torn between two of them."""
+SECTOR_SIZE = disk.SECTOR_SIZE
 SURE_ONLY = 0
 """The seed of a crash that leaves what is sure and nothing else."""
 EVERYTHING = 1

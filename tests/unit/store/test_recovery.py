@@ -9,7 +9,7 @@ from regulus.errors import StoreDamaged, StoreNewer, StoreNotWritable
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.store_result import PutStatus
 from regulus.record import message_record
-from regulus.record.layout import BODY_START_V4, MAGIC_V1, MAGIC_V2
+from regulus.record.layout import BODY_START_V4, BORN_HOST, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2
 from regulus.record.store_checkpoint import StoreCheckpoint
 from regulus.record.store_checkpoint import decode as decode_checkpoint
 from regulus.record.store_checkpoint import encode as encode_checkpoint
@@ -165,6 +165,22 @@ def test_a_head_of_which_a_part_was_written_is_a_tail(tmp_path: Path) -> None:
     store = FileMessageStore(small_config(copy))
     assert store.open().dropped_bytes == 7
     assert bodies(store) == expected[:2]
+
+
+@pytest.mark.parametrize("known", range(9))
+def test_a_store_time_of_which_a_sector_was_not_written_makes_no_damage_of_a_tail(tmp_path: Path, known: int) -> None:
+    """What is there of its bytes tells an earlier time than the record's own."""
+    store = open_store(tmp_path / "store")
+    until_the_time = BORN_HOST + HOST_V4_SIZE + known
+    more = -(store.append(a_message(), NOW).end + until_the_time) % disk.SECTOR_SIZE
+    size = len(message_record.encode(a_message(body=b"")))
+    first = store.append(a_message(body=b"." * ((more - size) % disk.SECTOR_SIZE)), NOW)
+    assert (first.end + until_the_time) % disk.SECTOR_SIZE == 0
+    store.append(a_message(body=b"." * 100), NOW + 20)
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    (copy / "checkpoint").write_bytes(encode_checkpoint(StoreCheckpoint(NOW + 20, NOW + 20)))
+    overwrite(log_file(copy, 0), first.end + until_the_time, bytes(disk.SECTOR_SIZE))
+    assert FileMessageStore(small_config(copy)).open().kept_to == first.end
 
 
 def test_what_looks_like_a_record_in_a_torn_body_is_none(tmp_path: Path) -> None:
