@@ -25,11 +25,13 @@ class BrokerProcess:
             "--namesrv-port",
             str(name_server_port),
         ]
+        self._name_server_port = name_server_port
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def start(self, port: int) -> None:
-        """Returns when the broker accepts connections. Raises RegulusError when it ends or stays silent."""
+    async def start(self) -> None:
+        """Returns when the name server accepts connections, which it does when the broker has begun to. Raises
+        RegulusError when the process ends or stays silent."""
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output, env=os.environ)
         deadline = asyncio.get_running_loop().time() + READY_TIMEOUT_S
@@ -39,14 +41,14 @@ class BrokerProcess:
                     f"the broker ended with status {self._process.returncode}; its words are in {self._log}"
                 )
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                _, writer = await asyncio.open_connection("127.0.0.1", self._name_server_port)
             except OSError:
                 await asyncio.sleep(0.05)
                 continue
             writer.close()
             return
         raise RegulusError(
-            f"the broker did not accept a connection within {READY_TIMEOUT_S} s; its words are in {self._log}"
+            f"the name server did not accept a connection within {READY_TIMEOUT_S} s; its words are in {self._log}"
         )
 
     def kill(self) -> None:

@@ -53,7 +53,6 @@ class Demo:
         self, directory: Path, port: int, name_server_port: int, flights_in_all: int, progress: Progress
     ) -> None:
         self._directory = directory
-        self._port = port
         self._name_server = f"127.0.0.1:{name_server_port}"
         self._flights_in_all = flights_in_all
         self._progress = progress
@@ -69,7 +68,7 @@ class Demo:
 
     async def run(self) -> DemoRun:
         """Raises RegulusError when the flights do not come to rest in time."""
-        await self._broker.start(self._port)
+        await self._broker.start()
         try:
             await self._send_and_consume()
         finally:
@@ -147,7 +146,7 @@ class Demo:
         self._run.killed_at_s = self._elapsed()
         self._broker.kill()
         await asyncio.sleep(DOWN_S)
-        await self._broker.start(self._port)
+        await self._broker.start()
         self._run.back_at_s = self._elapsed()
 
     async def _until_quiet(self) -> None:
