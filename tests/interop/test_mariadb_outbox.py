@@ -13,6 +13,7 @@ from tests.unit.reliability.test_alarm_loop import *  # noqa: F403
 from tests.unit.reliability.test_alarms import *  # noqa: F403
 from tests.unit.reliability.test_decision_table import *  # noqa: F403
 from tests.unit.reliability.test_delivery_log import *  # noqa: F403
+from tests.unit.reliability.test_effect_transaction import *  # noqa: F403
 from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
 from tests.unit.reliability.test_inbox_purge import *  # noqa: F403

@@ -8,6 +8,7 @@ _OUTBOX = "regulus/reliability/outbox.py"
 _RELAY_LOOP = "regulus/reliability/relay_loop.py"
 _INBOX = "regulus/reliability/inbox.py"
 _APPLYING = "regulus/reliability/applying.py"
+_EFFECT = "regulus/reliability/effect_transaction.py"
 _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
 _DEAD_LETTERS = "regulus/reliability/dead_letters.py"
@@ -20,6 +21,7 @@ _LOG = "regulus/reliability/delivery_log.py"
 _OUTBOX_TESTS = ("tests/unit/reliability/test_outbox.py",)
 _RELAY_TESTS = ("tests/unit/reliability/test_relay.py",)
 _LOOP_TESTS = ("tests/unit/reliability/test_relay_loop.py",)
+_EFFECT_TESTS = ("tests/unit/reliability/test_effect_transaction.py",)
 _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
 _TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
@@ -102,8 +104,14 @@ MUTANTS = [
     Mutant(name="a failed effect keeps its claim", path=_APPLYING,
            old="self._claims.finish if outcome in SETTLED else self._claims.release",
            new="self._claims.finish", tests=_TABLE_TESTS),
-    Mutant(name="an effect may end its transaction", path=_APPLYING,
-           old="        if not connection.in_transaction():", new="        if False:", tests=_INBOX_TESTS),
+    Mutant(name="an effect may commit", path=_EFFECT, old="    event.listen(connection, \"commit\", _refuse)",
+           new="    event.listen(connection, \"rollback\", id)", tests=_EFFECT_TESTS),
+    Mutant(name="what a refused commit leaves is committed by the next", path=_EFFECT,
+           old="    connection.dialect.do_rollback(connection.connection)\n", new="", tests=_EFFECT_TESTS),
+    Mutant(name="an effect may roll back by the driver", path=_EFFECT, old="    except DBAPIError as error:\n",
+           new="    except DBAPIError as error:\n        return\n", tests=_EFFECT_TESTS),
+    Mutant(name="an effect may roll back by the driver, on PostgreSQL", path=_LOG,
+           old="    if judged is not None:", new="    if False:", tests=_EFFECT_TESTS),
     Mutant(name="without Redis nothing is applied", path=_APPLYING,
            old="            self._are_claims_away = True\n            return True",
            new="            self._are_claims_away = True\n            return None", tests=_TABLE_TESTS),

@@ -2,7 +2,8 @@
 
     gate        a claim, so that copies do not even ask the database
     receipt     in a transaction of its own, before anything is done
-    judge       in the effect's transaction; then the effect, its row of the ledger, and the receipt goes
+    judge       in the effect's transaction; then the effect, which may not end it, its row of the ledger, and the
+                receipt goes
     behind      the claim is kept or given back, and the stub's database told where that is another one
 """
 
@@ -18,7 +19,7 @@ from regulus.client.foreign_calls import call
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.errors import ClaimUnavailable, ReliabilityRefused
 from regulus.model.message import MessageExt
-from regulus.reliability import delivery_log, tables
+from regulus.reliability import delivery_log, effect_transaction, tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.reliability.delivery_log import Delivery, Outcome
 from regulus.reliability.judges import InboxJudge, Judge, StubJudge, Taken
@@ -79,12 +80,19 @@ class Applying:
         tables.check(connection, *self._judge.needs, tables.message_log, tables.watermarks, tables.attempts,
                      tables.alarms)
 
+    def _take(self, connection: Connection, delivery: Delivery) -> Taken:
+        """Before the effect."""
+        taken = self._judge.takes(connection, delivery)
+        if taken:
+            effect_transaction.mark(connection)
+        return taken
+
     def _conclude(self, connection: Connection, delivery: Delivery, taken: Taken, begun: float) -> None:
         """Behind the effect. What other groups wait for is locked last."""
-        if not connection.in_transaction():
-            raise ReliabilityRefused("the effect ended the transaction by itself; leave commit and rollback to "
-                                     "apply_once, or effect and confirmation may come apart")
-        delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED)
+        effect_transaction.check(connection)
+        if not delivery_log.conclude(connection, delivery, _spent_ms(begun), Outcome.APPLIED,
+                                     self._judge.table(taken)):
+            raise effect_transaction.ended()
         if taken is Taken.IN_PART:
             self._judge.settles(connection, delivery)
 

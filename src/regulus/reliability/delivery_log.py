@@ -22,18 +22,23 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     Boolean,
+    ColumnElement,
     Connection,
     Delete,
     Insert,
     Integer,
     String,
+    Table,
     bindparam,
     case,
     cast,
     column,
     delete,
+    exists,
     func,
     insert,
+    literal,
+    literal_column,
     select,
     true,
 )
@@ -101,14 +106,21 @@ def raise_watermarks(connection: Connection, consumer_group: str, reached: Mappi
                            [_watermark(consumer_group, queue, reached[queue]) for queue in sorted(reached)])
 
 
-def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome) -> None:
-    """The confirmation comes first; the receipt goes last."""
+def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome,
+             judged: Table | None = None) -> bool:
+    """The confirmation comes first; the receipt goes last.
+
+    `judged`: of an effect, where its confirmation is. False where PostgreSQL finds none that this transaction wrote;
+    others are asked by `effect_transaction`.
+    """
     row = _attempted(delivery, spent_ms, outcome)
     if connection.dialect.name == "postgresql":
-        connection.execute(_conclude_at_once(), row)
-        return
+        # SQLAlchemy does not keep the count of an insert unasked.
+        written = connection.execute(_conclude_at_once(judged), row, execution_options={"preserve_rowcount": True})
+        return written.rowcount == 1
     connection.execute(_attempt(), row)
     connection.execute(_forget(), {"its_id": delivery.message_id, "its_group": delivery.consumer_group})
+    return True
 
 
 def attempt(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str = "") -> None:
@@ -238,11 +250,24 @@ def _receive_at_once() -> Insert:
 
 
 @cache
-def _conclude_at_once() -> Insert:
+def _conclude_at_once(judged: Table | None) -> Insert:
     forgotten = delete(message_log).where(message_log.c.message_id == _given("message_id", String),
                                           message_log.c.consumer_group == _given("consumer_group", String))
-    return _attempt().values({name: _given(name, attempts.c[name].type) for name in _ATTEMPTED}).add_cte(
+    columns = {name: _given(name, attempts.c[name].type) for name in _ATTEMPTED}
+    row = select(*columns.values(), literal(DELIVERY), now_ms() - bindparam("spent_ms", type_=BigInteger), now_ms())
+    if judged is not None:
+        row = row.where(_is_written_here(judged))
+    return insert(attempts).from_select([*columns, "kind", "begin_time", "end_time"], row).add_cte(
         forgotten.cte("forgotten"))
+
+
+def _is_written_here(judged: Table) -> ColumnElement[bool]:
+    """Whether this transaction, and no part of it that may be undone by itself, wrote the message's row."""
+    its_row = exists().where(judged.c.message_id == _given("message_id", String),
+                             literal_column(f"{judged.name}.xmin = pg_current_xact_id()::xid", Boolean))
+    if "consumer_group" in judged.c:
+        its_row = its_row.where(judged.c.consumer_group == _given("consumer_group", String))
+    return its_row
 
 
 def _given(name: str, kind: Any) -> BindParameter[Any]:

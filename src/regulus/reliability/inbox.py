@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from regulus.client.foreign_calls import call, call_here
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.model.message import MessageExt
-from regulus.reliability import delivery_log
+from regulus.reliability import delivery_log, effect_transaction
 from regulus.reliability.applying import (
     CONFLICT_TRIES_MAX,
     SETTLED,
@@ -116,9 +116,10 @@ class ApplyOnce(Applying):
 
     def _decide(self, delivery: Delivery, begun: float) -> Outcome:
         with self._engine.begin() as connection:
-            taken = self._judge.takes(connection, delivery)
+            taken = self._take(connection, delivery)
             if taken:
-                self._effect(connection, delivery.message)
+                with effect_transaction.kept_open(connection):
+                    self._effect(connection, delivery.message)
                 self._conclude(connection, delivery, taken, begun)
                 return Outcome.APPLIED
         with self._engine.begin() as connection:
@@ -194,9 +195,11 @@ class ApplyOnceAsync(Applying):
 
     async def _decide(self, delivery: Delivery, begun: float) -> Outcome:
         async with self._engine.begin() as connection:
-            taken = await connection.run_sync(self._judge.takes, delivery)
+            taken = await connection.run_sync(self._take, delivery)
             if taken:
-                await self._effect(connection, delivery.message)
+                assert connection.sync_connection is not None   # it is begun
+                with effect_transaction.kept_open(connection.sync_connection):
+                    await self._effect(connection, delivery.message)
                 await connection.run_sync(self._conclude, delivery, taken, begun)
                 return Outcome.APPLIED
         async with self._engine.begin() as connection:

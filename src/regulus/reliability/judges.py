@@ -40,6 +40,10 @@ class Judge(Protocol):
 
     def takes(self, connection: Connection, delivery: Delivery) -> Taken: ...
 
+    def table(self, taken: Taken) -> Table:
+        """Where the row is that `takes` wrote."""
+        ...
+
     def settles(self, connection: Connection, delivery: Delivery) -> None: ...
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
@@ -55,6 +59,9 @@ class StubJudge:
             return Taken.WHOLLY
         return Taken.IN_PART if _confirm_group(connection, delivery.message_id,
                                                delivery.consumer_group) else Taken.NOT
+
+    def table(self, taken: Taken) -> Table:
+        return confirmations if taken is Taken.IN_PART else stubs
 
     def settles(self, connection: Connection, delivery: Delivery) -> None:
         _confirm_with_last_group(connection, delivery.message_id)
@@ -84,6 +91,9 @@ class InboxJudge:
         inserted = connection.execute(_take(connection.dialect.name), row,
                                       execution_options={"preserve_rowcount": True})
         return Taken.WHOLLY if inserted.rowcount == 1 else Taken.NOT
+
+    def table(self, taken: Taken) -> Table:
+        return inbox
 
     def settles(self, connection: Connection, delivery: Delivery) -> None:
         """The stub is confirmed behind the commit, where it is."""

@@ -79,11 +79,13 @@ async def test_what_nobody_committed_is_parked(asynchronous):
     assert given.delay_level_when_next_consume == -1
 
 
-async def test_an_effect_that_ends_the_transaction_is_told_so(engine, asynchronous):
+async def test_an_effect_that_ends_the_transaction_is_told_so_and_nothing_is_done(engine, asynchronous):
     place_orders(engine, "1")
 
     async def commits(connection, message):
+        await book(connection, message)
         await connection.commit()
 
     with pytest.raises(ReliabilityRefused, match="ended the transaction by itself"):
         await apply_once_async(asynchronous)(commits)([message("1")], context())
+    assert (booked(engine), stub(engine, "1").status) == ([], "UNCONFIRMED")
