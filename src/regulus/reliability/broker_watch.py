@@ -99,8 +99,8 @@ class BrokerWatch(Started):
 
     async def _note_offsets(self, group: "_WatchedGroup") -> None:
         stats = await self._admin.consume_stats(group.name)
-        # What is stored is the next to consume.
-        reached = {queue: offset.consumer_offset - 1 for queue, offset in stats.offset_table.items()
+        # The next to consume: all before it is done or given back, the last message of a quiet queue, too.
+        reached = {queue: offset.consumer_offset for queue, offset in stats.offset_table.items()
                    if offset.consumer_offset > 0 and not queue.topic.startswith(RETRY_PREFIX)}
         await asyncio.to_thread(self._write, delivery_log.raise_watermarks, group.name, reached)
 

@@ -99,7 +99,8 @@ def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
 
 
 def raise_watermarks(connection: Connection, consumer_group: str, reached: Mapping[MessageQueue, int]) -> None:
-    """By the offset that the group was given last in each queue, of topics that are no retry topics."""
+    """By the offset that the group was given last in each queue, or stored as its next, of topics that are no retry
+    topics. Stubs below it are passed."""
     if reached:
         # In one order, so that no two of these wait for each other.
         connection.execute(_raise_watermark(connection.dialect.name),

@@ -13,11 +13,14 @@ from regulus.nameserver.config import NamesrvConfig
 from regulus.reliability import tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
+from regulus.reliability.outbox_table import Position
+from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.server.assembly import NameServer
 from regulus.transport.config import TransportConfig
 
 from .consumed import FROM_FIRST, wait_until
 from .deliveries import rows
+from .shop import make_due, place_orders
 
 HOST = "127.0.0.1"
 
@@ -73,9 +76,33 @@ async def test_stored_offsets_are_watermarks_and_retries_move_none(engine, regul
     async with consumer(regulus_server, listen):
         await wait_until(lambda: len(seen) >= 11)
     await watch.look()
-    last = {("billing", each.message_queue.queue_id): each.queue_offset for each in sent}
-    assert watermarks(engine) == last
+    ends = {("billing", each.message_queue.queue_id): each.queue_offset + 1 for each in sent}
+    assert watermarks(engine) == ends
     assert {topic for topic, in rows(engine, tables.watermarks, "topic")} == {"orders"}
+
+
+async def test_the_last_message_of_a_quiet_queue_is_sent_again_where_its_confirmation_is_lost(
+        engine, regulus_server, send, watch):
+    seen = []
+
+    def listen(messages, context):
+        seen.extend(messages)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    place_orders(engine, "1")
+    due = DueStubs(engine, RelayConfig())
+    due.claim()
+    (sent,) = await send("1")
+    queue = sent.message_queue
+    due.store([Position("1", 1, queue.broker_name, queue.queue_id, sent.queue_offset)])
+    make_due(engine)
+    await watch.look()
+    assert due.review().claimed == []
+    async with consumer(regulus_server, listen):
+        await wait_until(lambda: seen)
+    make_due(engine)
+    await watch.look()
+    assert [each.message_id for each in due.review().claimed] == ["1"]
 
 
 class Refusal:
