@@ -65,13 +65,13 @@ class Reviewed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where the send that made this count is stored."""
+    """Where the send that made this count is stored; without an offset while it waits for its time elsewhere."""
 
     message_id: str
     send_count: int
     broker_name: str
     queue_id: int
-    queue_offset: int
+    queue_offset: int | None
 
 
 class Failure(NamedTuple):
@@ -139,6 +139,15 @@ def postpone(connection: Connection, waits_ms: Mapping[str, int]) -> None:
         connection.execute(
             update(stubs).where(stubs.c.message_id == bindparam("its_id"))
             .values(resend_time=now_ms() + bindparam("wait_ms"), version=stubs.c.version + 1),
+            [{"its_id": message_id, "wait_ms": wait_ms} for message_id, wait_ms in waits_ms.items()])
+
+
+def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
+    """Stubs that `claim` counted, by their ids, by so much longer than their interval."""
+    if waits_ms:
+        connection.execute(
+            update(stubs).where(stubs.c.message_id == bindparam("its_id"))
+            .values(resend_time=stubs.c.resend_time + bindparam("wait_ms")),
             [{"its_id": message_id, "wait_ms": wait_ms} for message_id, wait_ms in waits_ms.items()])
 
 

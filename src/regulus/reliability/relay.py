@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, select
 
 from regulus.client.core import batching
 from regulus.errors import ConfigError
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.model.resend_rules import ResendAction
-from regulus.reliability import outbox_table, tables
+from regulus.reliability import delays, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, Cause, raise_alarms
 from regulus.reliability.outbox_table import Failure, Position, Reviewed
 from regulus.reliability.retry_policy import ResendPolicy
@@ -88,7 +88,9 @@ class DueStubs:
         """At most `batch_max` stubs that were never sent. Their sends count from now on, whatever becomes of them."""
         self._place_left()
         with self._engine.begin() as connection:
-            return _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
+            claimed = _claimed(outbox_table.claim(connection, self._config.policy, self._config.batch_max))
+            _put_off_delayed(connection, claimed)
+        return claimed
 
     def _place_left(self) -> None:
         """Another relay that looks for rows locks some of ours for a moment, too."""
@@ -178,8 +180,23 @@ def _causes(by_action: Mapping[ResendAction, Sequence[Reviewed]]) -> Iterator[Ca
 
 def _claimed(rows: Sequence[outbox_table.Sent]) -> list[Claimed]:
     return [Claimed(row.message_id, row.send_count,
-                    Message(row.topic, row.body, row.tags, properties=names.parse(row.properties), flag=row.flag))
+                    Message(row.topic, row.body, row.tags, properties=_properties(row), flag=row.flag))
             for row in rows]
+
+
+def _put_off_delayed(connection: Connection, claimed: Sequence[Claimed]) -> None:
+    """What waits at the broker is due when its time has come, and the interval has passed."""
+    delayed = [each for each in claimed if delays.has_delay(each.message.properties)]
+    if delayed:
+        now_ms = connection.execute(select(tables.now_ms())).scalar_one()
+        outbox_table.put_off(connection, {
+            each.message_id: delays.delay_ms(each.message.properties, now_ms) for each in delayed})
+
+
+def _properties(row: outbox_table.Sent) -> dict[str, str]:
+    """What is sent again has waited: its time has come."""
+    properties = names.parse(row.properties)
+    return properties if row.send_count == 1 else delays.without_delay(properties)
 
 
 def batches(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:

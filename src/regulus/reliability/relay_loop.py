@@ -16,6 +16,7 @@ from regulus.client.send_result import SendResult
 from regulus.client.shared_loop import Blocking
 from regulus.client.started import Started
 from regulus.errors import BrokerRefused, ClientError, MessageIllegal
+from regulus.reliability import delays
 from regulus.reliability.commit_notices import CommitNotices
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import Claimed, DueStubs, RelayConfig, batches
@@ -123,9 +124,11 @@ class Relay(Started):
 
 
 def _positions(batch: Sequence[Claimed], result: SendResult) -> list[Position | Failure]:
-    """The messages of a batch are neighbours in one queue."""
+    """The messages of a batch are neighbours in one queue. One that waits at the broker has a place among those that
+    wait, of which no watermark says anything."""
     queue = result.message_queue
-    return [Position(stub.message_id, stub.send_count, queue.broker_name, queue.queue_id, result.queue_offset + place)
+    return [Position(stub.message_id, stub.send_count, queue.broker_name, queue.queue_id,
+                     None if delays.has_delay(stub.message.properties) else result.queue_offset + place)
             for place, stub in enumerate(batch)]
 
 

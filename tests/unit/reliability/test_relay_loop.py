@@ -4,16 +4,19 @@ import asyncio
 import logging
 
 import pytest
+from sqlalchemy import insert
 
 from regulus.client.producer import Producer
 from regulus.errors import ReliabilityRefused
+from regulus.model.message import Message
 from regulus.reliability import tables
+from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
 
 from .consumed import consumed_bodies, wait_until
-from .shop import count_stubs, make_due, pass_all, place_orders, set_stub, stub
+from .shop import count_stubs, make_due, orders, pass_all, place_orders, set_stub, stub
 
 
 class Killed(BaseException):
@@ -120,6 +123,22 @@ async def test_a_broker_that_is_away_costs_attempts_and_no_message(engine, make_
         make_due(engine)
         assert await relay.relay_due() == 1
     assert stub(engine, "1").last_error is None
+
+
+async def test_a_message_that_waits_at_the_broker_is_not_due_before_its_time(engine, regulus_server):
+    """Its place there is one among those that wait, of which no watermark says anything."""
+    with engine.begin() as connection:
+        connection.execute(insert(orders).values(id="1"))
+        Outbox().add(connection, Message("orders", b"1", properties={"DELAY": "18"}), message_id="1")
+    async with rounds(engine, regulus_server) as relay:
+        assert await relay.relay_due() == 1
+        row = stub(engine, "1")
+        assert (row.queue_offset, row.send_count) == (None, 1)
+        assert row.resend_time - row.create_time >= 2 * 3_600_000 + 60_000
+        make_due(engine)
+        assert await relay.relay_due() == 1
+    assert stub(engine, "1").queue_offset is not None
+    assert await consumed_bodies(regulus_server, "orders", 1) == ["1"]     # the copy, which does not wait again
 
 
 async def test_one_message_that_is_refused_holds_up_no_others(engine, regulus_server):
