@@ -52,6 +52,8 @@ MUTANTS = [
            old="(stubs.c.resend_time, now_ms() + interval)", new="(stubs.c.resend_time, now_ms())", tests=_RELAY_TESTS),
     Mutant(name="a stub has no last send", path=_RULES,
            old="facts[\"send_count\"] >= limits.attempts_max", new="facts[\"send_count\"] < 0", tests=_REVIEW_TESTS),
+    Mutant(name="what is put off has no end", path=_RULES, old=" | (facts[\"first_send_time\"] < limits.sent_since_ms)",
+           new="", tests=_REVIEW_TESTS),
     Mutant(name="what a consumer has is sent again", path=_RULES,
            old="(facts[\"log_time\"] >= limits.fresh_since_ms, ResendAction.WAIT),", new="", tests=_REVIEW_TESTS),
     Mutant(name="what was received last counts as passed", path=_TABLE,

@@ -22,27 +22,30 @@ from tests.unit.pipeline import postgresql
 
 from regulus.model.resend_rules import FACTS, ResendAction, ResendLimits, resend_rules
 
-NOW, FRESH, MOVES, MAX = 1_000, 900, 800, 3
-LIMITS = ResendLimits(now_ms=NOW, attempts_max=MAX, fresh_since_ms=FRESH, moves_since_ms=MOVES)
-TIMES = st.sampled_from([0, 1, MOVES - 1, MOVES, FRESH - 1, FRESH, NOW - 1, NOW, NOW + 1])
+NOW, FRESH, MOVES, SENT, MAX = 1_000, 900, 800, 700, 3
+LIMITS = ResendLimits(now_ms=NOW, attempts_max=MAX, fresh_since_ms=FRESH, moves_since_ms=MOVES,
+                      sent_since_ms=SENT)
+TIMES = st.sampled_from([0, 1, SENT - 1, SENT, MOVES - 1, MOVES, FRESH - 1, FRESH, NOW - 1, NOW, NOW + 1])
 ROWS = st.lists(st.tuples(
     st.sampled_from(["UNCONFIRMED", "CONFIRMED", "VOIDED"]), st.booleans(), st.integers(0, MAX + 1), TIMES,
-    st.booleans(), st.none() | TIMES, TIMES), min_size=1, max_size=40)
+    st.booleans(), st.none() | TIMES, TIMES, st.none() | TIMES), min_size=1, max_size=40)
 
 metadata = MetaData()
 facts = Table("facts", metadata, Column("number", Integer, primary_key=True), Column("status", String(11)),
               Column("is_manual", Boolean), Column("send_count", Integer), Column("resend_time", BigInteger),
-              Column("is_behind", Boolean), Column("log_time", BigInteger), Column("move_time", BigInteger))
+              Column("is_behind", Boolean), Column("log_time", BigInteger), Column("move_time", BigInteger),
+              Column("first_send_time", BigInteger))
 
 
 def wanted(row) -> str:
     """The table, line by line."""
-    status, is_manual, send_count, resend_time, is_behind, log_time, move_time = row
+    status, is_manual, send_count, resend_time, is_behind, log_time, move_time, first_send_time = row
     if status != "UNCONFIRMED" or is_manual:
         return "NOTHING"
     if resend_time > NOW:
         return "WAIT"
-    match (send_count < MAX, is_behind, "none" if log_time is None else "fresh" if log_time >= FRESH else "stale"):
+    is_left = send_count < MAX and not (first_send_time is not None and first_send_time < SENT)
+    match (is_left, is_behind, "none" if log_time is None else "fresh" if log_time >= FRESH else "stale"):
         case (_, _, "fresh"):
             return "WAIT"
         case (False, _, _):

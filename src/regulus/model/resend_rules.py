@@ -5,8 +5,10 @@
     is_behind       it has a place in a queue, and a group that has to apply it has not received that place yet
     log_time        when such a group received it last, and has not finished it; null: nobody has
     move_time       when such a group last got on in that queue; where it never did, the time of the commit
+    first_send_time     when the first copy was there for its consumers; null: not known
 
-    due   sends left   behind                 received           action
+    due   sends left,  behind                 received           action
+          and time
     no    -            -                      -                  WAIT
     yes   -            -                      of late            WAIT: the consumer, or its retries, have it
     yes   no           -                      no, or long ago    MANUAL
@@ -35,7 +37,7 @@ class ResendAction(StrEnum):
     RESEND = "RESEND"
 
 
-FACTS = ("status", "is_manual", "send_count", "resend_time", "is_behind", "log_time", "move_time")
+FACTS = ("status", "is_manual", "send_count", "resend_time", "is_behind", "log_time", "move_time", "first_send_time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class ResendLimits:
     attempts_max: int
     fresh_since_ms: int     # what was received later is in somebody's hands
     moves_since_ms: int     # a queue that moved later is alive
+    sent_since_ms: int      # what was sent before that for the first time is sent no more
 
 
 def resend_rules(facts: Mapping[str, Any], limits: ResendLimits) -> list[tuple[Any, ResendAction]]:
@@ -54,7 +57,8 @@ def resend_rules(facts: Mapping[str, Any], limits: ResendLimits) -> list[tuple[A
         ((facts["status"] != "UNCONFIRMED") | facts["is_manual"], ResendAction.NOTHING),
         (facts["resend_time"] > limits.now_ms, ResendAction.WAIT),
         (facts["log_time"] >= limits.fresh_since_ms, ResendAction.WAIT),
-        (facts["send_count"] >= limits.attempts_max, ResendAction.MANUAL),
+        ((facts["send_count"] >= limits.attempts_max) | (facts["first_send_time"] < limits.sent_since_ms),
+         ResendAction.MANUAL),
         (facts["is_behind"] & (facts["move_time"] < limits.moves_since_ms), ResendAction.CONSUMER_DOWN),
         (facts["is_behind"], ResendAction.POSTPONE),
         (facts["log_time"] >= 0, ResendAction.RESEND_AND_TELL),

@@ -143,11 +143,12 @@ def postpone(connection: Connection, waits_ms: Mapping[str, int]) -> None:
 
 
 def put_off(connection: Connection, waits_ms: Mapping[str, int]) -> None:
-    """Stubs that `claim` counted, by their ids, by so much longer than their interval."""
+    """Stubs that `claim` counted, by their ids: consumers see them so much later."""
     if waits_ms:
         connection.execute(
             update(stubs).where(stubs.c.message_id == bindparam("its_id"))
-            .values(resend_time=stubs.c.resend_time + bindparam("wait_ms")),
+            .values(resend_time=stubs.c.resend_time + bindparam("wait_ms"),
+                    first_send_time=stubs.c.first_send_time + bindparam("wait_ms")),
             [{"its_id": message_id, "wait_ms": wait_ms} for message_id, wait_ms in waits_ms.items()])
 
 
@@ -278,7 +279,7 @@ def _facts() -> dict[str, ColumnElement[Any]]:
                           _of_its_queue(select(func.max(watermarks.c.move_time))).scalar_subquery(),
                           stubs.c.create_time)
     return {"status": stubs.c.status, "is_manual": stubs.c.is_manual, "send_count": stubs.c.send_count,
-            "resend_time": stubs.c.resend_time,
+            "resend_time": stubs.c.resend_time, "first_send_time": stubs.c.first_send_time,
             "is_behind": stubs.c.queue_offset.is_not(None) & (~passed | lagging),
             "log_time": received, "move_time": moved}
 
@@ -326,7 +327,9 @@ def _bump(policy: ResendPolicy, ids: Iterable[str] | Select[Any]) -> Update:
     interval = case(growing, value=count, else_=policy.interval_ms_max) if growing else literal(policy.interval_ms_max)
     # In this order: MySQL and MariaDB would see the new count in what is set behind it.
     return update(stubs).where(stubs.c.message_id.in_(ids)).ordered_values(
-        (stubs.c.resend_time, now_ms() + interval), (stubs.c.send_count, count),
+        (stubs.c.resend_time, now_ms() + interval),
+        (stubs.c.first_send_time, case((stubs.c.send_count == 0, now_ms()), else_=stubs.c.first_send_time)),
+        (stubs.c.send_count, count),
         (stubs.c.version, stubs.c.version + 1))
 
 

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "regulus-relay"
 _NAMES_LOGGED_MAX = 20
+_DAY_MS = 86_400_000
 
 
 class Relay(Started):
@@ -104,9 +105,10 @@ class Relay(Started):
 
     def _tell_left(self, left: Sequence[str]) -> None:
         if left:
-            _log.error("after %d sends the effects of %d messages are not confirmed; they are sent no more and wait "
-                       "for a human (regulus outbox list): %s%s", self.config.policy.attempts_max, len(left),
-                       ", ".join(left[:_NAMES_LOGGED_MAX]), " ..." if len(left) > _NAMES_LOGGED_MAX else "")
+            _log.error("the effects of %d messages are not confirmed after %d sends, or %d days; they are sent no more "
+                       "and wait for a human (regulus outbox list): %s%s", len(left), self.config.policy.attempts_max,
+                       self.config.policy.age_max_ms // _DAY_MS, ", ".join(left[:_NAMES_LOGGED_MAX]),
+                       " ..." if len(left) > _NAMES_LOGGED_MAX else "")
 
     async def _send(self, batch: Sequence[Claimed]) -> list[Position | Failure]:
         """A batch that is refused goes message by message, so that one bad one holds up no others."""

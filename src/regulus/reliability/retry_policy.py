@@ -30,9 +30,10 @@ class ResendPolicy:
     lease_ms: int = 5 * 60_000          # the longest that one holder of a message, or its claim, has it
     down_ms: int = 30 * 60_000          # a queue with stubs behind it that does not move for so long has no consumer
     backlog_wait_max_ms: int = 60 * 60_000      # the longest that a stub waits for messages before its own
+    age_max_ms: int = 7 * 24 * 3_600_000        # from the first send on; what is put off is not counted, but ends, too
 
     def __post_init__(self) -> None:
-        for key in ("down_ms", "backlog_wait_max_ms", "retry_gap_ms", "lease_ms"):
+        for key in ("down_ms", "backlog_wait_max_ms", "retry_gap_ms", "lease_ms", "age_max_ms"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"{key} is {getattr(self, key)}; it must be 1 or more")
         if self.stale_ms <= self.retry_gap_ms + self.lease_ms:
@@ -62,17 +63,17 @@ class ResendPolicy:
 
     def limits(self, now_ms: int) -> ResendLimits:
         return ResendLimits(now_ms=now_ms, attempts_max=self.attempts_max, fresh_since_ms=now_ms - self.stale_ms,
-                            moves_since_ms=now_ms - self.down_ms)
+                            moves_since_ms=now_ms - self.down_ms, sent_since_ms=now_ms - self.age_max_ms)
 
     @property
     def horizon_ms(self) -> int:
-        """From the first send of a stub to the moment when no other may follow."""
+        """From the first send of a stub to the last, where nothing puts one off."""
         return sum(self.interval_after(send_count) for send_count in range(1, self.attempts_max + 1))
 
 
 def check_keep_ms(keep_ms: int, policy: ResendPolicy) -> None:
     """Raises ConfigError for a time within which copies may still come of what was sent."""
-    least_ms = BROKER_KEEPS_MS + RETRIES_MS + policy.horizon_ms
+    least_ms = BROKER_KEEPS_MS + RETRIES_MS + policy.age_max_ms
     if keep_ms <= least_ms:
         raise ConfigError(f"keep_ms is {keep_ms}; it must be more than {least_ms}, or a copy that comes late has its "
                           "effect again, or looks like one that nobody committed: the broker keeps messages for 72 h, "

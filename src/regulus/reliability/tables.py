@@ -9,6 +9,7 @@ broker_name, queue_id and queue_offset.
     status          UNCONFIRMED, CONFIRMED (the effect is committed) or VOIDED (an operator took it back)
     send_count      sends so far, counted before each
     resend_time     not before this time; a lease, too: who bumps it may send
+    first_send_time     when the first copy was there for its consumers; that of a human's retry, where there was one
     broker_name, queue_id, queue_offset     where the latest send is stored; null until that is known
     create_time     of the business's commit
     last_error      why the latest send failed
@@ -107,6 +108,7 @@ stubs = Table(
     Column("status", String(11), nullable=False),
     Column("send_count", Integer, nullable=False),
     Column("resend_time", BigInteger, nullable=False),
+    Column("first_send_time", BigInteger),
     *_position(nullable=True),
     Column("create_time", BigInteger, nullable=False),
     Column("last_error", String(LAST_ERROR_SIZE_MAX)),
@@ -245,8 +247,10 @@ def insert_new(table: Table, dialect_name: str) -> Insert:
 
 def create(connection: Connection) -> None:
     """Make the tables that are not there. Raises ReliabilityRefused when one is there and older."""
+    names = set(inspect(connection).get_table_names())
+    if present := [table for table in metadata.sorted_tables if table.name in names]:
+        check(connection, *present)
     metadata.create_all(connection)
-    check(connection, *metadata.sorted_tables)
 
 
 def check(connection: Connection, *needed: Table) -> None:

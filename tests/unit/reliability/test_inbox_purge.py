@@ -37,9 +37,9 @@ def test_what_is_older_goes_however_much_it_is(engine, monkeypatch):
 
 
 def test_what_copies_may_still_come_of_is_not_removed(engine):
-    apply(engine, "1", 10 * DAY_MS)
+    apply(engine, "1", 12 * DAY_MS)
     with pytest.raises(ConfigError, match="a copy that comes late has its effect again"):
-        purge_inbox(engine, keep_ms=3 * DAY_MS + 4 * 3_600_000)
+        purge_inbox(engine, keep_ms=10 * DAY_MS + 4 * 3_600_000)
     with pytest.raises(ConfigError, match="keep_ms"):
-        purge_inbox(engine, keep_ms=9 * DAY_MS, policy=ResendPolicy(interval_ms_max=DAY_MS))
-    assert purge_inbox(engine, keep_ms=4 * DAY_MS) == 1
+        purge_inbox(engine, keep_ms=12 * DAY_MS, policy=ResendPolicy(age_max_ms=9 * DAY_MS))
+    assert purge_inbox(engine, keep_ms=11 * DAY_MS) == 1

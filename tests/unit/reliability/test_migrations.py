@@ -1,13 +1,23 @@
 """Databases of earlier versions are brought to what `tables` says, step by step, with what is in them."""
 
-import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, text
+from pathlib import Path
 
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import insert, inspect, text
+
+from regulus.errors import ReliabilityRefused
 from regulus.reliability import migrations, tables
 
-from .shop import place_orders, stub
+from .shop import stub
+
+VERSIONS = [f"{number:04}" for number in range(1, 6)]
+OLD_STUB = {"message_id": "1", "topic": "orders", "tags": "", "body": b"1", "properties": "", "flag": 0,
+            "status": "UNCONFIRMED", "send_count": 1, "resend_time": 7, "create_time": 5, "is_manual": False,
+            "version": 1}
 
 
 @pytest.fixture
@@ -31,23 +41,55 @@ def differences(connection):
 
 def test_the_migrations_make_what_the_tables_are(empty):
     with empty.begin() as connection:
-        assert migrations.upgrade(connection) == (None, "0004")
+        assert migrations.upgrade(connection) == (None, VERSIONS[-1])
     with empty.begin() as connection:
         assert differences(connection) == []
-        assert migrations.upgrade(connection) == ("0004", "0004")
+        assert migrations.upgrade(connection) == (VERSIONS[-1], VERSIONS[-1])
 
 
-def test_a_stub_table_made_before_there_were_migrations_keeps_its_stubs(empty):
+def made_at(connection, version):
+    """As `tables.create` of that version made them, which wrote no version down."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.attributes["connection"] = connection
+    command.upgrade(config, version)
+    connection.execute(text(f"DROP TABLE {migrations.VERSION_TABLE}"))
+    connection.execute(insert(tables.stubs).values(OLD_STUB))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tables_of_any_version_that_was_not_written_down_are_brought_up_to_date(empty, version):
     with empty.begin() as connection:
-        tables.stubs.create(connection)
-        for index in tables.stubs.indexes:
-            if index.name != "regulus_stub_due":
-                index.drop(connection)
-    place_orders(empty, "1")
+        made_at(connection, version)
     with empty.begin() as connection:
         migrations.upgrade(connection)
         assert differences(connection) == []
     assert stub(empty, "1").body == b"1"
+
+
+def test_a_stub_that_was_sent_has_its_commit_for_its_first_send(empty):
+    with empty.begin() as connection:
+        made_at(connection, "0004")
+    with empty.begin() as connection:
+        migrations.upgrade(connection)
+    assert stub(empty, "1").first_send_time == 5
+
+
+def test_an_index_that_a_table_lacks_beside_newer_ones_is_made(empty):
+    with empty.begin() as connection:
+        tables.create(connection)
+        next(index for index in tables.stubs.indexes if index.name == "regulus_stub_time").drop(connection)
+    with empty.begin() as connection:
+        migrations.upgrade(connection)
+        assert differences(connection) == []
+
+
+def test_beside_an_older_table_nothing_is_made(empty):
+    with empty.begin() as connection:
+        made_at(connection, "0001")
+    with empty.begin() as connection, pytest.raises(ReliabilityRefused, match="has no column first_send_time"):
+        tables.create(connection)
+    assert not inspect(empty).has_table("regulus_alarm")
 
 
 def test_tables_made_by_the_metadata_are_up_to_date(empty):
@@ -56,7 +98,7 @@ def test_tables_made_by_the_metadata_are_up_to_date(empty):
         migrations.upgrade(connection)
         assert differences(connection) == []
     with empty.begin() as connection:
-        assert migrations.upgrade(connection) == ("0004", "0004")
+        assert migrations.upgrade(connection) == (VERSIONS[-1], VERSIONS[-1])
 
 
 def test_what_is_rolled_back_leaves_the_database_as_it_was(empty):

@@ -163,8 +163,8 @@ async def test_a_message_that_nobody_confirms_ends_with_a_human(engine, regulus_
     errors = [record for record in caplog.records
               if record.name == "regulus.reliability.relay_loop" and record.levelno == logging.ERROR]
     assert [record.getMessage() for record in errors] == [
-        ("after 3 sends the effects of 1 messages are not confirmed; they are sent no more and wait for a human "
-         "(regulus outbox list): 1")]
+        ("the effects of 1 messages are not confirmed after 3 sends, or 7 days; they are sent no more and wait for a "
+         "human (regulus outbox list): 1")]
     assert await consumed_bodies(regulus_server, "orders", 3) == ["1"] * 3
 
 

@@ -132,6 +132,27 @@ def test_what_was_sent_as_often_as_may_be_is_told_once(engine, due, offset):
     assert stub(engine, "1").is_manual
 
 
+@pytest.mark.parametrize(("offset", "moved"), [(5, NOW_MS), (5, NOW_MS - DOWN), (71, NOW_MS)])
+def test_what_was_sent_first_long_ago_is_left_to_a_human_however_it_stands(engine, due, offset, moved):
+    """What is put off is not counted: without an end its copy could come when the inbox has forgotten the effect."""
+    received_up_to(engine, offset, moved=moved)
+    set_stub(engine, "1", first_send_time=NOW_MS - ResendPolicy().age_max_ms - 60_000)
+    assert due.review().left_to_human == ["1"]
+    assert alarms(engine) == [("MANUAL", "1")]
+
+
+def test_the_first_send_is_that_after_a_retry_by_hand(engine):
+    commit(engine, "1")
+    set_stub(engine, "1", send_count=0, first_send_time=7)
+    due = DueStubs(engine, RelayConfig())
+    due.claim()
+    first = stub(engine, "1").first_send_time
+    assert first >= NOW_MS
+    set_stub(engine, "1", resend_time=0, queue_offset=None)
+    assert sent_again(due) == ["1"]
+    assert stub(engine, "1").first_send_time == first
+
+
 def test_what_a_consumer_has_is_not_left_to_a_human_yet(engine, due):
     received(engine, "1")
     set_stub(engine, "1", send_count=16)

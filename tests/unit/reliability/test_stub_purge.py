@@ -110,7 +110,7 @@ def test_what_another_works_on_is_left_for_the_next_time(engine):
 
 
 def test_a_time_within_which_a_copy_may_come_is_refused(engine):
-    least = (72 * 3_600 + 17_140) * 1_000 + ResendPolicy().horizon_ms
+    least = (72 * 3_600 + 17_140) * 1_000 + ResendPolicy().age_max_ms
     with pytest.raises(ConfigError, match=f"keep_ms is {least}; it must be more than {least}"):
         purge_stubs(engine, keep_ms=least)
     assert purge_stubs(engine, keep_ms=least + 1) == Purged()

@@ -3,18 +3,26 @@
 A business with an Alembic of its own may have its migrations made from `regulus.reliability.tables.metadata` instead.
 """
 
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Inspector, inspect
 
 from regulus.reliability import tables
 
 VERSION_TABLE = "regulus_version"
-_STUBS_ALONE = "0001"
-"""What `tables.create` made before there were migrations."""
+_BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
+    ("0001", lambda found: found.has_table("regulus_stub")),
+    ("0002", lambda found: found.has_table("regulus_alarm")),
+    ("0003", lambda found: _has_column(found, "regulus_alarm", "due_time")),
+    ("0004", lambda found: any(index["name"] == "regulus_stub_new" for index in found.get_indexes("regulus_stub"))),
+    ("0005", lambda found: _has_column(found, "regulus_stub", "first_send_time")),
+)
+"""By what the versions are told apart where `tables.create` made the tables, which writes none down."""
 
 
 def upgrade(connection: Connection) -> tuple[str | None, str]:
@@ -27,6 +35,8 @@ def upgrade(connection: Connection) -> tuple[str | None, str]:
     if before is None and (present := _made_without_versions(connection)) is not None:
         command.stamp(config, present)
     command.upgrade(config, "head")
+    for index in tables.stubs.indexes:      # of a table that was there when `tables.create` made the others
+        index.create(connection, checkfirst=True)
     tables.check(connection, *tables.metadata.sorted_tables)
     now = _version(connection)
     assert now is not None
@@ -38,7 +48,10 @@ def _version(connection: Connection) -> str | None:
 
 
 def _made_without_versions(connection: Connection) -> str | None:
-    present = set(inspect(connection).get_table_names())
-    if present.issuperset(tables.metadata.tables):
-        return "head"
-    return _STUBS_ALONE if tables.stubs.name in present else None
+    found = inspect(connection)
+    made = [version for version, _ in takewhile(lambda brought: brought[1](found), _BROUGHT)]
+    return made[-1] if made else None
+
+
+def _has_column(found: Inspector, table: str, name: str) -> bool:
+    return any(column["name"] == name for column in found.get_columns(table))

@@ -1,0 +1,16 @@
+"""When a stub was sent first, so that what is put off again and again comes to an end."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    op.add_column("regulus_stub", sa.Column("first_send_time", sa.BigInteger))
+    op.execute("UPDATE regulus_stub SET first_send_time = create_time WHERE send_count > 0")
+
+
+def downgrade() -> None:
+    op.drop_column("regulus_stub", "first_send_time")
