@@ -9,10 +9,12 @@ Each `takes` first, which locks the row: of two copies one has its effect, and t
 
 from enum import IntEnum
 from functools import cache
+from hashlib import blake2b
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Insert, Select, Table, Update, bindparam, exists, select, update
 
+from regulus.errors import ReliabilityRefused
 from regulus.reliability import tables
 from regulus.reliability.delivery_log import Delivery, Outcome
 from regulus.reliability.tables import (
@@ -86,7 +88,7 @@ class InboxJudge:
             return Taken.NOT
         row = {"message_id": delivery.message_id, "consumer_group": delivery.consumer_group,
                "broker_name": delivery.queue.broker_name, "queue_id": delivery.queue.queue_id,
-               "queue_offset": delivery.message.queue_offset}
+               "queue_offset": delivery.message.queue_offset, "digest": _digest(delivery)}
         # SQLAlchemy does not keep the count of an insert unasked.
         inserted = connection.execute(_take(connection.dialect.name), row,
                                       execution_options={"preserve_rowcount": True})
@@ -99,7 +101,23 @@ class InboxJudge:
         """The stub is confirmed behind the commit, where it is."""
 
     def knows(self, connection: Connection, delivery: Delivery) -> Outcome:
-        return Outcome.DONE if delivery.message_id else Outcome.MISSING
+        """Raises ReliabilityRefused for another message of an id whose effect is there."""
+        if not delivery.message_id:
+            return Outcome.MISSING
+        applied = connection.execute(_applied(), {"its_id": delivery.message_id,
+                                                  "its_group": delivery.consumer_group}).scalar_one_or_none()
+        if applied is not None and applied != _digest(delivery):
+            raise ReliabilityRefused(
+                f"group {delivery.consumer_group} applied another message of the business id {delivery.message_id}, of "
+                "another topic or body; this one is not applied and not confirmed: ids have to be unique among all "
+                "that a group consumes, whatever database they come from")
+        return Outcome.DONE
+
+
+def _digest(delivery: Delivery) -> str:
+    """Tells another message of the same id from a copy."""
+    content = delivery.message.topic.encode() + b"\0" + delivery.message.body
+    return blake2b(content, digest_size=tables.DIGEST_SIZE // 2).hexdigest()
 
 
 # --- confirmations ---------------------------------------------------------------------------------------------------
@@ -166,6 +184,12 @@ def _with_last_group() -> Update:
 def _status() -> Select[Any]:
     return (select(stubs.c.status, confirmations.c.consumer_group, confirmations.c.status.label("of_group"))
             .outerjoin_from(stubs, confirmations, stubs.c.message_id == confirmations.c.message_id).where(_ITS_STUB))
+
+
+@cache
+def _applied() -> Select[Any]:
+    return select(inbox.c.digest).where(inbox.c.message_id == bindparam("its_id"),
+                                        inbox.c.consumer_group == bindparam("its_group"))
 
 
 @cache

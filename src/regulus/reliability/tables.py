@@ -77,6 +77,7 @@ TAGS_SIZE_MAX = 255
 CONSUMER_GROUP_SIZE_MAX = 255
 BROKER_NAME_SIZE_MAX = 255
 OPERATOR_SIZE_MAX = 128
+DIGEST_SIZE = 16
 ALARM_SUBJECT_SIZE_MAX = 255
 ALARM_OPEN_KEY_SIZE_MAX = 300
 """Kind and subject together."""
@@ -140,6 +141,7 @@ inbox = Table(
     Column("message_id", _ID, primary_key=True),
     Column("consumer_group", _GROUP, primary_key=True),
     *_position(nullable=False),
+    Column("digest", String(DIGEST_SIZE)),      # of topic and body; null in rows of earlier versions
     Column("apply_time", BigInteger, nullable=False),
     Index("regulus_inbox_time", "apply_time"),      # for its removal
 )

@@ -9,7 +9,9 @@ from sqlalchemy import create_engine, insert
 from regulus.client.listener import ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
 from regulus.client.sync import Producer
-from regulus.model.message import Message
+from regulus.errors import ReliabilityRefused
+from regulus.model.message import Message, MessageExt
+from regulus.model.message_queue import MessageQueue
 from regulus.reliability import tables
 from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListener, MessageConfirms, StubConfirms
 from regulus.reliability.inbox import ApplyOnce
@@ -52,6 +54,28 @@ def test_effect_and_inbox_are_one_commit_and_a_copy_changes_nothing(engine, busi
     assert (booked(engine), inbox(engine)) == (["1"], [("1", "billing", 7)])
     assert stub(business, "1").status == "CONFIRMED"
     assert rows(engine, tables.attempts, "outcome") == [("APPLIED",), ("DONE",)]
+
+
+@pytest.mark.parametrize(("topic", "body"), [("payments", b"1"), ("orders", b"other")])
+def test_another_message_of_an_id_that_is_applied_is_neither_lost_nor_confirmed_in_silence(engine, business, topic,
+                                                                                           body):
+    """As of two businesses that both count from 1."""
+    listener = ApplyOnce(engine, book, confirms=Lost())
+    assert listener([message("1")], context()) is SUCCESS
+    other = MessageExt(topic, body, {"BUSINESS_ID": "1"}, queue_offset=7)
+    judged = ApplyOnce(engine, book, confirms=StubConfirms(business))
+    with pytest.raises(ReliabilityRefused, match="ids have to be unique among all that a group consumes"):
+        judged([other], context(queue=MessageQueue(topic, "broker-a", 0)))
+    assert (booked(engine), stub(business, "1").status) == (["1"], "UNCONFIRMED")
+    assert rows(engine, tables.attempts, "outcome") == [("APPLIED",), ("FAILED",)]
+
+
+def test_a_row_of_an_earlier_version_answers_any_copy(engine, business):
+    listener = ApplyOnce(engine, book, confirms=StubConfirms(business))
+    listener([message("1")], context())
+    with engine.begin() as connection:
+        connection.execute(tables.inbox.update().values(digest=None))
+    assert listener([message("1")], context()) is SUCCESS
 
 
 def test_an_effect_that_fails_leaves_no_row(engine, business):

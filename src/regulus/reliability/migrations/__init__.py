@@ -21,6 +21,7 @@ _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
     ("0003", lambda found: _has_column(found, "regulus_alarm", "due_time")),
     ("0004", lambda found: any(index["name"] == "regulus_stub_new" for index in found.get_indexes("regulus_stub"))),
     ("0005", lambda found: _has_column(found, "regulus_stub", "first_send_time")),
+    ("0006", lambda found: _has_column(found, "regulus_inbox", "digest")),
 )
 """By what the versions are told apart where `tables.create` made the tables, which writes none down."""
 
