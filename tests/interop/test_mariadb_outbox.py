@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
+from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
 
 # What is shown of the other databases, of this one too: by its `engine`.
@@ -14,6 +15,7 @@ from tests.unit.reliability.test_alarms import *  # noqa: F403
 from tests.unit.reliability.test_decision_table import *  # noqa: F403
 from tests.unit.reliability.test_delivery_log import *  # noqa: F403
 from tests.unit.reliability.test_effect_transaction import *  # noqa: F403
+from tests.unit.reliability.test_effect_transaction import Unheard
 from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
 from tests.unit.reliability.test_inbox_purge import *  # noqa: F403
@@ -26,6 +28,7 @@ from tests.unit.reliability.test_stub_purge import *  # noqa: F403
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message
 from regulus.reliability import tables
+from regulus.reliability.alarms import AlarmKind, close_alarm, open_alarms, raise_alarm
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Position
@@ -95,6 +98,19 @@ def test_large_and_small_letters_are_two_ids(engine: Engine) -> None:
         for message_id in ("a", "A"):
             Outbox().add(connection, Message("orders", b"x" * 100_000), message_id=message_id)
     assert len(stub(engine, "a").body) == 100_000
+
+
+def test_names_that_differ_in_their_letters_are_two(engine: Engine) -> None:
+    listener = ApplyOnce(engine, book, confirms=Unheard())
+    for group in ("billing", "Billing"):
+        assert listener([message("1")], context(group)) is SUCCESS
+    assert booked(engine) == ["1", "1"]
+    assert rows(engine, tables.watermarks, "consumer_group") == [("Billing",), ("billing",)]
+    with engine.begin() as connection:
+        for message_id in ("a", "A"):
+            raise_alarm(connection, AlarmKind.MANUAL, message_id, "why")
+        close_alarm(connection, AlarmKind.MANUAL, "a")
+        assert [alarm.subject for alarm in open_alarms(connection, 9)] == ["A"]
 
 
 def test_a_connection_that_commits_each_statement_is_refused(engine: Engine) -> None:

@@ -82,9 +82,11 @@ ALARM_SUBJECT_SIZE_MAX = 255
 ALARM_OPEN_KEY_SIZE_MAX = 300
 """Kind and subject together."""
 
-_ID = String(MESSAGE_ID_SIZE_MAX).with_variant(
-    # MySQL's usual collations take `a` and `A` for the same id.
-    mysql.VARCHAR(MESSAGE_ID_SIZE_MAX, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_EXACT: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin",
+                          "mariadb_charset": "utf8mb4", "mariadb_collate": "utf8mb4_bin"}
+"""The usual collations of MySQL take `a` and `A` for the same id, group or topic."""
+
+_ID = String(MESSAGE_ID_SIZE_MAX)
 _WAITS = "status = 'UNCONFIRMED' AND {}"
 
 _GROUP = String(CONSUMER_GROUP_SIZE_MAX)
@@ -125,6 +127,7 @@ stubs = Table(
     Index("regulus_stub_due", "status", "resend_time",
           postgresql_where=text(_WAITS.format("NOT is_manual AND send_count > 0")),
           sqlite_where=text(_WAITS.format("is_manual = 0 AND send_count > 0"))),
+    **_EXACT,
 )
 
 confirmations = Table(
@@ -134,6 +137,7 @@ confirmations = Table(
     Column("status", String(11), nullable=False),
     Column("confirm_time", BigInteger),
     CheckConstraint("status IN ('UNCONFIRMED', 'CONFIRMED', 'VOIDED')", name="regulus_confirmation_status"),
+    **_EXACT,
 )
 
 inbox = Table(
@@ -144,6 +148,7 @@ inbox = Table(
     Column("digest", String(DIGEST_SIZE)),      # of topic and body; null in rows of earlier versions
     Column("apply_time", BigInteger, nullable=False),
     Index("regulus_inbox_time", "apply_time"),      # for its removal
+    **_EXACT,
 )
 
 message_log = Table(
@@ -155,6 +160,7 @@ message_log = Table(
     Column("reconsume_times", Integer, nullable=False),
     Column("create_time", BigInteger, nullable=False),      # of the first receipt
     Column("receive_time", BigInteger, nullable=False),     # of the latest one
+    **_EXACT,
 )
 
 watermarks = Table(
@@ -165,6 +171,7 @@ watermarks = Table(
     Column("queue_id", Integer, primary_key=True),
     Column("queue_offset_max", BigInteger, nullable=False),
     Column("move_time", BigInteger, nullable=False),
+    **_EXACT,
 )
 
 attempts = Table(
@@ -183,6 +190,7 @@ attempts = Table(
     CheckConstraint("kind IN ('SEND', 'DELIVERY')", name="regulus_attempt_kind"),
     Index("regulus_attempt_message", "message_id"),
     Index("regulus_attempt_time", "begin_time"),
+    **_EXACT,
 )
 
 actions = Table(
@@ -195,6 +203,7 @@ actions = Table(
     Column("action_time", BigInteger, nullable=False),
     CheckConstraint("action IN ('RETRY', 'VOID', 'CONFIRM')", name="regulus_action_action"),
     Index("regulus_action_message", "message_id"),
+    **_EXACT,
 )
 
 alarms = Table(
@@ -209,6 +218,7 @@ alarms = Table(
     Column("closed_time", BigInteger),
     # Open ones have it once: what is raised again while it lasts is the same alarm.
     Column("open_key", String(ALARM_OPEN_KEY_SIZE_MAX), unique=True),
+    **_EXACT,
 )
 
 

@@ -56,9 +56,14 @@ def test_each_look_at_what_is_due_uses_its_index(engine, which, index):
     assert index in str(plan)
 
 
-def test_mysql_gets_ids_that_tell_letters_apart_and_room_for_bodies():
+@pytest.mark.parametrize("table", tables.metadata.sorted_tables, ids=str)
+def test_mysql_tells_letters_apart_in_every_table(table):
+    assert str(CreateTable(table).compile(dialect=mysql.dialect())).strip().endswith(
+        ")CHARSET=utf8mb4 COLLATE utf8mb4_bin")
+
+
+def test_mysql_gets_room_for_bodies():
     made = str(CreateTable(tables.stubs).compile(dialect=mysql.dialect()))
-    assert "message_id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL" in made
     assert "body BLOB(4194304) NOT NULL" in made
     claim = outbox_table._due(tables.stubs.c.send_count < ResendPolicy().attempts_max).limit(10)
     assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=mysql.dialect()))

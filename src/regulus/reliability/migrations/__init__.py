@@ -22,6 +22,8 @@ _BROUGHT: tuple[tuple[str, Callable[[Inspector], bool]], ...] = (
     ("0004", lambda found: any(index["name"] == "regulus_stub_new" for index in found.get_indexes("regulus_stub"))),
     ("0005", lambda found: _has_column(found, "regulus_stub", "first_send_time")),
     ("0006", lambda found: _has_column(found, "regulus_inbox", "digest")),
+    ("0007", lambda found: found.dialect.name not in ("mysql", "mariadb") or all(
+        "utf8mb4_bin" in found.get_table_options(table).values() for table in tables.metadata.tables)),
 )
 """By what the versions are told apart where `tables.create` made the tables, which writes none down."""
 
