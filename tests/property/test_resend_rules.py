@@ -51,7 +51,8 @@ def wanted(row) -> str:
         case (False, _, _):
             return "MANUAL"
         case (True, True, _):
-            return "CONSUMER_DOWN" if move_time < MOVES else "POSTPONE"
+            is_long = first_send_time is not None and first_send_time < MOVES
+            return "CONSUMER_DOWN" if is_long and move_time < MOVES else "POSTPONE"
         case (True, False, "stale"):
             return "RESEND_AND_TELL"
     return "RESEND"

@@ -12,8 +12,9 @@
     no    -            -                      -                  WAIT
     yes   -            -                      of late            WAIT: the consumer, or its retries, have it
     yes   no           -                      no, or long ago    MANUAL
-    yes   yes          yes, and it moves      no, or long ago    POSTPONE: it is backlog; not counted
-    yes   yes          yes, for long          no, or long ago    CONSUMER_DOWN: the same, and somebody is told
+    yes   yes          yes                    no, or long ago    POSTPONE: it is backlog; not counted
+    yes   yes          yes, for long, and     no, or long ago    CONSUMER_DOWN: the same, and somebody is told
+                       nothing moves
     yes   yes          no, or not known       long ago           RESEND_AND_TELL
     yes   yes          no, or not known       no                 RESEND
 
@@ -59,7 +60,8 @@ def resend_rules(facts: Mapping[str, Any], limits: ResendLimits) -> list[tuple[A
         (facts["log_time"] >= limits.fresh_since_ms, ResendAction.WAIT),
         ((facts["send_count"] >= limits.attempts_max) | (facts["first_send_time"] < limits.sent_since_ms),
          ResendAction.MANUAL),
-        (facts["is_behind"] & (facts["move_time"] < limits.moves_since_ms), ResendAction.CONSUMER_DOWN),
+        (facts["is_behind"] & (facts["move_time"] < limits.moves_since_ms)
+         & (facts["first_send_time"] < limits.moves_since_ms), ResendAction.CONSUMER_DOWN),
         (facts["is_behind"], ResendAction.POSTPONE),
         (facts["log_time"] >= 0, ResendAction.RESEND_AND_TELL),
     ]

@@ -55,7 +55,7 @@ class Digests:
     def check(self) -> None:
         """Raises ReliabilityRefused when a table is missing or older."""
         with self._engine.connect() as connection:
-            tables.check(connection, tables.alarms, tables.stubs, tables.watermarks)
+            tables.check(connection, tables.alarms, tables.stubs, tables.confirmations, tables.watermarks)
 
     def run(self) -> int:
         """One round; how many alarms all channels have now."""

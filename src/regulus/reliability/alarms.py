@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, String, Update, cast, exists, func, select, update
+from sqlalchemy import Connection, Update, exists, select, update
 
+from regulus.reliability import outbox_table
 from regulus.reliability.tables import (
     ALARM_OPEN_KEY_SIZE_MAX,
     ALARM_SUBJECT_SIZE_MAX,
@@ -23,7 +24,6 @@ from regulus.reliability.tables import (
     insert_new,
     now_ms,
     stubs,
-    watermarks,
 )
 
 
@@ -93,15 +93,17 @@ def close_of_stub(connection: Connection, message_id: str) -> None:
 
 
 def close_settled(connection: Connection) -> None:
-    """Those of stubs that are done meanwhile, as by a late delivery, and of queues that go on: their groups all got
-    further since. Effects and receipts do not look for alarms themselves; that would cost each of them a statement."""
+    """Those of stubs that are done meanwhile, as by a late delivery, and of queues that go on, or in which no stub
+    waits any more. Effects and receipts do not look for alarms themselves; that would cost each of them a statement."""
+    # Asked first: it takes longer than SQLite's one writer may, and in an update MySQL would lock each stub it sees.
+    moved = connection.execute(select(alarms.c.alarm_id).where(
+        alarms.c.open_key.is_not(None), alarms.c.kind == AlarmKind.CONSUMER_DOWN.value,
+        ~outbox_table.stands_still(alarms.c.subject, alarms.c.raise_time))).scalars().all()
     is_done = exists().where(stubs.c.message_id == alarms.c.subject, stubs.c.status != UNCONFIRMED)
     connection.execute(_close().where(alarms.c.open_key.is_not(None), is_done,
                                       alarms.c.kind.in_([kind.value for kind in OF_STUBS])))
-    queue = (watermarks.c.topic + "/" + watermarks.c.broker_name + "/" + cast(watermarks.c.queue_id, String(11)))
-    moved = select(func.min(watermarks.c.move_time)).where(queue == alarms.c.subject).scalar_subquery()
-    connection.execute(_close().where(alarms.c.open_key.is_not(None), alarms.c.raise_time < moved,
-                                      alarms.c.kind == AlarmKind.CONSUMER_DOWN.value))
+    if moved:
+        connection.execute(_close().where(alarms.c.open_key.is_not(None), alarms.c.alarm_id.in_(moved)))
 
 
 def open_alarms(connection: Connection, limit: int) -> list[Alarm]:

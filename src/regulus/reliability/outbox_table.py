@@ -14,15 +14,18 @@ from sqlalchemy import (
     Insert,
     Row,
     Select,
+    String,
     Update,
     bindparam,
     case,
+    cast,
     exists,
     false,
     func,
     insert,
     literal,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects import postgresql
@@ -30,6 +33,7 @@ from sqlalchemy.dialects import postgresql
 from regulus.model.resend_rules import ResendAction, resend_rules
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.reliability.tables import (
+    ALARM_SUBJECT_SIZE_MAX,
     LAST_ERROR_SIZE_MAX,
     SEND,
     UNCONFIRMED,
@@ -265,23 +269,29 @@ def waiting(connection: Connection, *, is_manual: bool, limit: int) -> Sequence[
 def _facts() -> dict[str, ColumnElement[Any]]:
     """As columns beside those of the stub, each by what its groups did that are not done."""
     passed = _of_its_queue(exists()).where(watermarks.c.queue_offset_max > stubs.c.queue_offset)
-    lagging = exists().where(
-        _is_open_group(),
-        ~_of_its_queue(exists()).where(watermarks.c.consumer_group == confirmations.c.consumer_group,
-                                       watermarks.c.queue_offset_max > stubs.c.queue_offset)
-        .correlate(stubs, confirmations))
+    lagging = _has_open_group_without(watermarks.c.queue_offset_max > stubs.c.queue_offset)
     done = exists().where(confirmations.c.message_id == message_log.c.message_id,
                           confirmations.c.consumer_group == message_log.c.consumer_group,
                           confirmations.c.status != UNCONFIRMED)
     received = select(func.max(message_log.c.receive_time)).where(
         message_log.c.message_id == stubs.c.message_id, ~done).scalar_subquery()
-    moved = func.coalesce(_over_open_groups(func.min(watermarks.c.move_time)),
-                          _of_its_queue(select(func.max(watermarks.c.move_time))).scalar_subquery(),
-                          stubs.c.create_time)
+    moved = case((_has_open_group_without(true()), stubs.c.create_time),
+                 else_=func.coalesce(_over_open_groups(func.min(watermarks.c.move_time)),
+                                     _of_its_queue(select(func.max(watermarks.c.move_time))).scalar_subquery(),
+                                     stubs.c.create_time))
     return {"status": stubs.c.status, "is_manual": stubs.c.is_manual, "send_count": stubs.c.send_count,
             "resend_time": stubs.c.resend_time, "first_send_time": stubs.c.first_send_time,
             "is_behind": stubs.c.queue_offset.is_not(None) & (~passed | lagging),
             "log_time": received, "move_time": moved}
+
+
+def stands_still(queue: ColumnElement[str], since: ColumnElement[int]) -> ColumnElement[bool]:
+    """Whether stubs wait in a queue, by its name, as long as that, and it did not move since for whom they wait for."""
+    facts = _facts()
+    its_name = func.substr(stubs.c.topic + "/" + stubs.c.broker_name + "/" + cast(stubs.c.queue_id, String(11)), 1,
+                           ALARM_SUBJECT_SIZE_MAX)
+    return exists().where(*_waits(), stubs.c.send_count > _NEVER, its_name == queue, facts["is_behind"],
+                          facts["first_send_time"] < since, facts["move_time"] < since)
 
 
 def _received_up_to() -> ColumnElement[int | None]:
@@ -296,6 +306,12 @@ def _of_its_queue(statement: Any) -> Any:
 
 def _is_open_group() -> ColumnElement[bool]:
     return (confirmations.c.message_id == stubs.c.message_id) & (confirmations.c.status == UNCONFIRMED)
+
+
+def _has_open_group_without(is_so: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether one of a stub's groups has no watermark in its queue of which that is true."""
+    return exists().where(_is_open_group(), ~_of_its_queue(exists()).where(
+        watermarks.c.consumer_group == confirmations.c.consumer_group, is_so).correlate(stubs, confirmations))
 
 
 def _over_open_groups(value: ColumnElement[Any]) -> ColumnElement[Any]:

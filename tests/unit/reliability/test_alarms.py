@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import insert, select, text, update
 
+from regulus.model.message import Message
 from regulus.reliability import alarms, operator, tables
 from regulus.reliability.alarms import AlarmKind, Cause
+from regulus.reliability.outbox import Outbox
 
 from .deliveries import rows
 from .shop import place_orders, set_stub
@@ -130,20 +132,63 @@ def test_a_decision_by_hand_ends_the_alarms_of_its_stub(engine, act):
     assert open_subjects(engine) == ["2"]
 
 
-@pytest.mark.parametrize(("moved", "is_open"), [((), True), (("stock",), True), (("stock", "billing"), False)])
-def test_a_queue_goes_on_when_all_its_groups_do(engine, moved, is_open):
+LONG_AGO = 1_000_000
+
+
+def waits_behind(engine, groups=(), message_id="1"):
+    """A stub that no group has reached for long, and the alarm of its queue."""
     with engine.begin() as connection:
-        connection.execute(insert(tables.watermarks), [
-            {"consumer_group": group, "topic": "orders", "broker_name": "broker-a", "queue_id": queue_id,
-             "queue_offset_max": 7, "move_time": 1 << 50 if queue_id else 0}
-            for group in ("billing", "stock") for queue_id in (0, 3)])
+        connection.execute(tables.stubs.update().values(version=1))     # begins the transaction
+        Outbox(groups=groups).add(connection, Message("orders", b"x"), message_id=message_id)
+    set_stub(engine, message_id, send_count=1, broker_name="broker-a", queue_id=0, queue_offset=7,
+             create_time=LONG_AGO, first_send_time=LONG_AGO)
     raised(engine, "orders/broker-a/0", kind=AlarmKind.CONSUMER_DOWN)
+
+
+def got_to(engine, offset, *groups, moved=1 << 50):
     with engine.begin() as connection:
-        connection.execute(update(tables.watermarks).where(tables.watermarks.c.queue_id == 0,
-                                                           tables.watermarks.c.consumer_group.in_(moved))
-                           .values(move_time=1 << 50))
+        for group in groups:
+            of_group = tables.watermarks.c.consumer_group == group
+            connection.execute(tables.watermarks.delete().where(of_group))
+            connection.execute(insert(tables.watermarks).values(
+                consumer_group=group, topic="orders", broker_name="broker-a", queue_id=0, queue_offset_max=offset,
+                move_time=moved))
+
+
+def settled(engine):
+    with engine.begin() as connection:
         alarms.close_settled(connection)
-    assert bool(open_subjects(engine)) is is_open
+    return not open_subjects(engine)
+
+
+@pytest.mark.parametrize(("moved", "goes_on"), [((), False), (("stock",), False), (("stock", "billing"), True)])
+def test_a_queue_goes_on_when_all_groups_of_its_stubs_do(engine, moved, goes_on):
+    got_to(engine, 3, "billing", "stock", "long-gone", moved=LONG_AGO)
+    waits_behind(engine, groups=("billing", "stock"))
+    got_to(engine, 4, *moved)
+    assert settled(engine) is goes_on
+
+
+def test_a_group_that_is_gone_keeps_no_alarm_open(engine):
+    got_to(engine, 3, "billing", "long-gone", moved=LONG_AGO)
+    waits_behind(engine)
+    assert not settled(engine)
+    got_to(engine, 4, "billing")
+    assert settled(engine)
+
+
+def test_a_group_that_never_began_keeps_the_alarm_open(engine):
+    got_to(engine, 3, "billing")
+    waits_behind(engine, groups=("billing", "stock"))
+    assert not settled(engine)
+
+
+@pytest.mark.parametrize("values", [{"status": "CONFIRMED"}, {"is_manual": True}, {"queue_id": 3},
+                                    {"first_send_time": 1 << 50}])
+def test_a_queue_in_which_no_stub_waits_has_no_alarm(engine, values):
+    waits_behind(engine)
+    set_stub(engine, "1", **values)
+    assert settled(engine)
 
 
 def test_long_subjects_and_details_are_cut(engine):

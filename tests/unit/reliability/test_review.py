@@ -17,6 +17,8 @@ from .shop import set_stub, stub
 
 NOW_MS = int(time.time() * 1000)
 AT = {"broker_name": "broker-a", "queue_id": 3}
+STALE = ResendPolicy().stale_ms + 60_000
+DOWN = ResendPolicy().down_ms + 60_000
 
 
 @pytest.fixture
@@ -30,7 +32,8 @@ def commit(engine, message_id, **options):
     with engine.begin() as connection:
         connection.execute(tables.stubs.update().values(version=1))     # begins the transaction
         Outbox(**options).add(connection, Message("orders", b"x"), message_id=message_id)
-    set_stub(engine, message_id, send_count=1, resend_time=0, queue_offset=70, create_time=NOW_MS, **AT)
+    set_stub(engine, message_id, send_count=1, resend_time=0, queue_offset=70, create_time=NOW_MS,
+             first_send_time=NOW_MS - DOWN, **AT)
 
 
 def received_up_to(engine, offset, group="billing", moved=NOW_MS, **place):
@@ -59,9 +62,6 @@ def sent_again(due):
 def alarms(engine):
     return rows(engine, tables.alarms, "kind", "subject")
 
-
-STALE = ResendPolicy().stale_ms + 60_000
-DOWN = ResendPolicy().down_ms + 60_000
 
 
 def test_what_the_group_has_passed_is_sent_again(engine, due):
@@ -115,6 +115,12 @@ def test_a_queue_that_stands_still_is_told_once_and_nothing_is_sent(engine, due)
         assert sent_again(due) == []
         set_stub(engine, "1", resend_time=0)
     assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+def test_a_quiet_queue_does_not_stand_still_because_its_first_stub_waits(engine, due):
+    received_up_to(engine, 5, moved=NOW_MS - DOWN)
+    set_stub(engine, "1", first_send_time=NOW_MS - 60_000)
+    assert (sent_again(due), alarms(engine)) == ([], [])
 
 
 def test_a_queue_that_nobody_ever_consumed_is_told(engine, due):
@@ -186,6 +192,14 @@ def test_an_open_group_that_stands_still_is_told(engine):
     commit(engine, "1", groups=("billing", "stock"))
     received_up_to(engine, 71, "billing")
     received_up_to(engine, 5, "stock", moved=NOW_MS - DOWN)
+    assert sent_again(DueStubs(engine, RelayConfig())) == []
+    assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+def test_a_group_that_never_began_is_told_though_another_gets_on(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    set_stub(engine, "1", create_time=NOW_MS - DOWN)
+    received_up_to(engine, 71, "billing")
     assert sent_again(DueStubs(engine, RelayConfig())) == []
     assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
 

@@ -15,7 +15,7 @@ def test_spark_answers_as_the_table_says(spark):
             for status in ("UNCONFIRMED", "CONFIRMED", "VOIDED") for is_manual in (False, True)
             for send_count in (0, MAX - 1, MAX) for resend_time in (NOW, NOW + 1) for is_behind in (False, True)
             for log_time in (None, 0, FRESH - 1, FRESH) for move_time in (MOVES - 1, MOVES)
-            for first_send_time in (None, SENT - 1, SENT)]
+            for first_send_time in (None, SENT - 1, SENT, MOVES)]
     schema = ("status string, is_manual boolean, send_count int, resend_time bigint, is_behind boolean, "
               "log_time bigint, move_time bigint, first_send_time bigint")
     (first, action), *others = resend_rules({name: F.col(name) for name in FACTS}, LIMITS)
