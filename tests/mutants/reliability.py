@@ -235,6 +235,11 @@ MUTANTS = [
            old=" and not queue.topic.startswith(RETRY_PREFIX)}", new="}", tests=_WATCH_TESTS),
     Mutant(name="the first dead letter of a group is no growth", path=_WATCH,
            old="            offsets = {}    # none ever came", new="            return", tests=_WATCH_TESTS),
+    Mutant(name="dead letters that could not be told are forgotten", path=_WATCH,
+           old="        await asyncio.to_thread(self._write, group.tell_dead_letters, count)\n"
+               "        group.told_dead_letters(count)\n",
+           new="        group.told_dead_letters(count)\n"
+               "        await asyncio.to_thread(self._write, group.tell_dead_letters, count)\n", tests=_WATCH_TESTS),
     # --- removal ----------------------------------------------------------------------------------------------------
     Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
            old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),

@@ -114,6 +114,7 @@ class BrokerWatch(Started):
             offsets = {}    # none ever came
         count = sum(offset.max_offset for offset in offsets.values())
         await asyncio.to_thread(self._write, group.tell_dead_letters, count)
+        group.told_dead_letters(count)
 
     async def _note_blocked(self, group: "_WatchedGroup") -> None:
         connection = await self._admin.consumer_connection(group.name)
@@ -147,15 +148,18 @@ class _WatchedGroup:
         return bool(self._dead_letters)
 
     def tell_dead_letters(self, connection: Connection, count: int) -> None:
-        before, self._dead_letters = self._dead_letters, count
+        before = self._dead_letters
         if before is not None and count > before:
-            self._quiet_rounds = 0
             raise_alarm(connection, AlarmKind.DEAD_LETTERS, self.name,
                         f"{count - before} messages that the group gave up came to the {before} before")
-            return
-        self._quiet_rounds += 1
-        if self._quiet_rounds == QUIET_ROUNDS:
+        elif self._quiet_rounds + 1 == QUIET_ROUNDS:
             close_alarm(connection, AlarmKind.DEAD_LETTERS, self.name)
+
+    def told_dead_letters(self, count: int) -> None:
+        """What `tell_dead_letters` wrote is committed; before that, the next look has to find it again."""
+        has_grown = self._dead_letters is not None and count > self._dead_letters
+        self._quiet_rounds = 0 if has_grown else self._quiet_rounds + 1
+        self._dead_letters = count
 
     def tell_blocked(self, connection: Connection, count: int) -> None:
         if count:

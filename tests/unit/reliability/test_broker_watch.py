@@ -105,6 +105,10 @@ async def test_the_last_message_of_a_quiet_queue_is_sent_again_where_its_confirm
     assert [each.message_id for each in due.review().claimed] == ["1"]
 
 
+def away(*_):
+    raise OSError("the database is away")
+
+
 class Refusal:
     """A listener that gives up each message at once."""
 
@@ -128,6 +132,29 @@ async def test_dead_letters_that_grow_are_told_until_they_rest(engine, regulus_s
     for _ in range(QUIET_ROUNDS - 1):
         await watch.look()
     assert open_alarms(engine) == ["DEAD_LETTERS billing"]
+    await watch.look()
+    assert open_alarms(engine) == []
+
+
+async def test_dead_letters_that_could_not_be_told_are_told_by_the_next_look(engine, regulus_server, send, watch,
+                                                                             monkeypatch):
+    refuse = Refusal()
+    await watch.look()
+    async with consumer(regulus_server, refuse):
+        await send("1")
+        await wait_until(lambda: refuse.given_up)
+    with monkeypatch.context() as patched:
+        patched.setattr("regulus.reliability.broker_watch.raise_alarm", away)
+        with pytest.raises(OSError):
+            await watch.look()
+    await watch.look()
+    assert open_alarms(engine) == ["DEAD_LETTERS billing"]
+    for _ in range(QUIET_ROUNDS - 1):
+        await watch.look()
+    with monkeypatch.context() as patched:
+        patched.setattr("regulus.reliability.broker_watch.close_alarm", away)
+        with pytest.raises(OSError):
+            await watch._note_dead_letters(watch._groups[0])
     await watch.look()
     assert open_alarms(engine) == []
 
