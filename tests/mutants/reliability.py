@@ -240,6 +240,9 @@ MUTANTS = [
                "        group.told_dead_letters(count)\n",
            new="        group.told_dead_letters(count)\n"
                "        await asyncio.to_thread(self._write, group.tell_dead_letters, count)\n", tests=_WATCH_TESTS),
+    Mutant(name="a text that no database stores fails what comes with it", path=_TABLES,
+           old="text.replace(\"\\0\", \"\\ufffd\").encode(errors=\"replace\").decode()[:size_max]",
+           new="text[:size_max]", tests=_RELAY_TESTS),
     # --- removal ----------------------------------------------------------------------------------------------------
     Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
            old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),

@@ -23,6 +23,7 @@ from regulus.reliability.tables import (
     alarms,
     insert_new,
     now_ms,
+    storable,
     stubs,
 )
 
@@ -77,8 +78,8 @@ def raise_alarms(connection: Connection, causes: Iterable[Cause]) -> None:
     if not by_key:
         return
     # In one order: who raises what another raised, and did not commit yet, waits for it.
-    rows = [{"kind": by_key[key].kind.value, "subject": by_key[key].subject[:ALARM_SUBJECT_SIZE_MAX],
-             "detail": by_key[key].detail[:LAST_ERROR_SIZE_MAX], "open_key": key} for key in sorted(by_key)]
+    rows = [{"kind": by_key[key].kind.value, "subject": storable(by_key[key].subject, ALARM_SUBJECT_SIZE_MAX),
+             "detail": storable(by_key[key].detail, LAST_ERROR_SIZE_MAX), "open_key": key} for key in sorted(by_key)]
     connection.execute(insert_new(alarms, connection.dialect.name).values(raise_time=now_ms()), rows)
 
 
@@ -147,4 +148,4 @@ def _close() -> Update:
 
 
 def _open_key(kind: AlarmKind, subject: str) -> str:
-    return f"{kind.value} {subject}"[:ALARM_OPEN_KEY_SIZE_MAX]
+    return storable(f"{kind.value} {subject}", ALARM_OPEN_KEY_SIZE_MAX)

@@ -14,6 +14,8 @@ from regulus.client.sync import Producer
 from regulus.model import message_properties as names
 from regulus.model.message import Message, MessageExt
 from regulus.reliability import judges, tables
+from regulus.reliability.delivery_log import business_id
+from regulus.reliability.tables import CONSUMER_GROUP_SIZE_MAX, storable
 
 CONFIRMATION_TOPIC = "regulus_confirmations"
 _GROUP_PROPERTY = "CONSUMER_GROUP"
@@ -60,7 +62,7 @@ class ConfirmationListener:
                 tables.check(connection, tables.stubs, tables.confirmations)
                 self._is_checked = True
             # In one order, so that no two of these wait for each other.
-            for message in sorted(messages, key=lambda each: each.properties.get(names.BUSINESS_ID, "")):
-                judges.confirm(connection, message.properties.get(names.BUSINESS_ID, ""),
-                               message.properties.get(_GROUP_PROPERTY, ""))
+            for message in sorted(messages, key=business_id):
+                group = message.properties.get(_GROUP_PROPERTY, "")
+                judges.confirm(connection, business_id(message), storable(group, CONSUMER_GROUP_SIZE_MAX))
         return ConsumeStatus.CONSUME_SUCCESS

@@ -7,11 +7,11 @@ a consumer has it.
 from sqlalchemy import Connection, Engine, exists, or_, update
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.model import message_properties as names
 from regulus.model.message import MessageExt
 from regulus.model.topics import DLQ_PREFIX
 from regulus.reliability import tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
+from regulus.reliability.delivery_log import business_id
 from regulus.reliability.tables import UNCONFIRMED, confirmations, stubs
 
 
@@ -36,9 +36,9 @@ class DeadLetterListener:
                 tables.check(connection, stubs, confirmations, tables.alarms)
                 self._is_checked = True
             # In one order, so that no two of these wait for each other.
-            for message in sorted(messages, key=_message_id):
-                if park(connection, _message_id(message), group):
-                    raise_alarm(connection, AlarmKind.DEAD_LETTER, _message_id(message),
+            for message in sorted(messages, key=business_id):
+                if park(connection, business_id(message), group):
+                    raise_alarm(connection, AlarmKind.DEAD_LETTER, business_id(message),
                                 f"group {group} gave it up after {message.reconsume_times} retries")
         return ConsumeStatus.CONSUME_SUCCESS
 
@@ -51,7 +51,3 @@ def park(connection: Connection, message_id: str, consumer_group: str) -> bool:
         update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED, ~stubs.c.is_manual,
                             or_(~has_groups, is_open))
         .values(is_manual=True, version=stubs.c.version + 1)).rowcount == 1
-
-
-def _message_id(message: MessageExt) -> str:
-    return message.properties.get(names.BUSINESS_ID, "")

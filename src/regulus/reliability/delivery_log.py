@@ -54,6 +54,7 @@ from regulus.reliability.tables import (
     is_message_id,
     message_log,
     now_ms,
+    storable,
     watermarks,
 )
 
@@ -78,9 +79,13 @@ class Delivery(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        """Empty when the message has none, or what no outbox gives."""
-        message_id = self.message.properties.get(names.BUSINESS_ID, "")
-        return message_id if is_message_id(message_id) else ""
+        return business_id(self.message)
+
+
+def business_id(message: MessageExt) -> str:
+    """Empty when the message has none, or what no outbox gives."""
+    message_id = message.properties.get(names.BUSINESS_ID, "")
+    return message_id if is_message_id(message_id) else ""
 
 
 def receive(connection: Connection, deliveries: Sequence[Delivery]) -> None:
@@ -162,7 +167,7 @@ def _is_original(delivery: Delivery) -> bool:
 def _attempted(delivery: Delivery, spent_ms: int, outcome: Outcome, detail: str = "") -> dict[str, Any]:
     return {"message_id": delivery.message_id, "consumer_group": delivery.consumer_group,
             "number": delivery.message.reconsume_times, "spent_ms": spent_ms, "outcome": outcome.value,
-            "detail": detail[:LAST_ERROR_SIZE_MAX] or None, **_place(delivery)}
+            "detail": storable(detail, LAST_ERROR_SIZE_MAX) or None, **_place(delivery)}
 
 
 # --- statements ------------------------------------------------------------------------------------------------------

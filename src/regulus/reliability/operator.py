@@ -23,6 +23,7 @@ from regulus.reliability.tables import (
     actions,
     confirmations,
     now_ms,
+    storable,
     stubs,
 )
 
@@ -57,8 +58,8 @@ def _act(connection: Connection, message_id: str, action: str, values: Mapping[s
             raise StubMissing(f"the database has no stub {message_id}")
         raise ReliabilityRefused(f"stub {message_id} is {status}; nothing is left to do by hand")
     connection.execute(insert(actions).values(
-        message_id=message_id, action=action, operator=operator[:OPERATOR_SIZE_MAX],
-        reason=reason[:LAST_ERROR_SIZE_MAX], action_time=now_ms()))
+        message_id=message_id, action=action, operator=storable(operator, OPERATOR_SIZE_MAX),
+        reason=storable(reason, LAST_ERROR_SIZE_MAX), action_time=now_ms()))
     alarms.close_of_stub(connection, message_id)
 
 

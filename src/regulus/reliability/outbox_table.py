@@ -41,6 +41,7 @@ from regulus.reliability.tables import (
     confirmations,
     message_log,
     now_ms,
+    storable,
     stubs,
     watermarks,
 )
@@ -230,12 +231,13 @@ def store_failures(connection: Connection, failures: Sequence[Failure]) -> None:
     """The count and the position of an earlier send stay."""
     free = _not_locked(connection, [failure.message_id for failure in failures])
     rows = [{"its_id": failure.message_id, "its_count": failure.send_count,
-             "why": failure.error[:LAST_ERROR_SIZE_MAX]} for failure in failures if failure.message_id in free]
+             "why": storable(failure.error, LAST_ERROR_SIZE_MAX)} for failure in failures if failure.message_id in free]
     if rows:
         connection.execute(_of_send().values(last_error=bindparam("why")), rows)
     _note_sends(connection, [
         {"message_id": each.message_id, "number": each.send_count, "outcome": "FAILED",
-         "detail": each.error[:LAST_ERROR_SIZE_MAX], "broker_name": None, "queue_id": None, "queue_offset": None}
+         "detail": storable(each.error, LAST_ERROR_SIZE_MAX), "broker_name": None, "queue_id": None,
+         "queue_offset": None}
         for each in failures])
 
 

@@ -227,6 +227,11 @@ def is_message_id(text: str) -> bool:
     return 0 < len(text) <= MESSAGE_ID_SIZE_MAX and text.isprintable() and " " not in text
 
 
+def storable(text: str, size_max: int) -> str:
+    """As much of a text from outside as a column holds: PostgreSQL takes no 0x00, and no database half a character."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()[:size_max]
+
+
 class now_ms(FunctionElement[int]):
     """The database's clock, in ms since 1970; within a transaction it goes on."""
 

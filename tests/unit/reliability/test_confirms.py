@@ -159,3 +159,11 @@ def test_a_confirmation_without_an_id_or_of_an_unknown_stub_changes_nothing(busi
     nameless.properties.clear()
     assert listener([stray, nameless], context()) is SUCCESS
     assert stub(business, "1").status == "UNCONFIRMED"
+
+
+def test_a_confirmation_that_nobody_gives_holds_up_no_others(engine):
+    place_orders(engine, "1")
+    odd = [MessageExt("c", b"", {"BUSINESS_ID": "a\0b"}), MessageExt("c", b"", {"BUSINESS_ID": "1",
+                                                                              "CONSUMER_GROUP": "\ud800\0"})]
+    assert ConfirmationListener(engine)(odd, context()) is SUCCESS
+    assert stub(engine, "1").status == "CONFIRMED"

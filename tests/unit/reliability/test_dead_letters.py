@@ -5,6 +5,7 @@ from sqlalchemy import insert
 
 from regulus.client.listener import ConsumeStatus
 from regulus.client.push_consumer import PushConsumer
+from regulus.model.message import MessageExt
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import dlq_topic
 from regulus.reliability import operator, tables
@@ -95,3 +96,11 @@ async def test_dead_letters_of_a_broker_reach_their_stubs(engine, regulus_server
         async with watch:
             await wait_until(lambda: stub(engine, "1").is_manual and stub(engine, "2").is_manual, 60)
     assert [(kind, subject) for kind, subject, _ in alarms(engine)] == [("DEAD_LETTER", "1"), ("DEAD_LETTER", "2")]
+
+
+def test_a_dead_letter_with_an_id_that_no_outbox_gives_holds_up_no_others(engine):
+    place_orders(engine, "1")
+    strays = [MessageExt("orders", b"x", {"BUSINESS_ID": odd}) for odd in ("a\0b", "\ud800")]
+    queue = MessageQueue("%DLQ%billing", "broker-a", 0)
+    assert DeadLetterListener(engine)([*strays, message("1")], context(queue=queue)) is ConsumeStatus.CONSUME_SUCCESS
+    assert stub(engine, "1").is_manual

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, select
 from sqlalchemy.exc import DBAPIError
 
 from regulus.client.listener import ConsumeContext, ConsumeStatus
@@ -394,3 +394,20 @@ def test_receipts_of_one_queue_at_once_do_not_fail_one_another(engine):
     with ThreadPoolExecutor(8) as pool:
         assert [answer for answer, _ in pool.map(lambda each: deliver(listener, each), ids)] == [SUCCESS] * 40
     assert booked(engine) == sorted(ids)
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800"])
+def test_a_stray_with_any_key_is_parked_and_any_failure_is_in_the_ledger(engine, odd):
+    place_orders(engine, "1")
+    given = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
+    stray = MessageExt("orders", b"x", {"UNIQ_KEY": f"a{odd}b"}, reconsume_times=2)
+    assert ApplyOnce(engine, book)([stray], given) is LATER
+    assert given.delay_level_when_next_consume == -1
+
+    def fails(connection, message):
+        raise KeyError(f"no {odd} room")
+
+    with pytest.raises(KeyError):
+        deliver(ApplyOnce(engine, fails), "1")
+    with engine.connect() as connection:
+        assert connection.execute(select(tables.attempts.c.outcome)).scalars().all() == ["FAILED"]

@@ -204,3 +204,14 @@ def test_what_is_new_and_what_was_sent_do_not_lie_before_each_other(engine, coun
     assert index in plan
     assert "Sort" not in plan
     assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800"])
+def test_what_a_broker_answers_costs_no_other_message_its_place(engine, odd):
+    """No database stores any text."""
+    place_orders(engine, "1", "2")
+    due = DueStubs(engine, RelayConfig())
+    due.claim()
+    due.store([Position("1", 1, "broker-a", 3, 70), Failure("2", 1, f"no {odd} room")])
+    assert stub(engine, "1").queue_offset == 70
+    assert stub(engine, "2").last_error in ("no \ufffd room", "no ? room")
