@@ -243,6 +243,9 @@ MUTANTS = [
     Mutant(name="a text that no database stores fails what comes with it", path=_TABLES,
            old="text.replace(\"\\0\", \"\\ufffd\").encode(errors=\"replace\").decode()[:size_max]",
            new="text[:size_max]", tests=_RELAY_TESTS),
+    Mutant(name="a webhook's secret with the end of its line comes into the log",
+           path="regulus/reliability/alarm_channels.py", old="_is_plain(name) and _is_plain(value)", new="True",
+           tests=("tests/unit/reliability/test_alarm_channels.py",)),
     # --- removal ----------------------------------------------------------------------------------------------------
     Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
            old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),

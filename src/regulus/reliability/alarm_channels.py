@@ -153,6 +153,13 @@ class WebhookChannel:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("the webhook's url is no address of the web; write https://host/path")
+        # Told at the start and without the text, which is often a secret: http.client would name it in its error.
+        if not _is_plain(self.url) or " " in self.url:
+            raise ConfigError("the webhook's url has blanks, ends of lines or letters that are not ASCII; write %20 "
+                              "and the like")
+        if not all(_is_plain(name) and _is_plain(value) for name, value in self.headers.items()):
+            raise ConfigError("one of the webhook's headers has ends of lines or letters that are not ASCII; was it "
+                              "read from a file with the end of its line?")
 
     @property
     def name(self) -> str:
@@ -184,6 +191,10 @@ def _line(alarm: Alarm) -> str:
 
 def _in_one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def _check_timeout(timeout_ms: int) -> None:

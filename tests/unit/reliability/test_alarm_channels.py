@@ -254,6 +254,16 @@ def test_a_mail_channel_refuses(values, says):
         MailChannel(host="127.0.0.1", **SAFE | values)
 
 
+@pytest.mark.parametrize(("url", "headers", "says"), [
+    ("https://hooks.example.org/secret\n", {}, "url has blanks"), ("https://hooks.example.org/a secret", {}, "url has"),
+    ("https://hooks.example.org", {"Authorization": "Bearer secret\n"}, "read from a file"),
+    ("https://hooks.example.org", {"secret\n": "x"}, "headers has ends of lines")])
+def test_a_webhook_refuses_what_would_be_named_in_an_error_and_does_not_name_it(url, headers, says):
+    with pytest.raises(ConfigError, match=says) as refused:
+        WebhookChannel(url=url, headers=headers)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "https://", "hooks.example.org/x"])
 def test_a_webhook_refuses_what_is_no_address_of_the_web(url):
     with pytest.raises(ConfigError, match="no address of the web"):
