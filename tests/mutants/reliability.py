@@ -246,6 +246,10 @@ MUTANTS = [
     Mutant(name="a webhook's secret with the end of its line comes into the log",
            path="regulus/reliability/alarm_channels.py", old="_is_plain(name) and _is_plain(value)", new="True",
            tests=("tests/unit/reliability/test_alarm_channels.py",)),
+    Mutant(name="an effect whose stub was removed is called unmade", path="regulus/reliability/ledger.py",
+           old="max(since_ms, known_since)", new="since_ms", tests=_LEDGER_TESTS),
+    Mutant(name="a proof is removed before its stub", path="regulus/reliability/inbox_purge.py",
+           old="keep_ms: int = INBOX_KEEP_MS", new="keep_ms: int = 30 * 86_400_000", tests=_LEDGER_TESTS),
     # --- removal ----------------------------------------------------------------------------------------------------
     Mutant(name="what was sent lately is removed", path=_STUB_PURGE,
            old="stubs.c.resend_time < before, ", new="", tests=_STUB_PURGE_TESTS),

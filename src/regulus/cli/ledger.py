@@ -75,17 +75,19 @@ def _print_account(found: "Account") -> None:
 @ledger.command("audit")
 @click.option("--since", type=Moment(), default=0, show_default="all", help="Stubs committed from then on.")
 @click.option("--until", type=Moment(), help="Up to and without then.  [default: now]")
+@click.option("--kept-days", type=click.IntRange(1, 36_500), default=30, show_default=True,
+              help="The --days of `regulus outbox purge`: an effect whose stub it took is not unmade.")
 @_EFFECTS
 @with_output
 @with_database
-def audit_all(connection: "Connection", since: int, until: int | None, effects_address: str | None,
+def audit_all(connection: "Connection", since: int, until: int | None, kept_days: int, effects_address: str | None,
               json_output: bool) -> None:
     """Whether each commit has its one effect. Fails with 1 when one is lost, doubled, unmade or has no relay."""
     from regulus.reliability.ledger import audit
 
     until_ms = until if until is not None else int(time.time() * 1000)
     with connected(effects_address) if effects_address else nullcontext() as effects:
-        found = audit(connection, since, until_ms, effects)
+        found = audit(connection, since, until_ms, effects, keep_ms=kept_days * 86_400_000)
     exceptions = {"parked": found.parked, "overdue": found.overdue, "lost": found.lost, "doubled": found.doubled,
                   "unmade": found.unmade}
     if json_output:

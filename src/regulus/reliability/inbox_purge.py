@@ -6,14 +6,14 @@ are tried again, and those that a relay, or a human, may still send.
 
 from sqlalchemy import Column, Engine, Select, Table, bindparam, delete, select
 
-from regulus.reliability.retry_policy import KEEP_MS, ResendPolicy, check_keep_ms
+from regulus.reliability.retry_policy import INBOX_KEEP_MS, ResendPolicy, check_keep_ms
 from regulus.reliability.tables import attempts, inbox, message_log, now_ms
 
 ROWS_MAX = 1_000
 """Of one transaction."""
 
 
-def purge_inbox(engine: Engine, *, keep_ms: int = KEEP_MS, policy: ResendPolicy | None = None) -> int:
+def purge_inbox(engine: Engine, *, keep_ms: int = INBOX_KEEP_MS, policy: ResendPolicy | None = None) -> int:
     """Rows of the inbox that were removed. `policy`: that of the relays. Raises ConfigError when copies may still come
     of what is that old."""
     check_keep_ms(keep_ms, policy or ResendPolicy())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, func, select, tuple_
 
+from regulus.reliability.retry_policy import BROKER_KEEPS_MS, KEEP_MS, RETRIES_MS
 from regulus.reliability.tables import (
     APPLIED,
     CONFIRMED,
@@ -142,8 +143,10 @@ class Audit:
         return f"{self.committed} committed = {' + '.join(parts)}, {', '.join(found)}"
 
 
-def audit(business: Connection, since_ms: int, until_ms: int, effects: Connection | None = None) -> Audit:
-    """Of the stubs committed from `since_ms` up to and without `until_ms`, page by page."""
+def audit(business: Connection, since_ms: int, until_ms: int, effects: Connection | None = None, *,
+          keep_ms: int = KEEP_MS) -> Audit:
+    """Of the stubs committed from `since_ms` up to and without `until_ms`, page by page. `keep_ms`: that of the removal
+    of stubs; an effect whose stub it may have taken is not called unmade."""
     now = business.execute(select(now_ms())).scalar_one()
     found = Audit()
     for page in _pages(business, since_ms, until_ms):
@@ -156,7 +159,8 @@ def audit(business: Connection, since_ms: int, until_ms: int, effects: Connectio
             _judge(found, stub, now, groups.get(stub.message_id, {}), proofs.get(stub.message_id, Counter()),
                    is_by_hand=stub.message_id in by_hand)
     if effects is not None:
-        for message_id in _unmade(business, effects, since_ms, until_ms):
+        known_since = now - keep_ms + BROKER_KEEPS_MS + RETRIES_MS      # an effect comes so long behind the last send
+        for message_id in _unmade(business, effects, max(since_ms, known_since), until_ms):
             found.unmade.add(message_id)
     return found
 

@@ -13,6 +13,8 @@ _ATTEMPTS_LIMIT = 1_000
 
 KEEP_MS = 30 * 24 * 3_600_000
 """How long what is done is kept: leaves a human weeks for a stub that was sent as often as may be."""
+INBOX_KEEP_MS = 45 * 24 * 3_600_000
+"""How long a consumer's own database keeps the proof of an effect: longer than any stub that was sent for a week is."""
 BROKER_KEEPS_MS = 72 * 3_600_000
 RETRIES_MS = ((4 * 60 + 45) * 60 + 40) * 1000
 """From the first delivery of a message to its last, of 17."""

@@ -5,7 +5,7 @@ from sqlalchemy import insert
 
 from regulus.errors import ConfigError
 from regulus.reliability import inbox_purge, tables
-from regulus.reliability.inbox_purge import KEEP_MS, purge_inbox
+from regulus.reliability.inbox_purge import INBOX_KEEP_MS, purge_inbox
 from regulus.reliability.retry_policy import ResendPolicy
 
 from .deliveries import rows
@@ -29,8 +29,8 @@ def apply(engine, message_id, age_ms):
 def test_what_is_older_goes_however_much_it_is(engine, monkeypatch):
     monkeypatch.setattr(inbox_purge, "ROWS_MAX", 2)
     for number in range(5):
-        apply(engine, f"old-{number}", KEEP_MS + 60_000)
-    apply(engine, "new", KEEP_MS - 60_000)
+        apply(engine, f"old-{number}", INBOX_KEEP_MS + 60_000)
+    apply(engine, "new", INBOX_KEEP_MS - 60_000)
     assert [purge_inbox(engine) for _ in range(2)] == [5, 0]
     for table in (tables.inbox, tables.attempts, tables.message_log):
         assert rows(engine, table, "message_id") == [("new",)]

@@ -1,15 +1,21 @@
 """What the account of one id tells, and how the sums name what is wrong."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, create_engine, delete, insert, update
 
 from regulus.reliability import ledger, tables
+from regulus.reliability.inbox_purge import purge_inbox
+from regulus.reliability.retry_policy import BROKER_KEEPS_MS, KEEP_MS, RETRIES_MS
+from regulus.reliability.stub_purge import purge_stubs
 
 from .shop import make_due, place_orders, set_stub
 
 EVER = (0, 1 << 62)
+NOW_MS = int(time.time() * 1000)
+WEEK_MS = 7 * 86_400_000
 
 
 @pytest.fixture
@@ -29,10 +35,10 @@ def delivered(engine, message_id, group="billing", outcome="APPLIED", at=5_000):
             queue_offset=7, begin_time=at, end_time=at + 1, outcome=outcome))
 
 
-def take_in(engine, message_id, group="billing"):
+def take_in(engine, message_id, group="billing", at=6_000):
     with engine.begin() as connection:
         connection.execute(insert(tables.inbox).values(
-            message_id=message_id, consumer_group=group, broker_name="a", queue_id=1, queue_offset=7, apply_time=6_000))
+            message_id=message_id, consumer_group=group, broker_name="a", queue_id=1, queue_offset=7, apply_time=at))
 
 
 def act(engine, message_id, action):
@@ -167,7 +173,7 @@ def test_the_inbox_is_proof_and_its_delivery_no_second_effect(engine, effects):
 
 
 def test_an_effect_of_what_was_never_committed_is_named(engine, effects):
-    take_in(effects, "stray")
+    take_in(effects, "stray", at=NOW_MS)
     found = audited(engine, effects)
     assert found.unmade.names == ["stray"]
     assert found.verdict() == "0 committed = 0 applied, 0 lost, 0 doubled, 1 unmade"
@@ -201,11 +207,31 @@ def test_all_pages_are_counted_and_some_named(engine):
     assert found.parked.names == ids[:ledger.NAMES_MAX]
 
 
+@pytest.mark.parametrize(("age_ms", "count"), [(0, 1), (3_600_000, 0)])
+def test_an_effect_whose_stub_was_removed_meanwhile_is_not_unmade(engine, effects, age_ms, count):
+    """It may come behind the last send as late as a broker keeps and brings a message."""
+    soonest = KEEP_MS - BROKER_KEEPS_MS - RETRIES_MS
+    take_in(effects, "1", at=NOW_MS - soonest + 1_800_000 - age_ms)
+    assert audited(engine, effects).unmade.count == count
+
+
+def test_proofs_outlive_the_stubs_whose_copies_go_on(engine, effects):
+    """Stubs go so long after their last send, which may be a week behind the effect."""
+    place_orders(engine, "1")
+    set_stub(engine, "1", status=tables.CONFIRMED, create_time=NOW_MS - KEEP_MS - WEEK_MS + 60_000,
+             resend_time=NOW_MS - KEEP_MS + 60_000)
+    take_in(effects, "1", at=NOW_MS - KEEP_MS - WEEK_MS + 60_000)
+    purge_stubs(engine)
+    purge_inbox(effects)
+    assert audited(engine, effects).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
+
+
 def test_all_pages_of_an_inbox_are_looked_at(engine, effects):
     with effects.begin() as connection:
         connection.execute(insert(tables.inbox), [
             {"message_id": f"{number:05}", "consumer_group": group, "broker_name": "a", "queue_id": 1,
-             "queue_offset": 1, "apply_time": 1} for number in range(ledger._PAGE) for group in ("billing", "stock")])
+             "queue_offset": 1, "apply_time": NOW_MS}
+            for number in range(ledger._PAGE) for group in ("billing", "stock")])
     assert audited(engine, effects).unmade.count == ledger._PAGE * 2
     with effects.begin() as connection:
         connection.execute(delete(tables.inbox).where(tables.inbox.c.consumer_group == "stock"))
