@@ -4,12 +4,13 @@
     DEAD_LETTERS    alarm: a group's dead letters grow
     BLOCKED_QUEUE   alarm: queues of a group stand still at a message that fails again and again, or cannot be read
 
-Retry topics move no watermark.
+Retry topics move no watermark. A queue that ends before it was made anew, or lost its end: the watermark begins anew,
+and the places of stubs behind the end are forgotten, for their messages are gone.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, Engine
 
@@ -17,9 +18,11 @@ from regulus.client.admin import Admin
 from regulus.client.running_info import BLOCKED_QUEUES
 from regulus.client.started import Started
 from regulus.errors import ClientError, ConfigError, NoRoute
+from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import RETRY_PREFIX, dlq_topic
-from regulus.reliability import delivery_log, tables
+from regulus.reliability import delivery_log, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
+from regulus.reliability.delivery_log import MadeAnew
 from regulus.reliability.rounds import Rounds
 from regulus.wire.bodies import ConsumerRunningInfo
 
@@ -95,14 +98,20 @@ class BrokerWatch(Started):
 
     def _check(self) -> None:
         with self._engine.connect() as connection:
-            tables.check(connection, tables.watermarks, tables.alarms)
+            tables.check(connection, tables.stubs, tables.watermarks, tables.alarms)
 
     async def _note_offsets(self, group: "_WatchedGroup") -> None:
+        # Known before the brokers are asked: what a consumer receives meanwhile does not lie behind the ends they tell.
+        known = await asyncio.to_thread(self._watermarks, group.name)
         stats = await self._admin.consume_stats(group.name)
+        offsets = {queue: offset for queue, offset in stats.offset_table.items()
+                   if not queue.topic.startswith(RETRY_PREFIX)}
+        anew = [MadeAnew(queue, known[queue], offset.broker_offset, min(offset.consumer_offset, offset.broker_offset))
+                for queue, offset in offsets.items() if known.get(queue, 0) > offset.broker_offset]
         # The next to consume: all before it is done or given back, the last message of a quiet queue, too.
-        reached = {queue: offset.consumer_offset for queue, offset in stats.offset_table.items()
-                   if offset.consumer_offset > 0 and not queue.topic.startswith(RETRY_PREFIX)}
-        await asyncio.to_thread(self._write, delivery_log.raise_watermarks, group.name, reached)
+        reached = {queue: offset.consumer_offset for queue, offset in offsets.items()
+                   if 0 < offset.consumer_offset <= offset.broker_offset}
+        await asyncio.to_thread(self._write, _note_offsets, group.name, anew, reached)
 
     async def _note_dead_letters(self, group: "_WatchedGroup") -> None:
         """All that ever came, whether or not it is there still."""
@@ -132,9 +141,23 @@ class BrokerWatch(Started):
         if blocked or len(infos) == len(members):
             await asyncio.to_thread(self._write, group.tell_blocked, blocked)
 
+    def _watermarks(self, group: str) -> dict[MessageQueue, int]:
+        with self._engine.connect() as connection:
+            return delivery_log.watermarks_of(connection, group)
+
     def _write(self, statements: Callable[..., None], *arguments: object) -> None:
         with self._engine.begin() as connection:
             statements(connection, *arguments)
+
+
+def _note_offsets(connection: Connection, group: str, anew: Sequence[MadeAnew],
+                  reached: Mapping[MessageQueue, int]) -> None:
+    for each in anew:
+        _log.warning("queue %s ends at %d, before what group %s received: it was made anew, or lost its end; what is "
+                     "unconfirmed of it is sent again", each.queue, each.end, group)
+        if delivery_log.lower_watermark(connection, group, each):
+            outbox_table.forget_places(connection, each.queue, each.end)
+    delivery_log.raise_watermarks(connection, group, reached)
 
 
 class _WatchedGroup:

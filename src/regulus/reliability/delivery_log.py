@@ -4,8 +4,8 @@
     conclude    the outcome of a delivery whose message is done; its row goes, in the transaction of the effect
     attempt     that of any other: a row of the ledger for each
 
-The watermark says that the group was given what is below it. It never goes back, and retries, which are stored in the
-group's own retry topic, do not move it.
+The watermark says that the group was given what is below it. It goes back only with its queue, and retries, which
+are stored in the group's own retry topic, do not move it.
 
 Each effect pays for these statements, so they are built once for each kind of database; on PostgreSQL, where the way to
 the server is what they cost, receipt and conclusion are one each.
@@ -41,6 +41,7 @@ from sqlalchemy import (
     literal_column,
     select,
     true,
+    update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
@@ -110,6 +111,30 @@ def raise_watermarks(connection: Connection, consumer_group: str, reached: Mappi
         # In one order, so that no two of these wait for each other.
         connection.execute(_raise_watermark(connection.dialect.name),
                            [_watermark(consumer_group, queue, reached[queue]) for queue in sorted(reached)])
+
+
+class MadeAnew(NamedTuple):
+    """A queue that ends before what a group received in it, which is to begin with its stored offset."""
+
+    queue: MessageQueue
+    watermark: int
+    end: int
+    stored: int
+
+
+def watermarks_of(connection: Connection, consumer_group: str) -> dict[MessageQueue, int]:
+    found = connection.execute(select(watermarks).where(watermarks.c.consumer_group == consumer_group))
+    return {MessageQueue(row.topic, row.broker_name, row.queue_id): row.queue_offset_max for row in found}
+
+
+def lower_watermark(connection: Connection, consumer_group: str, anew: MadeAnew) -> bool:
+    """Unless it was moved since it was looked at; whether it was lowered."""
+    queue = anew.queue
+    return connection.execute(update(watermarks).where(
+        watermarks.c.consumer_group == consumer_group, watermarks.c.topic == queue.topic,
+        watermarks.c.broker_name == queue.broker_name, watermarks.c.queue_id == queue.queue_id,
+        watermarks.c.queue_offset_max == anew.watermark
+    ).values(queue_offset_max=anew.stored, move_time=now_ms())).rowcount == 1
 
 
 def conclude(connection: Connection, delivery: Delivery, spent_ms: int, outcome: Outcome,

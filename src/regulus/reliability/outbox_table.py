@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
+from regulus.model.message_queue import MessageQueue
 from regulus.model.resend_rules import ResendAction, resend_rules
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.reliability.tables import (
@@ -245,6 +246,14 @@ def _note_sends(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """In the ledger."""
     if rows:
         connection.execute(insert(attempts).values(kind=SEND, begin_time=now_ms(), end_time=now_ms()), rows)
+
+
+def forget_places(connection: Connection, queue: MessageQueue, end: int) -> None:
+    """Of stubs whose messages a queue has no more."""
+    connection.execute(update(stubs).where(
+        *_waits(), stubs.c.topic == queue.topic, stubs.c.broker_name == queue.broker_name,
+        stubs.c.queue_id == queue.queue_id, stubs.c.queue_offset >= end
+    ).values(queue_offset=None, version=stubs.c.version + 1))
 
 
 # --- for people ----------------------------------------------------------------------------------------------------

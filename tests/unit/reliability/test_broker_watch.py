@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import insert
 
 from regulus.client.listener import ConsumeStatus
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
 from regulus.errors import ConfigError, ReliabilityRefused
 from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
 from regulus.nameserver.config import NamesrvConfig
-from regulus.reliability import tables
+from regulus.reliability import delivery_log, tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
+from regulus.reliability.delivery_log import MadeAnew
 from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.server.assembly import NameServer
@@ -20,7 +23,7 @@ from regulus.transport.config import TransportConfig
 
 from .consumed import FROM_FIRST, wait_until
 from .deliveries import rows
-from .shop import make_due, place_orders
+from .shop import make_due, place_orders, set_stub, stub
 
 HOST = "127.0.0.1"
 
@@ -103,6 +106,38 @@ async def test_the_last_message_of_a_quiet_queue_is_sent_again_where_its_confirm
     make_due(engine)
     await watch.look()
     assert [each.message_id for each in due.review().claimed] == ["1"]
+
+
+async def test_a_queue_that_ends_before_what_was_received_begins_anew(engine, regulus_server, send, watch):
+    """A topic that was made anew, or a broker that has the state of yesterday."""
+    (sent,) = await send("1")
+    queue = sent.message_queue
+    place = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id}
+    seen = []
+
+    def listen(messages, context):
+        seen.extend(messages)
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    async with consumer(regulus_server, listen):
+        await wait_until(lambda: seen)
+    with engine.begin() as connection:
+        connection.execute(insert(tables.watermarks).values(consumer_group="billing", queue_offset_max=900,
+                                                            move_time=7, **place))
+    place_orders(engine, "gone", "backlog")
+    set_stub(engine, "gone", send_count=1, queue_offset=800, **place)
+    set_stub(engine, "backlog", send_count=1, queue_offset=0, **place)
+    await watch.look()
+    assert watermarks(engine)["billing", queue.queue_id] == 1
+    assert (stub(engine, "gone").queue_offset, stub(engine, "backlog").queue_offset) == (None, 0)
+
+
+def test_a_watermark_that_moved_meanwhile_is_not_lowered(engine):
+    queue = MessageQueue("orders", "broker-a", 0)
+    with engine.begin() as connection:
+        delivery_log.raise_watermarks(connection, "billing", {queue: 901})
+        assert not delivery_log.lower_watermark(connection, "billing", MadeAnew(queue, 900, 5, 1))
+    assert watermarks(engine) == {("billing", 0): 901}
 
 
 def away(*_):
