@@ -15,7 +15,8 @@ from .shop import make_due, place_orders, set_stub
 
 EVER = (0, 1 << 62)
 NOW_MS = int(time.time() * 1000)
-WEEK_MS = 7 * 86_400_000
+HOUR_MS = 3_600_000
+WEEK_MS = 168 * HOUR_MS
 
 
 @pytest.fixture
@@ -218,9 +219,9 @@ def test_an_effect_whose_stub_was_removed_meanwhile_is_not_unmade(engine, effect
 def test_proofs_outlive_the_stubs_whose_copies_go_on(engine, effects):
     """Stubs go so long after their last send, which may be a week behind the effect."""
     place_orders(engine, "1")
-    set_stub(engine, "1", status=tables.CONFIRMED, create_time=NOW_MS - KEEP_MS - WEEK_MS + 60_000,
-             resend_time=NOW_MS - KEEP_MS + 60_000)
-    take_in(effects, "1", at=NOW_MS - KEEP_MS - WEEK_MS + 60_000)
+    set_stub(engine, "1", status=tables.CONFIRMED, create_time=NOW_MS - KEEP_MS - WEEK_MS + HOUR_MS,
+             resend_time=NOW_MS - KEEP_MS + HOUR_MS)
+    take_in(effects, "1", at=NOW_MS - KEEP_MS - WEEK_MS + HOUR_MS)
     purge_stubs(engine)
     purge_inbox(effects)
     assert audited(engine, effects).verdict() == "1 committed = 1 applied, 0 lost, 0 doubled"
