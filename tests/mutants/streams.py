@@ -7,6 +7,7 @@ _LOSSES = "regulus/spark/losses.py"
 _LIVE = "regulus/spark/live_scan.py"
 _PLANNER_TESTS = ("tests/unit/spark/test_stream_planner.py",)
 _LOSS_TESTS = ("tests/unit/spark/test_losses.py",)
+_ORDER_TESTS = ("tests/unit/spark/test_archive_order.py",)
 _FILE_TESTS = ("tests/unit/spark/test_store_files.py", "tests/unit/spark/test_store_scan.py")
 
 MUTANTS = [
@@ -44,6 +45,21 @@ MUTANTS = [
     Mutant(name="an archive tells what a broker lost", path="regulus/spark/history_place.py",
            old="if queue not in live and offset < self._behind(queue)}", new="if offset < self._behind(queue)}",
            tests=("tests/unit/spark/test_history_place.py",)),
+    Mutant(name="a batch is divided where the archive ends now", path="regulus/spark/history_place.py",
+           old="        if sizes:\n", new="        if False:\n", tests=("tests/unit/spark/test_history_place.py",)),
+    Mutant(name="a batch is divided by files", path="regulus/spark/archive_place.py", old="        if not sizes:\n",
+           new="        if True:\n", tests=_ORDER_TESTS),
+    Mutant(name="a batch is divided by the sizes of now", path=_PLANNER,
+           old="sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None",
+           new="sizes = {unit.queue: round(self._place.record_sizes([unit])[0]) for unit in ranges}",
+           tests=(*_PLANNER_TESTS, *_ORDER_TESTS)),
+    Mutant(name="rows of a task come file by file", path="regulus/spark/archive_scan.py",
+           old="    if part.by_queue:\n", new="    if False:\n", tests=_ORDER_TESTS),
+    Mutant(name="rows of a task that is put in order have any size", path="regulus/spark/archive_order.py",
+           old="if weight and weight + more > PIECE_BYTES_MAX:", new="if False:", tests=_ORDER_TESTS),
+    Mutant(name="what a piece is cut at is in both halves", path="regulus/spark/archive_order.py",
+           old="taken, weight, start = [], 0, max(start, step)", new="taken, weight, start = [], 0, start",
+           tests=_ORDER_TESTS),
     Mutant(name="what is gone is dropped with what is damaged", path=_LOSSES,
            old="        if self._options.on_data_loss is OnDataLoss.FAIL:\n            raise data_loss(gap)",
            new="        if self._options.on_data_loss is OnDataLoss.FAIL and not self._options.on_bad_record:\n"

@@ -9,19 +9,21 @@ from regulus.errors import DataLoss
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import archive_manifest, archive_plan
 from regulus.spark.archive_manifest import Manifest
+from regulus.spark.archive_order import OrderedFiles, Task, in_order
 from regulus.spark.archive_plan import FOREVER, ArchiveRange, QueueBounds, Wanted
 from regulus.spark.marks import Mark
 from regulus.spark.offsets import EARLIEST, LATEST
 from regulus.spark.options import NoMatch, OnDataLoss, ReadOptions
 from regulus.spark.read_bounds import (
     QueueState,
+    Sizes,
     batch_bounds,
     check_match,
     ending_times,
     starting_times,
     to_report,
 )
-from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.read_plan import Gap, UnitRange, divided, in_task_order
 from regulus.spark.selection import queue_text
 
 
@@ -120,7 +122,23 @@ class ArchivePlace:
         found = [totals.get((unit.topic, unit.broker_name), (0, 0)) for unit in ranges]
         return [size / rows if rows else 1.0 for size, rows in found]
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ArchiveRange]:
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
+                   sizes: Sizes | None = None) -> Sequence[Task]:
+        if not sizes:
+            return self.tasks(self._windows(ranges), gaps, cores)
+        ordered = in_task_order(ranges)
+        parts = divided(ordered, [sizes[unit.queue] for unit in ordered], self._options, cores)
+        files, lost = self.in_order(ranges)
+        return in_order(parts, lambda queue: FOREVER, files, (), [*gaps, *lost])
+
+    def in_order(self, ranges: Sequence[UnitRange]) -> tuple[OrderedFiles, list[Gap]]:
+        """The files of a stream's batch, and what is to be reported of it. Raises DataLoss."""
+        wanted = self._windows(ranges)
+        manifests = self._manifests if wanted else ()
+        return OrderedFiles(archive_plan.parts(self._path, manifests, wanted)), self._lost(wanted)
+
+    def _windows(self, ranges: Sequence[UnitRange]) -> dict[MessageQueue, Wanted]:
+        """Raises DataLoss."""
         wanted = {}
         for unit in ranges:
             bounds = self._bounds[unit.queue]
@@ -129,15 +147,18 @@ class ArchivePlace:
                                "range, whose messages cannot be told apart: read the archive alone, as a batch, which "
                                "has those of both")
             wanted[unit.queue] = Wanted(unit.queue_id, unit.start, unit.end, log_start=bounds.log_start)
-        return self.tasks(wanted, gaps, cores)
+        return wanted
 
     def tasks(self, wanted: Mapping[MessageQueue, Wanted], gaps: Iterable[Gap],
               cores: int | None) -> list[ArchiveRange]:
         """What each task reads of the wanted rows. Raises DataLoss for what went before it was archived."""
-        manifests = self._manifests if wanted else ()
-        lost = to_report(list(archive_plan.lost(manifests, wanted)), self._options.on_data_loss)
-        parts = list(archive_plan.parts(self._path, manifests, wanted))
+        lost = self._lost(wanted)
+        parts = list(archive_plan.parts(self._path, self._manifests if wanted else (), wanted))
         return archive_plan.tasks(parts, [*gaps, *lost], self._options, cores)
+
+    def _lost(self, wanted: Mapping[MessageQueue, Wanted]) -> list[Gap]:
+        """What is to be reported. Raises DataLoss."""
+        return to_report(list(archive_plan.lost(self._manifests if wanted else (), wanted)), self._options.on_data_loss)
 
     # -----------------------------------------------------------------------------------------------------------------
 

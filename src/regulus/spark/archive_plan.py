@@ -72,10 +72,15 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRange:
-    """What one task reads. It reports `gaps`, which were found while planning."""
+    """What one task reads. It reports `gaps`, which were found while planning.
+
+    `by_queue`: of one topic and broker, and its rows come queue by queue in the order of offsets, whatever file has
+    them; else file by file.
+    """
 
     parts: tuple[FilePart, ...]
     gaps: tuple[Gap, ...] = ()
+    by_queue: bool = False
 
 
 def tasks(parts: Sequence[FilePart], gaps: Sequence[Gap], options: ReadOptions,

@@ -39,38 +39,80 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange) -> 
     if part.gaps:
         yield gap_batch(part.gaps, columns)
     losses = Losses(options, columns)
-    for piece in part.parts:
-        try:
-            yield from _scan_file(options, columns, piece, losses)
-        except FileNotFoundError as error:
-            if options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{piece.path} was removed while it was to be read, by compaction or expiry: run the "
-                               "query again, which finds what took its place") from error
-            cause = f"as {piece.path} was removed while it was to be read: another query finds what took its place"
-            for unit in piece.units:
-                yield from losses.gone(Gap(unit.queue, unit.start, unit.end, cause))
-        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
-            told = f"{piece.path} is damaged ({str(error).strip() or type(error).__name__})"
-            if options.on_data_loss is OnDataLoss.FAIL:
-                raise DataLoss(f"{told}: bring it back from a copy, or archive its range anew; set failOnDataLoss to "
-                               "false or report to go on without it") from error
-            for unit in piece.units:
-                yield from losses.gone(Gap(unit.queue, unit.start, unit.end,
-                                           f"as {told}; what lies before the damage was read"))
+    if part.by_queue:
+        yield from _scan_by_queue(options, columns, part, losses)
+    else:
+        for piece in part.parts:
+            batches = _scan_file(options, columns, piece, losses)
+            yield from _as_far_as_it_is(options, piece, batches, losses)
     losses.tell()
+
+
+def _as_far_as_it_is(options: ReadOptions, piece: FilePart, batches: Iterator[pa.RecordBatch],
+                     losses: Losses) -> Iterator[pa.RecordBatch]:
+    """The batches of a file, and what is told where it is gone or damaged. Raises DataLoss."""
+    try:
+        yield from batches
+    except FileNotFoundError as error:
+        if options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{piece.path} was removed while it was to be read, by compaction or expiry: run the "
+                           "query again, which finds what took its place") from error
+        cause = f"as {piece.path} was removed while it was to be read: another query finds what took its place"
+        for unit in piece.units:
+            yield from losses.gone(Gap(unit.queue, unit.start, unit.end, cause))
+    except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+        told = f"{piece.path} is damaged ({str(error).strip() or type(error).__name__})"
+        if options.on_data_loss is OnDataLoss.FAIL:
+            raise DataLoss(f"{told}: bring it back from a copy, or archive its range anew; set failOnDataLoss to "
+                           "false or report to go on without it") from error
+        for unit in piece.units:
+            yield from losses.gone(Gap(unit.queue, unit.start, unit.end,
+                                       f"as {told}; what lies before the damage was read"))
 
 
 def _scan_file(options: ReadOptions, columns: tuple[str, ...], part: FilePart,
                losses: Losses) -> Iterator[pa.RecordBatch]:
-    """One row group after the other, whose bytes the archive job limits; a batch has as many rows as fit."""
+    for batch in _wanted(options, columns, part):
+        yield from _chosen(options, columns, batch, losses)
+
+
+def _scan_by_queue(options: ReadOptions, columns: tuple[str, ...], part: ArchiveRange,
+                   losses: Losses) -> Iterator[pa.RecordBatch]:
+    """The rows of all files together, put in order. Planning limits their bytes."""
+    tables: list[pa.Table] = []
+    for file in part.parts:
+        yield from _as_far_as_it_is(options, file, _kept(_wanted(options, columns, file), tables), losses)
+    if not tables:
+        return
+    whole = pa.concat_tables(tables).combine_chunks()
+    tables.clear()
+    order = np.lexsort((whole.column("queue_offset").to_numpy(), whole.column("queue_id").to_numpy()))
+    rows, = whole.to_batches()
+    for start in range(0, len(order), options.batch_rows):
+        batch = rows.take(arrow_arrays.numbers(order[start:start + options.batch_rows]))
+        for piece in _in_pieces(batch):
+            yield from _chosen(options, columns, piece, losses)
+
+
+def _kept(batches: Iterator[pa.RecordBatch], tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Gives none of them; they are put by."""
+    for batch in batches:
+        tables.append(pa.Table.from_batches([batch]))
+    yield from ()
+
+
+def _wanted(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> Iterator[pa.RecordBatch]:
+    """The wanted rows as they are stored, one row group after the other, whose bytes the archive job limits; a batch
+    has as many rows as fit."""
     needed = _needed(options, columns, part)
     with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
         for number in _row_groups(file.metadata, part):
             left = file.metadata.row_group(number).num_rows
             for batch in file.iter_batches(options.batch_rows, row_groups=[number], columns=needed, use_threads=False):
                 left -= batch.num_rows
-                for rows in _in_pieces(batch):
-                    yield from _chosen(options, columns, part, rows, losses)
+                if part.wanted is not None:
+                    batch = _filtered(batch, _wanted_rows(batch, part.wanted))
+                yield from _in_pieces(batch.select(needed))
             if left:        # a page whose header is damaged is passed over without a word
                 raise pa.ArrowInvalid(f"a row group lacks {left} of its rows")
 
@@ -113,11 +155,9 @@ def _needed(options: ReadOptions, columns: tuple[str, ...], part: FilePart) -> l
     return [name for name in COLUMNS if name in asked]
 
 
-def _chosen(options: ReadOptions, columns: tuple[str, ...], part: FilePart, batch: pa.RecordBatch,
+def _chosen(options: ReadOptions, columns: tuple[str, ...], batch: pa.RecordBatch,
             losses: Losses) -> Iterator[pa.RecordBatch]:
-    """The rows that are wanted, with the asked columns; and what becomes of those that are damaged."""
-    if part.wanted is not None:
-        batch = _filtered(batch, _wanted_rows(batch, part.wanted))
+    """The asked columns of the rows with a wanted tag; and what becomes of those that are damaged."""
     if options.tags is not None and batch.num_rows:
         tags = pc.is_in(batch.column("tags"), arrow_arrays.texts(sorted(options.tags)))
         batch = _filtered(batch, np.asarray(tags.to_numpy(zero_copy_only=False)))

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from regulus.errors import DataLoss, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.spark.archive_order import in_order
 from regulus.spark.archive_place import ArchivePlace
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import Part, QueueState, to_report
-from regulus.spark.read_plan import Gap, UnitRange
+from regulus.spark.read_bounds import Part, QueueState, Sizes, to_report
+from regulus.spark.read_plan import Gap, UnitRange, divided, in_task_order
 from regulus.spark.selection import queue_text
 
 _BOTH = "the cluster with its archive"
@@ -189,8 +190,8 @@ class HistoryPlace:
         sizes |= zip(live, self._live.record_sizes(live), strict=True) if live else ()
         return [sizes[unit] for unit in ranges]
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *,
-                   cores: int | None) -> list[Part]:
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
+                   sizes: Sizes | None = None) -> Sequence[Part]:
         """Raises DataLoss for what neither has, where the read is to fail then."""
         if any(unit.start < self._behind(unit.queue) for unit in ranges):
             # Compaction may have replaced files since, and removed what it replaced.
@@ -209,6 +210,12 @@ class HistoryPlace:
             else:
                 live.append(unit._replace(start=max(unit.start, behind)))
         told = [*gaps, *to_report(gone, self._options.on_data_loss)]
+        if sizes:
+            # Where the archive ends is another place tomorrow, so that does not divide what a stream does again.
+            ordered = in_task_order(ranges)
+            parts = divided(ordered, [sizes[unit.queue] for unit in ordered], self._options, cores)
+            files, lost = self._archive.in_order(archived)
+            return in_order(parts, self._behind, files, self._alone, [*told, *lost])
         return [*self._archive.partitions(archived, told, cores=cores),
                 *(self._live.partitions(live, (), cores=cores) if live else ())]
 

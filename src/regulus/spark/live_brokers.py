@@ -24,15 +24,14 @@ from regulus.record import message_record
 from regulus.spark.credentials import credentials_of
 from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import QueueState
+from regulus.spark.read_bounds import QueueState, Sizes
 from regulus.spark.read_plan import (
     Gap,
     ReadRange,
     UnitRange,
-    partition_count,
+    divided,
+    in_task_order,
     sample_offsets,
-    split_evenly,
-    task_bytes_max,
 )
 from regulus.wire.codes import ResponseCode
 
@@ -163,14 +162,11 @@ class LiveBrokers:
             averages.append(sum(known) / len(known) if known else RECORD_SIZE_GUESS)
         return averages
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
-        options = self._options
-        # A task keeps to one broker as far as possible.
-        ordered = sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
-        sizes = self.record_sizes(ordered)
-        weight = sum((unit.end - unit.start) * size for unit, size in zip(ordered, sizes, strict=True))
-        count = partition_count(round(weight), task_bytes_max(options, cores), options.partitions_min or 1, cores or 1)
-        parts = split_evenly(ordered, sizes, count, options.partition_records_max)
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
+                   sizes: Sizes | None = None) -> list[ReadRange]:
+        ordered = in_task_order(ranges)
+        known = [sizes[unit.queue] for unit in ordered] if sizes else self.record_sizes(ordered)
+        parts = divided(ordered, known, self._options, cores)
         if gaps:
             first = parts[0] if parts else ReadRange(())
             parts[:1] = [ReadRange(first.units, tuple(gaps))]

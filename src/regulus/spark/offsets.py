@@ -5,9 +5,10 @@ The canonical form, sorted and without spaces, so that equal offsets are equal t
     {"v":1,"topics":{"orders":{"epoch":{"broker-a":17},"queues":{"broker-a":{"0":23,"1":190}}}}}
 
 `epoch` says which topic of that name a broker has, when it was deleted and made again. Offsets of streams also have
-"last":{"broker-a":{"0":[1795293330479,"7F00..."]}} there: store time and id of the message before. Users may leave both
-out, and may also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1
-stands for the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
+"last":{"broker-a":{"0":[1795293330479,"7F00..."]}} there, store time and id of the message before, and, of queues that
+the batch before reads, "bytes":{"broker-a":{"0":812}}, those of a message on average. Users may leave all of it out,
+and may also write {"orders":{"broker-a":{"0":23}}} or, where one broker has the topic, {"orders":{"0":23}}. -1 stands
+for the latest and -2 for the earliest offset of the queue, -3 for that of the consumer group.
 """
 
 import json
@@ -35,7 +36,8 @@ _EXAMPLE = 'write {"topic":{"broker-a":{"0":23}}}'
 
 
 def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
-                   marks: Mapping[MessageQueue, Mark] | None = None) -> dict[str, Any]:
+                   marks: Mapping[MessageQueue, Mark] | None = None,
+                   sizes: Mapping[MessageQueue, int] | None = None) -> dict[str, Any]:
     """The canonical form as an object, its keys in order."""
     topics: dict[str, Any] = {}
     for queue, offset in sorted(offsets.items()):
@@ -45,6 +47,9 @@ def offsets_object(offsets: Mapping[MessageQueue, int], epochs: Epochs,
     for queue, mark in sorted((marks or {}).items()):
         of_brokers = topics[queue.topic].setdefault("last", {})
         of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = list(mark)
+    for queue, size in sorted((sizes or {}).items()):
+        of_brokers = topics[queue.topic].setdefault("bytes", {})
+        of_brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = size
     return {"v": 1, "topics": topics}
 
 
@@ -88,6 +93,21 @@ def parse_marks(text: str, option: str) -> dict[MessageQueue, Mark]:
                 raise OptionError(f"{option!r} has {queues!r} as what was read last of topic {topic!r}, not store time "
                                   "and id of each queue") from error
     return marks
+
+
+def parse_sizes(text: str, option: str) -> dict[MessageQueue, int]:
+    """The bytes of a message, in the canonical form; empty where nothing is said of them. Raises OptionError."""
+    topics = json_object(text, option, _EXAMPLE).get("topics")
+    sizes = {}
+    for topic, value in (topics.items() if isinstance(topics, dict) else ()):
+        of_brokers = value.get("bytes") if isinstance(value, dict) else None
+        for broker_name, queues in (of_brokers.items() if isinstance(of_brokers, dict) else ()):
+            for queue_id, size in (queues.items() if isinstance(queues, dict) else [("", queues)]):
+                if not (queue_id.isdecimal() and queue_id.isascii()) or type(size) is not int or size < 1:
+                    raise OptionError(f"{option!r} has {queues!r} as the bytes of a message of topic {topic!r}, not a "
+                                      "number above 0 of each queue")
+                sizes[MessageQueue(topic, broker_name, int(queue_id))] = size
+    return sizes
 
 
 def _parse(text: str, option: str, lowest: int) -> QueueOffsets:

@@ -39,7 +39,10 @@ def scan_part(options: ReadOptions, columns: tuple[str, ...], part: Part) -> Ite
     """The batches of one task. Raises DataLoss, OptionError, ClientError."""
     if not isinstance(part, ReadRange):
         from regulus.spark import archive_scan
+        from regulus.spark.archive_order import HistoryRange
 
+        if isinstance(part, HistoryRange):
+            return (batch for piece in part.pieces for batch in scan_part(options, columns, piece))
         return archive_scan.scan(options, columns, part)
     if options.origin is Origin.STORE:
         from regulus.spark import store_scan

@@ -13,10 +13,14 @@ from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from regulus.spark.selection import queue_text
 
 if TYPE_CHECKING:
+    from regulus.spark.archive_order import HistoryRange
     from regulus.spark.archive_plan import ArchiveRange
 
-Part: TypeAlias = "ReadRange | ArchiveRange"
+Part: TypeAlias = "ReadRange | ArchiveRange | HistoryRange"
 """What one task reads."""
+
+Sizes: TypeAlias = Mapping[MessageQueue, int]
+"""Bytes of a message of each queue, on average."""
 
 
 class QueueState(NamedTuple):
@@ -50,8 +54,10 @@ class Place(Protocol):
     def record_sizes(self, ranges: Sequence[UnitRange]) -> list[float]:
         """Bytes of a message of each range, on average."""
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> Sequence[Part]:
-        """What each task reads. Without `cores` it depends on nothing but the ranges and the options."""
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
+                   sizes: Sizes | None = None) -> Sequence[Part]:
+        """What each task reads. With `sizes`, which a stream's batch has, the tasks and the order of their rows depend
+        on nothing else but the ranges and the options, whatever became of the place meanwhile."""
 
     def close(self) -> None: ...
 

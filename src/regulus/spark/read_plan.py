@@ -6,7 +6,7 @@ a message is read exactly when a consumer could see it.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,6 +88,19 @@ def partition_count(bytes_total: int, partition_bytes_max: int, partitions_min: 
     """How many tasks; a multiple of `cores` for a read worth dividing, so that no core waits for the last task."""
     count = max(partitions_min, -(-bytes_total // partition_bytes_max))
     return count if bytes_total < SMALL_READ_BYTES else -(-count // cores) * cores
+
+
+def in_task_order(ranges: Iterable[UnitRange]) -> list[UnitRange]:
+    """A task keeps to one broker, and to one topic, as far as possible."""
+    return sorted(ranges, key=lambda unit: (unit.broker_name, unit.topic, unit.queue_id, unit.start))
+
+
+def divided(ranges: Sequence[UnitRange], record_sizes: Sequence[float], options: "ReadOptions",
+            cores: int | None) -> list[ReadRange]:
+    """What each task reads, by offsets alone; `record_sizes` has for each range the bytes of a message."""
+    weight = sum((unit.end - unit.start) * size for unit, size in zip(ranges, record_sizes, strict=True))
+    count = partition_count(round(weight), task_bytes_max(options, cores), options.partitions_min or 1, cores or 1)
+    return split_evenly(ranges, record_sizes, count, options.partition_records_max)
 
 
 def cut_points(samples: Sequence[Sample], count: int) -> list[int]:

@@ -10,7 +10,7 @@ from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
-from regulus.spark.read_bounds import QueueState, batch_bounds
+from regulus.spark.read_bounds import QueueState, Sizes, batch_bounds
 from regulus.spark.read_plan import (
     Gap,
     ReadRange,
@@ -84,7 +84,9 @@ class StorePlace:
             averages.append(max(1.0, sum(sample.weight for sample in samples) / (unit.end - unit.start)))
         return averages
 
-    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None) -> list[ReadRange]:
+    def partitions(self, ranges: Sequence[UnitRange], gaps: Sequence[Gap], *, cores: int | None,
+                   sizes: Sizes | None = None) -> list[ReadRange]:
+        """Places in the log divide it, which do not change, so that `sizes` are not looked at."""
         options = self._options
         files = [self._files(unit.queue) for unit in ranges]
         samples = [sample for of_range in self._samples(ranges) for sample in of_range]

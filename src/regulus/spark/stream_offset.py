@@ -7,7 +7,15 @@ from typing import Any
 from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
-from regulus.spark.offsets import QueueOffsets, offsets_object, parse_epochs, parse_marks, parse_offsets
+from regulus.spark.offsets import (
+    QueueOffsets,
+    offsets_object,
+    parse_epochs,
+    parse_marks,
+    parse_offsets,
+    parse_sizes,
+)
+from regulus.spark.read_bounds import Sizes
 from regulus.spark.selection import TopicSelection
 
 CHECKPOINT = "the checkpoint's offset"
@@ -17,15 +25,18 @@ class StreamOffset:
     """Where each queue is read next, which topic of its name each broker had then, and what was read of it last.
 
     `marks` has no entry for a queue that nothing was read of, nor in a checkpoint of a version that kept none.
+    `sizes`: of the queues that the batch which ends here reads, the bytes of a message, on average. They say how the
+    batch is divided among tasks. A version that kept none divided it by what the place had at the time.
     `is_initial`: where the query starts. `began`: of the first batch's end, where that batch begins.
     """
 
     def __init__(self, positions: QueueOffsets, epochs: Mapping[tuple[str, str], int],
                  marks: Mapping[MessageQueue, Mark] | None = None, *, is_initial: bool = False,
-                 began: "StreamOffset | None" = None) -> None:
+                 began: "StreamOffset | None" = None, sizes: Sizes | None = None) -> None:
         self.positions = positions
         self.epochs = dict(epochs)
         self.marks = dict(marks or {})
+        self.sizes = dict(sizes or {})
         self.is_initial = is_initial
         self.began = began
 
@@ -38,7 +49,8 @@ class StreamOffset:
                               "of its own")
         began = value.get("began")
         return cls(parse_offsets(text, CHECKPOINT), parse_epochs(text, CHECKPOINT), parse_marks(text, CHECKPOINT),
-                   is_initial=value.get("initial") is True, began=None if began is None else cls.parse(began))
+                   is_initial=value.get("initial") is True, began=None if began is None else cls.parse(began),
+                   sizes=parse_sizes(text, CHECKPOINT))
 
     def object(self) -> dict[str, Any]:
         written = self._own_object()
@@ -49,7 +61,7 @@ class StreamOffset:
         return written
 
     def _own_object(self) -> dict[str, Any]:
-        return offsets_object(self.positions, self.epochs, self.marks)
+        return offsets_object(self.positions, self.epochs, self.marks, self.sizes)
 
     def epoch(self, queue: MessageQueue) -> int:
         return self.epochs.get((queue.topic, queue.broker_name), 0)

@@ -5,7 +5,8 @@ checkpoint is the only truth. What is kept here besides, such as a frozen end or
 with the process and costs nothing but time.
 
 A batch is a function of its two offsets: its tasks, and the order of their rows, depend on nothing else, so that a sink
-can tell the row of a batch that is done again.
+can tell the row of a batch that is done again. What a message has in bytes is known by samples, which others may be at
+another time, so what was found stands in the offset and divides the batch however often it is done.
 
 Spark asks for the initial offset more than once, again even after a restart, as long as the first batch is not
 committed; and the end of a topic moves. So the end of the first batch says in `began` where that batch begins, and this
@@ -121,11 +122,13 @@ class StreamPlanner:
         waiting = self._waiting(entered, {queue: state for queue, state in states.items() if queue not in went_back})
         records = sum(each.end - each.start for each in waiting.values())
         if records and self._is_due(records):
+            waiting = self._with_sizes(waiting)
             ends = {queue: each.end for queue, each in waiting.items()}
             if is_limited:
-                ends = admit(self._with_sizes(waiting), self._options.trigger_records_max,
-                             self._options.trigger_bytes_max)
+                ends = admit(waiting, self._options.trigger_records_max, self._options.trigger_bytes_max)
             entered.positions.update(ends)
+            entered.sizes = {queue: max(1, round(waiting[queue].record_size)) for queue, end in ends.items()
+                             if end > waiting[queue].start}
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
         moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
@@ -161,7 +164,9 @@ class StreamPlanner:
             if at < stop:
                 ranges.append(UnitRange(queue.topic, queue.queue_id, at, stop, queue.broker_name))
         reported = to_report(gaps, self._options.on_data_loss)
-        return self._place.partitions(ranges, reported, cores=None) if ranges or reported else []
+        # A version that kept no sizes may have begun the batch, and divided it otherwise.
+        sizes = last.sizes if all(unit.queue in last.sizes for unit in ranges) else None
+        return self._place.partitions(ranges, reported, cores=None, sizes=sizes) if ranges or reported else []
 
     def report(self) -> dict[str, Any] | None:
         """The ends of the queues, for the query's progress, with what tells lag in bytes and seconds: `progress`."""

@@ -176,6 +176,30 @@ def test_a_stream_begins_in_the_archive_and_goes_on_at_the_broker(history):
         assert sorted(first + stream.rest()) == expected(0, 50)
 
 
+@pytest.mark.parametrize("options", [{}, {"minPartitions": "3"}, {"maxRecordsPerPartition": "7"}])
+def test_a_batch_that_is_done_again_is_the_same_after_more_was_archived(make_store, tmp_path, options):
+    """Those of its messages that brokers had come from the archive then, and small files became large ones."""
+    def again(batch):
+        with Stream(history, **read) as stream:
+            return [history.rows([part], streaming=True, **read) for part in stream.planner.partitions(*batch)]
+
+    with History(make_store, tmp_path, archived=30, range_size=2048) as history:
+        read = {**options, "failOnDataLoss": "false"}
+        with Stream(history, maxOffsetsPerTrigger="100", **read) as stream:
+            start = stream.offset
+            batch = start, stream.planner.latest(start, is_limited=True)
+        before = again(batch)
+        assert len(before) >= int(options.get("minPartitions", 1))
+        assert [row for rows in before for row in rows] == expected(0, 50)
+        more = tmp_path / "more"
+        shutil.copytree(history.server.store_path, more)
+        assert archive_store(more, history.archive).rows == 20
+        assert again(batch) == before
+        config = CompactConfig(archive_path=str(history.archive), keep_superseded_ms=0)
+        assert compact(LocalTasks(), config, "run", time.time_ns() // 1_000_000 + 10**9, None, nothing).compacted
+        assert again(batch) == before
+
+
 def test_without_the_brokers_epochs(monkeypatch, make_store, tmp_path):
     """It knows no more requests than RocketMQ's."""
     monkeypatch.delitem(request_table.HANDLERS, int(RequestCode.BULK_PULL))

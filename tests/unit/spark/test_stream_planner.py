@@ -54,8 +54,9 @@ class Queues:
     def record_sizes(self, ranges):
         return [self.size] * len(ranges)
 
-    def partitions(self, ranges, gaps, *, cores):
+    def partitions(self, ranges, gaps, *, cores, sizes):
         assert cores is None
+        self.divided_by = sizes
         return [ReadRange(tuple(ranges), tuple(gaps))]
 
 
@@ -118,6 +119,31 @@ def test_the_first_batch_begins_where_it_was_planned_to_however_often_the_start_
     then = restarted.latest(end)
     assert "began" not in then
     assert restarted.ranges(end, then) == [(0, 15, 99)]
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_batch_is_divided_by_the_sizes_of_when_it_was_planned(is_limited):
+    rig = Rig(startingOffsets='{"orders":{"0":4,"1":20}}')
+    start = rig.planner.initial()
+    rig.place.size = 120.4
+    end = rig.latest(start, is_limited=is_limited)
+    rig.place.size = 5000.0
+    restarted = Rig(rig.place)
+    assert restarted.ranges(start, end) == [(0, 4, 10)]
+    assert rig.place.divided_by == {Q0: 120}
+    rig.place.table[Q1] = QueueState(5, 22, 7)
+    then = restarted.latest(end)
+    assert restarted.ranges(end, then) == [(1, 20, 22)]
+    assert rig.place.divided_by == {Q1: 5000}
+
+
+def test_a_batch_of_a_version_that_kept_no_sizes_is_divided_by_those_of_now():
+    rig = Rig(startingOffsets="earliest")
+    start = rig.planner.initial()
+    end = rig.latest(start)
+    del end["topics"]["orders"]["bytes"]
+    assert rig.ranges(start, end) == [(0, 0, 10), (1, 5, 20)]
+    assert rig.place.divided_by is None
 
 
 def test_a_first_batch_of_nothing_stays_one_of_nothing():
