@@ -5,7 +5,8 @@ queue by queue, and their columns gathered batch by batch out of the mapped log 
 memory, or two where one is made while the other is written, without their bodies, which the writer takes from the log;
 and nothing passes through the JVM.
 
-What is not a record, or has a body that differs from its checksum, goes to the reject file, one JSON object per line:
+What is not a record, has a body that differs from its checksum, or a topic that is no text, goes to the reject file,
+one JSON object per line:
 
     physical_offset, size, reason, data (base64, at most REJECT_DATA_MAX bytes), and of a record whose header can be
     read topic, queue_id and queue_offset
@@ -87,7 +88,7 @@ class RangeFacts:
     hidden: int
     rejected: int
     unreadable: tuple[tuple[int, int], ...]
-    """The rejects that are stretches in which no record could be found, from where to where in the log."""
+    """The rejects of which nobody knows which messages they were, from where to where in the log."""
     queues: dict[TopicQueue, tuple[tuple[int, int], ...]]
     rejected_offsets: dict[TopicQueue, tuple[int, ...]]
     files: tuple[ArchivedFile, ...]
@@ -105,15 +106,16 @@ class Reject(NamedTuple):
     size: int
     reason: str
     row: int
-    """Of the range's table; -1 for a stretch that is not a record."""
+    """Of the range's table; -1 for a stretch of which nobody knows which messages it was."""
 
 
 @dataclass(slots=True)
 class _Walked:
-    """The records of a range and what was not a record."""
+    """The records of a range, which of them are good, and what is not."""
 
     table: log_ranges.WalkedPiece
     topics: list[str]
+    is_good: Any
     rejects: list[Reject] = field(default_factory=list)
     reached: int = 0
 
@@ -151,8 +153,23 @@ def _walk(data: Any, base: int, task: RangeTask) -> _Walked:
         if reason:
             rejects.append(Reject(walk.position, position - walk.position, reason, -1))
     table = log_ranges.WalkedPiece(np.concatenate(tables, axis=1), np.empty(0, dtype=np.int64))
+    nameless = list(_without_topic(table, walk))
+    is_bad = table.column("flaw") != 0
+    is_bad[[reject.row for reject in nameless]] = True
+    rejects = sorted([*rejects, *(reject._replace(row=-1) for reject in nameless)])
     topics = [name.decode("utf-8", "replace") for name in walk.topics]
-    return _Walked(table, topics, rejects, base + position)
+    return _Walked(table, topics, ~is_bad, rejects, base + position)
+
+
+def _without_topic(table: log_ranges.WalkedPiece, walk: LogWalk) -> Iterator[Reject]:
+    """Records without another flaw whose topic is no text: nobody knows which messages they were."""
+    for number, name in enumerate(walk.topics):
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            rows = np.flatnonzero((table.column("topic") == number) & (table.column("flaw") == 0))
+            yield from (Reject(int(table.column("position")[row]), int(table.column("size")[row]),
+                               f"its topic {name!r} is not UTF-8", row) for row in rows.tolist())
 
 
 class _RangeWriter:
@@ -173,8 +190,7 @@ class _RangeWriter:
         found = self._found
         kinds = found.column("sys_flag") & TRANSACTION_MASK
         is_visible = (kinds == TRANSACTION_NOT) | (kinds == TRANSACTION_COMMIT)
-        is_good = found.column("flaw") == 0
-        rows = np.flatnonzero(is_visible & is_good)
+        rows = np.flatnonzero(is_visible & found.is_good)
         groups = self._groups(rows)
         tables = self._tables([order for _, _, order in groups])
         if self._task.makes_ahead:
@@ -185,7 +201,7 @@ class _RangeWriter:
         unreadable = tuple((self._base + reject.position, self._base + reject.position + reject.size)
                            for reject in found.rejects if reject.row < 0)
         return RangeFacts(
-            range=self._task.range, reached=found.reached, records=len(is_good), hidden=int((~is_visible).sum()),
+            range=self._task.range, reached=found.reached, records=len(found.is_good), hidden=int((~is_visible).sum()),
             rejected=len(found.rejects), unreadable=unreadable, queues=self._stretches(rows),
             rejected_offsets=self._rejected_offsets(), files=tuple(files),
             staged=tuple(str(self._staged(number)) for number in range(len(files))), rejects=rejects,

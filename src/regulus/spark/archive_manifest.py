@@ -20,7 +20,8 @@ A manifest is one line of JSON with sorted keys:
     rows         rows of its files together
     hidden       records without a place in a queue: halves and rollbacks of other brokers' transactions
     rejected     damaged records or stretches; `rejects` has the file that keeps them, or null
-    unreadable   how many of these are stretches that are not records, so that nobody knows which messages they were
+    unreadable   how many of these are stretches that are not records, or records whose topic is no text, so that nobody
+                 knows which messages they were
     queues       topic -> queue -> stretches [[first, next], ...] of queue offsets; more than one where messages were
                  rejected, or where the topic was deleted and made anew
     files        path, topic, day, rows, bytes, sha256, log_bytes, and queues: queue ->
