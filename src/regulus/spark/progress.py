@@ -78,7 +78,8 @@ class ProgressPublisher(StreamingQueryListener):
 
     def __init__(self, publish: Publish | None = None) -> None:
         self._publish = publish or _publish
-        self._published: dict[str, QueueOffsets] = {}
+        self._published: dict[tuple[str, str], QueueOffsets] = {}
+        """By name server and group: another cluster may have brokers and groups of the same names."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is done yet."""
@@ -113,11 +114,12 @@ class ProgressPublisher(StreamingQueryListener):
             if ends is None or not group:
                 continue
             offsets = parse_offsets(json.dumps(ends), _PROGRESS)
-            before = self._published.get(group, {})
+            at = place.get("nameServer", ""), group
+            before = self._published.get(at, {})
             changed = {queue: offset for queue, offset in offsets.items() if before.get(queue) != offset}
             if changed:
                 self._publish(place, group, changed)
-                self._published[group] = {**before, **changed}
+                self._published[at] = {**before, **changed}
 
 
 def _publish(place: dict[str, str], group: str, offsets: QueueOffsets) -> None:

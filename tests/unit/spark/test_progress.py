@@ -44,6 +44,16 @@ def test_offsets_that_changed_are_published_once():
     assert published == [("a:1", "billing", {Q0: 5, Q1: 7}), ("a:1", "billing", {Q0: 6})]
 
 
+def test_two_clusters_may_have_a_group_and_queues_of_the_same_names():
+    published = []
+    publisher = ProgressPublisher(lambda place, group, offsets: published.append((place["nameServer"], offsets)))
+    for _ in range(2):
+        for name_server in ("a:1", "b:1"):
+            read = {"nameServer": name_server, "consumerGroup": "billing"}
+            publisher.onQueryProgress(SimpleNamespace(progress=progress({Q0: 5}, {Q0: 5}, read=read)))
+    assert published == [("a:1", {Q0: 5}), ("b:1", {Q0: 5})]
+
+
 def test_the_place_of_the_querys_keys_comes_with_its_progress():
     published = []
     publisher = ProgressPublisher(lambda place, group, offsets: published.append(place))
