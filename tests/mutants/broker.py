@@ -25,6 +25,10 @@ _SEND_BACK_TESTS = ("tests/unit/broker/handlers/test_consumer_send_msg_back.py",
 _SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py", "tests/property/test_straight_sends.py")
 
 MUTANTS = [
+    Mutant(name="of a log that lost its end a sink's rows that are left are forgotten", path=_MARKS,
+           old="        if lost:\n", new="        if False:\n", tests=_MARK_TESTS),
+    Mutant(name="sinks that were forgotten are found with those that lost rows", path=_MARKS,
+           old="if only is not None and sink not in only:", new="if False:", tests=_MARK_TESTS),
     # --- offsets -----------------------------------------------------------------------------------------------------
     Mutant(name="an offset that was never committed is 0", path=_OFFSETS,
            old="queues.get(queue_id, NOT_FOUND)\n\n    def queues", new="queues.get(queue_id, 0)\n\n    def queues",

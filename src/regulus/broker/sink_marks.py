@@ -18,13 +18,15 @@ again, or is something else:
 What is refused names both sides, and nothing is taken for stored because of its number alone.
 
 The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
-there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. No send of a
-writer is answered before a first document is saved, so a store without one has no marks.
+there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. Where the log ends
+before a mark, since a disk lost what it had confirmed, all of the log is walked for what is left of that writer. No send
+of a writer is answered before a first document is saved, so a store without one has no marks.
 
 Copies are not the writer's: what a consumer sends back, retries and dead letters carry the properties on, and neither
 move a mark nor are held against one.
 """
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from regulus.broker.message_store import MessageStore
@@ -224,13 +226,18 @@ class SinkMarks:
             raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
         end = self._store.commit_log_max_offset()
         # What a mark speaks of may be gone with the log's tail when the disk lost what it had confirmed.
-        self._marks = {sink: mark for sink, mark in marks.items() if mark.physical_offset < end}
+        lost = {sink for sink, mark in marks.items() if mark.physical_offset >= end}
+        self._marks = {sink: mark for sink, mark in marks.items() if sink not in lost}
         self.encoded.replace(self._marks)
         self._moves += 1
+        if lost:
+            # Their rows before that are there still, and a mark does not say where the first of them is.
+            for message in self._store.messages_holding(_PROPERTY_TEXT, self._store.commit_log_min_offset()):
+                self._find(message, lost)
         for message in self._store.messages_holding(_PROPERTY_TEXT, log_offset):
             self._find(message)
 
-    def _find(self, message: MessageExt) -> None:
+    def _find(self, message: MessageExt, only: Container[str] | None = None) -> None:
         if message.topic in _HALF_TOPICS or topics.is_retry_topic(message.topic) or message.reconsume_times > 0:
             return
         try:
@@ -241,6 +248,8 @@ class SinkMarks:
             return
         sink, place = marked
         mark = self._marks.get(sink)
+        if only is not None and sink not in only:
+            return
         if mark is not None and mark.sequence >= place:
             return
         follows = mark is not None and mark.sequence == Sequence(place.batch, place.row - 1)

@@ -194,6 +194,28 @@ def test_a_mark_whose_message_is_gone_is_no_mark(marks: SinkMarks, store: Memory
     assert len(again) == 0
 
 
+def test_of_a_log_that_lost_its_end_the_rows_that_are_left_are_known() -> None:
+    """Its disk had confirmed what it lost. The document speaks of that, and not of where the batch began."""
+    def begun(store: MemoryStore) -> SinkMarks:
+        marks = SinkMarks(store, 3)
+        put(marks, store, b"a", sink="forgotten/0")
+        put(marks, store, b"a", b"b", batch=3)
+        put(marks, store, b"a", batch=3, sink="S/1")
+        put(marks, store, b"a", b"b", batch=4)
+        return marks
+
+    left, store = MemoryStore(), MemoryStore()
+    kept, marks = begun(left).of_sink("S"), begun(store)
+    put(marks, store, b"c", b"d", batch=4)
+    put(marks, store, b"a", batch=4, sink="S/1")
+    put(marks, store, b"a", batch=4, sink="S/2")
+    again = SinkMarks(left, 3)
+    again.load(encoded_table.text(marks.document()))
+    assert again.of_sink("S") == kept
+    assert again.goes_on(run(4, 2, b"a", b"b"))
+    assert len(again) == 2
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", '{"logOffset":0,"marks":[]}', '{"logOffset":"x","marks":{}}',
                                   '{"logOffset":0,"marks":{"S/0":{"seq":"1"}}}'])
 def test_a_damaged_document_is_told(marks: SinkMarks, text: str) -> None:
