@@ -27,6 +27,9 @@ _SEND_TESTS = ("tests/unit/broker/handlers/test_send_message.py", "tests/propert
 MUTANTS = [
     Mutant(name="of a log that lost its end a sink's rows that are left are forgotten", path=_MARKS,
            old="        if lost:\n", new="        if False:\n", tests=_MARK_TESTS),
+    Mutant(name="sinks that are done push out others", path=_MARKS,
+           old="            self._marks[sink] = self._marks.pop(sink)\n\n    def forget_topic",
+           new="            pass\n\n    def forget_topic", tests=_MARK_TESTS),
     Mutant(name="sinks that were forgotten are found with those that lost rows", path=_MARKS,
            old="if only is not None and sink not in only:", new="if False:", tests=_MARK_TESTS),
     # --- offsets -----------------------------------------------------------------------------------------------------
@@ -231,7 +234,7 @@ MUTANTS = [
     Mutant(name="a run may begin behind a gap", path=_MARKS,
            old="        if run.first.row <= wanted:\n", new="        if True:\n", tests=_MARK_TESTS),
     Mutant(name="a mark outlives the message it speaks of", path=_MARKS,
-           old="if mark.physical_offset < end}", new="if True}", tests=_MARK_TESTS),
+           old="if mark.physical_offset >= end}", new="if False}", tests=_MARK_TESTS),
     Mutant(name="marks behind the saved ones are not looked for", path=_MARKS,
            old="            self._find(message)\n", new="            pass\n",
            tests=(*_MARK_TESTS, "tests/crash/test_sink_marks_killed.py")),

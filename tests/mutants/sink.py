@@ -15,6 +15,9 @@ _TRANSACTION_TESTS = ("tests/unit/spark/sink/test_transactions.py",)
 _DIGEST_TESTS = ("tests/unit/wire/test_row_digest.py", "tests/unit/broker/test_sink_marks.py")
 
 MUTANTS = [
+    Mutant(name="a sink that is done does not say so", path=_TASK,
+           old="                release(sender.ask, sink_id, brokers)\n", new="",
+           tests=("tests/unit/spark/sink/test_task.py",)),
     # --- rows that are not stored ------------------------------------------------------------------------------------
     Mutant(name="a task with fewer rows than before is well", path=_MARKS,
            old="if lane.rows_stored > lane.next_row:", new="if False:", tests=_MARK_TESTS),
@@ -27,7 +30,7 @@ MUTANTS = [
            old="if mark.batch > batch or (broker_name, lane) not in used:",
            new="if (broker_name, lane) not in used and mark.batch == batch:", tests=_MARK_TESTS),
     Mutant(name="nobody looks at a batch before it is committed", path=_TASK,
-           old="            _check_batch(reports, options, sink_id, batch, routes, sender)\n", new="            pass\n",
+           old="            _check_batch(reports, sink_id, batch, brokers, sender)\n", new="            pass\n",
            tests=("tests/unit/spark/sink/test_task.py",)),
     Mutant(name="a batch without rows is not looked at", path=_TASK,
            old="if not brokers and options.topic is not None:", new="if False:",

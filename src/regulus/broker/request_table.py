@@ -25,7 +25,7 @@ from regulus.broker.handlers.query_message import (
 )
 from regulus.broker.handlers.send_message import handle_send_message
 from regulus.broker.handlers.send_reply_message import handle_send_reply_message
-from regulus.broker.handlers.sink_marks import handle_get_sink_marks
+from regulus.broker.handlers.sink_marks import handle_get_sink_marks, handle_release_sink_marks
 from regulus.broker.outcome import NO_REPLY, Hold, Outcome, refuse, when_saved
 from regulus.broker.refusals import refusal_remark
 from regulus.broker.state import BrokerState
@@ -63,6 +63,7 @@ _HANDLERS: dict[RequestCode, Handler] = {
     RequestCode.GET_MIN_OFFSET: handle_get_min_offset,
     RequestCode.GET_EARLIEST_MSG_STORETIME: handle_get_earliest_msg_storetime,
     RequestCode.GET_SINK_MARKS: handle_get_sink_marks,
+    RequestCode.RELEASE_SINK_MARKS: handle_release_sink_marks,
 }
 
 _SEES_TO_IT = frozenset((

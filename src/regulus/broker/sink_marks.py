@@ -18,8 +18,8 @@ again, or is something else:
 What is refused names both sides, and nothing is taken for stored because of its number alone.
 
 The marks are a document that says up to which offset of the log it is right. It is saved when the log is on disk up to
-there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. Where the log ends
-before a mark, since a disk lost what it had confirmed, all of the log is walked for what is left of that writer. No send
+there, at the latest each DOCUMENT_LAG_MAX bytes of the log; at the start the log behind it is walked. Where a disk lost
+what it had confirmed, and the log ends before a mark, all of the log is walked for what is left of that writer. No send
 of a writer is answered before a first document is saved, so a store without one has no marks.
 
 Copies are not the writer's: what a consumer sends back, retries and dead letters carry the properties on, and neither
@@ -83,7 +83,8 @@ class SinkMark(NamedTuple):
 
 
 class SinkMarks:
-    """`marks_max` writers at most; the one that has not sent for the longest goes first, unless it is still needed."""
+    """`marks_max` writers at most; those of sinks that are done go first, then the one that has not sent for the
+    longest, unless it is still needed."""
 
     def __init__(self, store: MessageStore, marks_max: int) -> None:
         self.marks_max = marks_max
@@ -198,7 +199,16 @@ class SinkMarks:
         self.encoded.changed[sink] = None
         self._moves += 1
         while len(self._marks) > self.marks_max:
-            self._forget(next(iter(self._marks)))
+            oldest = next(iter(self._marks))
+            self._forget(oldest)
+            self.encoded.happenings.note("writers of sinks forgotten for others (sinkMarksMax)", oldest)
+
+    def release(self, sink_id: str) -> None:
+        """The sink is done. Its marks are the first to go when others need room; until then they stand, as a task that
+        was given up for another may still be sending."""
+        done = self.of_sink(sink_id)
+        for sink in [sink for sink in self._marks if sink not in done]:
+            self._marks[sink] = self._marks.pop(sink)
 
     def forget_topic(self, topic: str) -> None:
         """Its queues are gone, so that what was stored there is stored no more."""

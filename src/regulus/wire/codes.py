@@ -195,6 +195,7 @@ class RequestCode(IntEnum):
     READ_COMMIT_LOG = 20003
     GET_SINK_MARKS = 20004
     BULK_PULL = 20005
+    RELEASE_SINK_MARKS = 20006
 
 
 class ResponseCode(IntEnum):

@@ -132,6 +132,23 @@ def test_the_writer_that_has_been_silent_longest_is_forgotten_first(marks: SinkM
     assert [marks.mark_of(f"S/{number}") is not None for number in range(4)] == [True, False, True, True]
 
 
+def test_a_sink_that_is_done_is_forgotten_first_but_not_before_there_is_need(marks: SinkMarks,
+                                                                            store: MemoryStore) -> None:
+    """A task of it that was given up for another may still be sending."""
+    for sink in ("S/0", "run/0", "run/1"):
+        put(marks, store, b"a", sink=sink)
+    marks.release("run")
+    marks.release("unknown")
+    assert marks.rows_known(run(1, 0, sink="run/1"), 1) == 1
+    put(marks, store, b"a", sink="S/1")
+    assert [sink for sink in ("S/0", "S/1", "run/0", "run/1") if marks.mark_of(sink)] == ["S/0", "S/1", "run/1"]
+    marks.release("run")
+    put(marks, store, b"a", sink="S/2")
+    assert set(marks.of_sink("S")) == {"S/0", "S/1", "S/2"}
+    [(kind, sinks)] = marks.encoded.happenings.take().items()
+    assert (kind, sinks.names) == ("writers of sinks forgotten for others (sinkMarksMax)", ["run/0", "run/1"])
+
+
 def test_marks_are_told_by_sink_and_batch(marks: SinkMarks, store: MemoryStore) -> None:
     put(marks, store, b"a", sink="S/0")
     put(marks, store, b"a", b"b", batch=2, sink="S/1")

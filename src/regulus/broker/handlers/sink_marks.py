@@ -1,4 +1,4 @@
-"""GET_SINK_MARKS: how far the writers of a sink have come."""
+"""GET_SINK_MARKS, RELEASE_SINK_MARKS: how far the writers of a sink have come, and that it is done."""
 
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome
@@ -6,7 +6,7 @@ from regulus.broker.sink_marks import mark_value
 from regulus.broker.state import BrokerState
 from regulus.model.peer import Peer
 from regulus.wire import fastjson
-from regulus.wire.headers import GetSinkMarksRequest
+from regulus.wire.headers import GetSinkMarksRequest, ReleaseSinkMarksRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 
@@ -15,3 +15,8 @@ def handle_get_sink_marks(request: RemotingCommand, peer: Peer, broker: BrokerSt
     marks = broker.sink_marks.of_sink(asked.sink_id, asked.from_batch)
     body = fastjson.dumps({sink: mark_value(mark) for sink, mark in marks.items()})
     return succeed(request, body.encode("utf-8", "replace"))
+
+
+def handle_release_sink_marks(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    broker.sink_marks.release(ReleaseSinkMarksRequest.decode(request).sink_id)
+    return succeed(request)

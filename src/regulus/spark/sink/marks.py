@@ -12,7 +12,7 @@ from regulus.errors import BrokerRefused, SinkRefused
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.sink.lanes import Lane
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import GetSinkMarksRequest
+from regulus.wire.headers import GetSinkMarksRequest, ReleaseSinkMarksRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 MARK = "mark"
@@ -65,6 +65,16 @@ def check_batch(ask: Ask, sink_id: str, batch: int, brokers: Iterable[tuple[str,
                 raise SinkRefused(
                     f"{broker_name} has {mark.row + 1} rows of batch {mark.batch} of sink {sink_id} in {lane}, and "
                     f"this time batch {batch} came with {tasks} tasks and none of it: {OTHER_DATA}")
+
+
+def release(ask: Ask, sink_id: str, brokers: Iterable[tuple[str, str]]) -> None:
+    """The sink is done and never comes again: its marks need not push out those of others. Raises ClientError."""
+    for broker_name, topic in brokers:
+        request = RemotingCommand.request(RequestCode.RELEASE_SINK_MARKS, ReleaseSinkMarksRequest(sink_id).ext())
+        answer = ask(broker_name, topic, request)
+        # An earlier version forgets first what was written first.
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+            raise BrokerRefused(answer.code, answer.remark, broker_name)
 
 
 def _marks_from(ask: Ask, broker_name: str, topic: str, sink_id: str, batch: int) -> dict[str, SinkMark]:

@@ -20,7 +20,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.spark.credentials import resolve
 from regulus.spark.sink.commits import Attempt, RowSum
 from regulus.spark.sink.lanes import Lane, Lanes, Run
-from regulus.spark.sink.marks import check_batch, check_begin, check_ends, lane_name, note_stored
+from regulus.spark.sink.marks import check_batch, check_begin, check_ends, lane_name, note_stored, release
 from regulus.spark.sink.options import SinkOptions
 from regulus.spark.sink.order import in_key_order, with_key
 from regulus.spark.sink.routes import SinkRoutes, grew
@@ -120,10 +120,12 @@ def commit(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, ba
                             client=client)
         with sync.Admin(options.name_server, client) as admin, _Blocking(options, config) as sender:
             routes = SinkRoutes(admin, sink_id)
-            _check_batch(reports, options, sink_id, batch, routes, sender)
+            brokers = _brokers(reports, options, batch, routes)
+            _check_batch(reports, sink_id, batch, brokers, sender)
             for topic in sorted({topic for report in reports for topic in report.grown_topics}):
                 routes.renew(topic, batch + 1, sender.publish_queues(topic))
             if options.is_for_once:
+                release(sender.ask, sink_id, brokers)
                 routes.forget()
 
 
@@ -142,15 +144,21 @@ def abort(reports: Sequence[TaskReport | None], options: SinkOptions, sink_id: s
             SinkRoutes(admin, sink_id).forget()
 
 
-def _check_batch(reports: Sequence[TaskReport], options: SinkOptions, sink_id: str, batch: int, routes: SinkRoutes,
-                 sender: "_Blocking") -> None:
-    """Raises SinkRefused when the batch was begun otherwise than its tasks came now."""
+def _brokers(reports: Sequence[TaskReport], options: SinkOptions, batch: int,
+             routes: SinkRoutes) -> list[tuple[str, str]]:
+    """Those that may have rows of the batch, each with a topic that it serves."""
     brokers = {broker: topic for report in reports for broker, topic in report.brokers}
     if not brokers and options.topic is not None:
         brokers = {queue.broker_name: queue.topic for queue in routes.kept(options.topic, batch)}
+    return sorted(brokers.items())
+
+
+def _check_batch(reports: Sequence[TaskReport], sink_id: str, batch: int, brokers: Sequence[tuple[str, str]],
+                 sender: "_Blocking") -> None:
+    """Raises SinkRefused when the batch was begun otherwise than its tasks came now."""
     used = {(queue.broker_name, lane_name(sink_id, queue, report.partition))
             for report in reports for queue in report.queues}
-    check_batch(sender.ask, sink_id, batch, sorted(brokers.items()), used, len(reports))
+    check_batch(sender.ask, sink_id, batch, brokers, used, len(reports))
 
 
 def client_config(options: SinkOptions, environment: Mapping[str, str]) -> ClientConfig:

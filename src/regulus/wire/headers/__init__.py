@@ -114,7 +114,7 @@ from regulus.wire.headers.send_message import (
     decode_send_message_request,
     send_message_response,
 )
-from regulus.wire.headers.sink import GetSinkMarksRequest
+from regulus.wire.headers.sink import GetSinkMarksRequest, ReleaseSinkMarksRequest
 from regulus.wire.headers.statistics import (
     CloneGroupOffsetRequest,
     GetBrokerConsumeStatsRequest,
@@ -231,6 +231,7 @@ __all__ = [
     "RegisterBrokerRequest",
     "RegisterBrokerResponse",
     "RegisterTopicInNamesrvRequest",
+    "ReleaseSinkMarksRequest",
     "ResetConsumerClientOffsetRequest",
     "ResetMasterFlushOffsetRequest",
     "ResumeCheckHalfMessageRequest",

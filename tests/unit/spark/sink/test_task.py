@@ -7,12 +7,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from regulus.broker import request_table
+from regulus.broker.config import BrokerConfig
 from regulus.client.sync import Admin
 from regulus.errors import BrokerRefused, ConnectFailed, NoRoute, OptionError, RowRefused, SendFailed, SinkRefused
 from regulus.model.topics import TopicConfig
 from regulus.spark.sink.lanes import ROWS_PER_TURN
 from regulus.spark.sink.options import SinkOptions, for_this_run, parse_sink_options
 from regulus.spark.sink.task import REQUEST_SIZE_MAX, TaskPlace, TaskReport, abort, commit, run_task
+from regulus.testing.running_server import ServerThread
 from regulus.wire import message_batch
 from regulus.wire.codes import RequestCode, ResponseCode
 from tests.unit.client.scripted_servers import closed_address, scripted_cluster, stored
@@ -258,6 +261,25 @@ def test_a_sink_for_once_leaves_nothing_at_the_name_servers(regulus_server, end)
         else:
             abort([report, None], run, run.sink_id, {})
         assert admin.kv_namespace("REGULUS_SINK_ROUTE") == {}
+
+
+def test_sinks_for_once_that_are_done_push_out_no_other(tmp_path):
+    with ServerThread(tmp_path / "store", BrokerConfig(listen_port=0, sink_marks_max=2)) as server:
+        first = run_task([bodies(10)], once(server), PLACE, {})
+        for _ in range(3):
+            run = for_this_run(options(server, deliveryGuarantee="exactlyOnce", topic="orders"))
+            commit([run_task([bodies(5)], run, TaskPlace(sink_id=run.sink_id, batch=0, partition=0), {})], run,
+                   run.sink_id, 0, {})
+        again = run_task([bodies(10)], once(server), PLACE, {})
+        assert (first.duplicates, again.duplicates) == (0, 10)
+        assert len(messages_of(server, "orders")) == 25
+
+
+def test_an_earlier_broker_that_releases_no_marks_does_not_fail_the_commit(regulus_server, monkeypatch):
+    monkeypatch.delitem(request_table.HANDLERS, int(RequestCode.RELEASE_SINK_MARKS))
+    run = for_this_run(options(regulus_server, deliveryGuarantee="exactlyOnce", topic="orders"))
+    report = run_task([bodies(10)], run, TaskPlace(sink_id=run.sink_id, batch=0, partition=0), {})
+    commit([report], run, run.sink_id, 0, {})
 
 
 def test_delayed_rows_and_rows_with_keys_come_once_too(regulus_server):
