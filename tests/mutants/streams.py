@@ -70,6 +70,8 @@ MUTANTS = [
            old="if on_bad is OnBadRecord.REJECT:", new="if False:", tests=_LOSS_TESTS),
     Mutant(name="a kept message is seen before it is whole", path=_LOSSES, old='staged = f"{root}/_{name}"',
            new='staged = f"{root}/{name}.json"', tests=_LOSS_TESTS),
+    Mutant(name="a kept message takes the place of another topic's", path=_LOSSES,
+           old="f\"{queue_offset:020d}\", digest[:16]))", new="f\"{queue_offset:020d}\"))", tests=_LOSS_TESTS),
     Mutant(name="a damaged message takes those behind it along", path=_LOSSES,
            old="records = records.take(slice(error.row + 1, None))", new="return", tests=_LOSS_TESTS),
     Mutant(name="a bad answer has each message before it asked for alone", path=_LIVE,

@@ -9,10 +9,12 @@ JSON object each, which Spark reads as a table:
     data                                          base64 of what lies there, at most DATA_MAX bytes
     size                                          how many bytes lie there
 
-A file is named by the message's place, so that a task that is done again writes the same ones.
+A file is named by the message's place and a digest of what lies there: a task that is done again writes the same ones,
+and the same place of a topic that was made anew, or of another cluster, has another one.
 """
 
 import base64
+import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -33,6 +35,8 @@ BAD_RECORDS_MAX = 1000
 """Damaged messages of one task that are dropped or kept. More are no single messages, and worth a look."""
 
 DATA_MAX = 1 << 20
+_NAME_MAX = 80
+"""Characters of a topic, and of a broker, in the name of a file; the digest tells longer ones apart."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +58,7 @@ class Losses:
             yield gap_batch([gap], self._columns)
 
     def bad(self, queue: MessageQueue, queue_offset: int, reason: str, data: Buffer) -> Iterator[pa.RecordBatch]:
-        """`data` is what lies in the message's place. Raises DataLoss where the read is to fail."""
+        """`data` is all that lies in the message's place. Raises DataLoss where the read is to fail."""
         gap = Gap(queue, queue_offset, queue_offset + 1, f"because it is damaged: {reason}")
         on_bad = self._options.on_bad_record
         if on_bad is None and self._options.on_data_loss is not OnDataLoss.FAIL:
@@ -116,18 +120,21 @@ def _place(records: Records, row: int, broker_name: str) -> tuple[MessageQueue, 
 def _data(records: Records, row: int) -> Buffer:
     """The bytes that the message's place has; its size may be anything where the unit is damaged."""
     start = int(records.positions[row])
-    return bytes(records.data[start:start + min(max(0, int(records.sizes[row])), DATA_MAX)])
+    # A slice of a memoryview is not a copy; one of a mapped file is.
+    return memoryview(records.data)[start:start + max(0, int(records.sizes[row]))]
 
 
 def _keep(directory: str, queue: MessageQueue, queue_offset: int, reason: str, data: Buffer) -> None:
     """Raises OptionError when the directory cannot be written."""
     from pyarrow import fs
 
+    shown = bytes(data[:DATA_MAX])
     line = {"topic": queue.topic, "broker_name": queue.broker_name, "queue_id": queue.queue_id,
             "queue_offset": queue_offset, "reason": reason, "size": len(data),
-            "data": base64.b64encode(bytes(data[:DATA_MAX])).decode()}
-    name = "-".join((quote(queue.topic, safe=""), quote(queue.broker_name, safe=""), str(queue.queue_id),
-                     f"{queue_offset:020d}"))
+            "data": base64.b64encode(shown).decode()}
+    digest = hashlib.sha256(repr((*queue, queue_offset, len(data))).encode() + shown).hexdigest()
+    name = "-".join((quote(queue.topic, safe="")[:_NAME_MAX], quote(queue.broker_name, safe="")[:_NAME_MAX],
+                     str(queue.queue_id), f"{queue_offset:020d}", digest[:16]))
     try:
         files, root = fs.FileSystem.from_uri(directory)
         files.create_dir(root, recursive=True)

@@ -10,6 +10,7 @@ from regulus.broker import request_table
 from regulus.client.bulk_admin import QueueRead
 from regulus.client.sync import Admin
 from regulus.errors import DataLoss, OptionError
+from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.record import message_record
 from regulus.spark import live_scan, losses
@@ -94,6 +95,37 @@ def test_damaged_messages_are_kept_with_reason_and_position(store, tmp_path, cap
         assert len(data) == line["size"]
         assert "body and its checksum differ" in line["reason"]
     assert f"kept in {directory}: 3" in caplog.text
+
+
+def keeper(tmp_path):
+    options = parse_options({"storePath": str(tmp_path), "topic": "t", "badRecords": "reject",
+                             "badRecordsPath": str(tmp_path / "bad")})
+    return losses.Losses(options, ("body",))
+
+
+def test_the_same_place_of_another_topic_of_the_name_is_kept_beside_it(tmp_path):
+    for data in (b"first", b"of the topic made anew", b"first"):
+        assert list(keeper(tmp_path).bad(MessageQueue("t", "b", 0), 7, "why", data)) == []
+    assert sorted(base64.b64decode(line["data"]) for line in kept(tmp_path / "bad")) == [
+        b"first", b"of the topic made anew"]
+
+
+def test_names_that_no_file_could_have_are_cut(tmp_path):
+    for name in ("bröker" * 30, "bröker" * 30 + "-a"):
+        assert list(keeper(tmp_path).bad(MessageQueue("%RETRY%" + "g" * 120, name, 0), 7, "why", b"x")) == []
+    assert {line["broker_name"] for line in kept(tmp_path / "bad")} == {"bröker" * 30, "bröker" * 30 + "-a"}
+
+
+def test_of_large_data_the_size_is_told_and_the_beginning_kept(tmp_path, make_store, monkeypatch):
+    monkeypatch.setattr(losses, "DATA_MAX", 100)
+    root = make_store([order(0, body=b"body" * 500)])
+    [path] = (root / "commitlog").iterdir()
+    data = path.read_bytes().replace(b"bodybody", b"BODYbody", 1)
+    path.write_bytes(data)
+    directory = tmp_path / "bad"
+    assert bodies(root, badRecords="reject", badRecordsPath=str(directory)) == []
+    [line] = kept(directory)
+    assert (line["size"], base64.b64decode(line["data"])) == (int.from_bytes(data[:4], "big"), data[:100])
 
 
 def test_no_kept_message_is_seen_before_it_is_whole(store, tmp_path, monkeypatch):
