@@ -19,6 +19,7 @@ from regulus.spark.options import parse_options
 from regulus.spark.places import scan_part
 from regulus.spark.read_bounds import batch_bounds
 from regulus.spark.stream_planner import StreamPlanner
+from regulus.spark.table_schema import COLUMNS
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 from regulus.wire.codes import RequestCode
@@ -180,8 +181,10 @@ def test_a_stream_begins_in_the_archive_and_goes_on_at_the_broker(history):
 def test_a_batch_that_is_done_again_is_the_same_after_more_was_archived(make_store, tmp_path, options):
     """Those of its messages that brokers had come from the archive then, and small files became large ones."""
     def again(batch):
+        options = history.options(streaming=True, **read)
         with Stream(history, **read) as stream:
-            return [history.rows([part], streaming=True, **read) for part in stream.planner.partitions(*batch)]
+            return [[row for rows in scan_part(options, tuple(COLUMNS), part) for row in rows.to_pylist()]
+                    for part in stream.planner.partitions(*batch)]
 
     with History(make_store, tmp_path, archived=30, range_size=2048) as history:
         read = {**options, "failOnDataLoss": "false"}
@@ -190,7 +193,8 @@ def test_a_batch_that_is_done_again_is_the_same_after_more_was_archived(make_sto
             batch = start, stream.planner.latest(start, is_limited=True)
         before = again(batch)
         assert len(before) >= int(options.get("minPartitions", 1))
-        assert [row for rows in before for row in rows] == expected(0, 50)
+        assert [(row["queue_id"], row["queue_offset"], row["body"], row["message_type"])
+                for rows in before for row in rows] == expected(0, 50)
         more = tmp_path / "more"
         shutil.copytree(history.server.store_path, more)
         assert archive_store(more, history.archive).rows == 20

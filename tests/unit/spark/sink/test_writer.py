@@ -1,10 +1,17 @@
 """The sink as Spark calls it, against a real broker."""
 
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from regulus.client.sync import Admin
+from regulus.model.topics import TopicConfig
+from regulus.pipeline.archive_compact import DAY_MS, CompactConfig, compact
+from regulus.pipeline.range_tasks import LocalTasks
+from tests.archives import archive_store, nothing
+from tests.unit.spark.conftest import send_orders
 
 from .support import messages_of
 
@@ -153,6 +160,37 @@ def test_a_batch_of_a_stream_that_comes_again_is_not_stored_again(spark, regulus
     name = "SEQ" if guarantee == "exactlyOnce" else "SINK_TRANSACTION"
     place = 0 if guarantee == "exactlyOnce" else 1
     assert {message.properties[name].split("/")[place] for message in messages} == {"0", "1"}
+
+
+def test_a_batch_out_of_an_archive_comes_again_after_that_grew(spark, regulus_server, tmp_path):
+    """And what it had before was put together in other files."""
+    name_server, checkpoint, archive = regulus_server.name_server_address, tmp_path / "checkpoint", tmp_path / "archive"
+    source = {"nameServer": name_server, "archivePath": str(archive), "topic": "orders", "startingOffsets": "earliest"}
+    frame = spark.readStream.format("rocketmq").options(**source).load().select("body", "keys")
+
+    def run() -> None:
+        (frame.writeStream.format("rocketmq")
+         .options(nameServer=name_server, topic="copies", checkpointLocation=str(checkpoint))
+         .trigger(availableNow=True).start().awaitTermination())
+
+    def archive_as_it_is(name: str) -> None:
+        shutil.copytree(regulus_server.store_path, tmp_path / name)
+        archive_store(tmp_path / name, archive, range_size=4096)
+
+    with Admin(name_server) as admin:
+        admin.create_topic(TopicConfig(topic_name="copies", read_queue_nums=2, write_queue_nums=2))
+    send_orders(regulus_server, range(30))
+    archive_as_it_is("first")
+    send_orders(regulus_server, range(30, 80))
+    run()
+    for done in (checkpoint / "commits").iterdir():
+        done.unlink()
+    archive_as_it_is("second")
+    in_a_week = time.time_ns() // 1_000_000 + 7 * DAY_MS
+    assert compact(LocalTasks(), CompactConfig(archive_path=str(archive)), "run", in_a_week, None, nothing).compacted
+    run()
+    copied = [(message.keys, message.body) for message in messages_of(regulus_server, "copies")]
+    assert sorted(copied) == sorted((f"key-{number}", b"body %d" % number) for number in range(80))
 
 
 @pytest.mark.parametrize("choices", [
