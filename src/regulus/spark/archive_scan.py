@@ -96,8 +96,7 @@ def _scan_by_queue(options: ReadOptions, columns: tuple[str, ...], part: Archive
 
 def _kept(batches: Iterator[pa.RecordBatch], tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
     """Gives none of them; they are put by."""
-    for batch in batches:
-        tables.append(pa.Table.from_batches([batch]))
+    tables += (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
     yield from ()
 
 

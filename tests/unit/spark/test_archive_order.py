@@ -108,6 +108,17 @@ def test_batches_are_as_small_as_asked(archive):
     assert max(batch.num_rows for batch in scan_part(options, COLUMNS, part)) == 7
 
 
+def test_a_task_may_have_no_message_that_was_good(make_store, tmp_path):
+    """Of the file's rows none is in its stretch."""
+    store = make_store([order(number, properties={"PAD": "x" * 300}) for number in range(40)])
+    log = store / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes().replace(b"body 2", b"BODY 2"))
+    assert archive_store(store, tmp_path / "archive").rejected == 1
+    read = {"failOnDataLoss": "false", "maxRecordsPerPartition": "1", "maxOffsetsPerTrigger": "6"}
+    found = tasks(tmp_path / "archive", first_batch(tmp_path / "archive", **read), **read)
+    assert [[row[1:3] for row in rows] for rows in found] == [[(0, 0)], [], [(0, 2)], [(1, 0)], [(1, 1)], [(1, 2)]]
+
+
 def test_a_batch_that_an_earlier_version_began_is_divided_as_it_was(archive):
     """By files."""
     start, end = first_batch(archive)
