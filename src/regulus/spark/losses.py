@@ -17,6 +17,7 @@ import base64
 import hashlib
 import json
 import logging
+import uuid
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -138,8 +139,9 @@ def _keep(directory: str, queue: MessageQueue, queue_offset: int, reason: str, d
     try:
         files, root = fs.FileSystem.from_uri(directory)
         files.create_dir(root, recursive=True)
-        # Under another name first, which Spark passes over, so that none is seen that is cut short.
-        staged = f"{root}/_{name}"
+        # Under another name first, which Spark passes over, so that none is seen that is cut short; one of its own, as
+        # another attempt of the task may be at the same message.
+        staged = f"{root}/_{name}-{uuid.uuid4().hex[:16]}"
         with files.open_output_stream(staged) as stream:
             stream.write(json.dumps(line, sort_keys=True).encode() + b"\n")
         files.move(staged, f"{root}/{name}.json")

@@ -110,6 +110,19 @@ def test_the_same_place_of_another_topic_of_the_name_is_kept_beside_it(tmp_path)
         b"first", b"of the topic made anew"]
 
 
+def test_two_attempts_of_a_task_may_keep_a_message_at_the_same_time(tmp_path, monkeypatch):
+    attempts = [keeper(tmp_path), keeper(tmp_path)]
+
+    def dumps(*values, **options):
+        while attempts:
+            assert list(attempts.pop().bad(MessageQueue("t", "b", 0), 7, "why", b"x")) == []
+        return json.dumps(*values, **options)
+
+    monkeypatch.setattr(losses, "json", SimpleNamespace(dumps=dumps))
+    assert list(attempts.pop().bad(MessageQueue("t", "b", 0), 7, "why", b"x")) == []
+    assert [line["queue_offset"] for line in kept(tmp_path / "bad")] == [7]
+
+
 def test_names_that_no_file_could_have_are_cut(tmp_path):
     for name in ("bröker" * 30, "bröker" * 30 + "-a"):
         assert list(keeper(tmp_path).bad(MessageQueue("%RETRY%" + "g" * 120, name, 0), 7, "why", b"x")) == []
