@@ -1,8 +1,7 @@
 """`regulus job`: audits, searches, and repairs over the log as a table. See docs/pipeline/jobs.md."""
 
-import hashlib
-import re
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import monotonic, sleep
@@ -193,13 +192,19 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
         click.option("--guarantee", type=click.Choice(["exactlyOnce", "atLeastOnce"]), default="exactlyOnce",
                      show_default=True, help="Java RocketMQ knows atLeastOnce only."),
         click.option("--rate", type=COUNT, help="At most this many messages a second."),
+        click.option("--brokers", metavar="NAMES", callback=_names, help="All brokers of -n, with commas between them. "
+                     "--send needs them: what one that is away has would be sent again."),
     ):
         command = option(command)
     return command
 
 
-def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate: int | None,
-           dedup_key: str | None = None) -> "Target | None":
+def _names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
+
+
+def target(job: Job, is_real: bool, guarantee: str, rate: int | None, brokers: tuple[str, ...],
+           sink_id: str | None = None, dedup_key: str | None = None) -> "Target | None":
     """Where to send, which a dry run looks at; None where it is not said, in a dry run alone."""
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
@@ -209,20 +214,8 @@ def target(job: Job, is_real: bool, sink_id: str, run: int, guarantee: str, rate
                                "already, and would be sent again")
     if not is_real and not job.has_name_server:
         return None
-    return Target(name_server=job.name_server, sink_id=_sink_id(sink_id), run=run,
-                  guarantee=DeliveryGuarantee(guarantee), rate_limit=rate, dedup_key=dedup_key,
-                  credentials=job.credentials)
-
-
-def _sink_id(text: str) -> str:
-    """As a sink may be called; what is cut or changed is told apart by a digest."""
-    from regulus.spark.sink.options import SINK_ID_SIZE_MAX
-
-    named = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-    if named == text and len(text) <= SINK_ID_SIZE_MAX:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return f"{named[:SINK_ID_SIZE_MAX - len(digest) - 1]}-{digest}"
+    return Target(name_server=job.name_server, expected_brokers=brokers, guarantee=DeliveryGuarantee(guarantee),
+                  rate_limit=rate, sink_id=sink_id, dedup_key=dedup_key, credentials=job.credentials)
 
 
 @job.command()
@@ -239,7 +232,7 @@ def _sink_id(text: str) -> str:
 @with_job
 def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap: int | None, from_retries: bool,
             starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
-            rate: int | None) -> None:
+            rate: int | None, brokers: tuple[str, ...]) -> None:
     """Send dead letters back to the topics they came from, each once."""
     from regulus.pipeline.redrive import RedriveRequest
     from regulus.pipeline.redrive import redrive as run
@@ -249,9 +242,9 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
         source=job.source_to_send_from, group=group, where=where, cap=cap, from_retries=from_retries,
         starting=moment(starting), ending=moment(ending), report=report,
         changes=dict(_assignment(text) for text in changes), is_dry_run=not is_real,
-        target=target(job, is_real, f"redrive-{group}", number, guarantee, rate)), number, job.say)
+        target=target(job, is_real, guarantee, rate, brokers)), number, job.say)
     if job.json_output:
-        job.document(sent=is_real, report=found.place, messages=[
+        job.document(sent=is_real, report=found.place, brokers=found.brokers, messages=[
             {"topic": topic, "status": status, "messages": count} for (topic, status), count in found.counts.items()])
     else:
         job.results()
@@ -273,7 +266,8 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
 @sending_options
 @with_job
 def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: str | None, speed: float | None,
-           where: str | None, replay_id: str | None, is_real: bool, guarantee: str, rate: int | None) -> None:
+           where: str | None, replay_id: str | None, is_real: bool, guarantee: str, rate: int | None,
+           brokers: tuple[str, ...]) -> None:
     """Messages of a time range once more into a topic, at a chosen speed."""
     from regulus.pipeline.replay import ReplayRequest
     from regulus.pipeline.replay import replay as run
@@ -284,15 +278,15 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     assert start is not None
     assert end is not None
     # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
-    sink_id = f"replay-{name}-{round(now.timestamp() * 1000)}"
+    sink_id = f"replay-{uuid.uuid4().hex}"
     found = run(job.spark, ReplayRequest(
         source=job.source_to_send_from, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start,
         ending=end, into=into, speed=speed, where=where, is_dry_run=not is_real,
-        target=target(job, is_real, sink_id, 0, guarantee, rate)),
+        target=target(job, is_real, guarantee, rate, brokers, sink_id)),
         monotonic, sleep, job.say)
     if job.json_output:
         job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
-                     behind_ms=found.behind_ms)
+                     behind_ms=found.behind_ms, brokers=found.brokers)
     job.results()
     if is_real and not job.json_output:
         click.echo(f"its name is {name}: with --id {name} the same command goes on after a failure")
@@ -326,10 +320,11 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
               stubs_body: str | None, stubs_tags: str | None, stubs_zone: str | None, due: str | None,
               min_age_ms: int | None, cap: int | None, mark: str | None, effects: str | None, effects_key: str,
               effects_time: str | None, late_ms: int, verdicts: str | None, report: str | None, is_real: bool,
-              guarantee: str, rate: int | None) -> None:
+              guarantee: str, rate: int | None, brokers: tuple[str, ...]) -> None:
     """Business tables against the log: lost, unmade, twice, late, stuck; lost ones are sent again.
 
-    --send needs --stubs-body, --stubs-time, --due, --min-age-ms and --cap: what is sent again is not guessed.
+    --send needs --stubs-body, --stubs-time, --due, --min-age-ms, --cap and --brokers: what is sent again is not
+    guessed.
     """
     needed = {"--stubs-body": stubs_body, "--stubs-time": stubs_time, "--due": due, "--min-age-ms": min_age_ms,
               "--cap": cap}
@@ -350,11 +345,12 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
         report=report,
         effects=outside(job, effects, effects_key, effects_time, "applied_time"),
         verdicts=parse_outside_table(verdicts) if verdicts else None,
-        is_dry_run=not is_real, target=target(job, is_real, f"reconcile-{topic}", number, guarantee, rate, "keys")),
+        is_dry_run=not is_real, target=target(job, is_real, guarantee, rate, brokers, dedup_key="keys")),
         now, number, job.say)
     bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
     if job.json_output:
         job.document(verdicts=found.counts, sent=found.sent, left_out=dict(found.left_out), written=found.written,
+                     brokers=found.brokers,
                      rows=[row.asDict() for row in job.some(bad.orderBy("verdict", "key"))])
     else:
         rows = job.some(bad.orderBy("verdict", "key"))

@@ -12,26 +12,31 @@ from pyspark.sql import DataFrame, SparkSession
 from regulus.errors import JobRefused, TopicMissing
 from regulus.model.topics import RETRY_PREFIX, retry_topic
 from regulus.pipeline.range_tasks import Look, SparkTasks
+from regulus.pipeline.steps.verdicts import topics_made
 from regulus.spark import archive_manifest
 from regulus.spark.selection import is_special
 from regulus.spark.store_files import StoreFiles
 from regulus.spark.table_schema import COLUMNS, ddl
 
-BOUNDS = "topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint"
+BOUNDS = ("topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint, "
+          "topic_made_time timestamp")
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
 """A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""
 
 _WHERE = ("storePath", "nameServer", "archivePath")
+_OF_BROKERS = ("nameServer", "credentials", "expectedBrokers")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
     """`options`: those of `spark.read.format("rocketmq")` that say where: storePath, nameServer, archivePath and what
-    goes with them. `known`: the topics, when they were listed before; None to ask each time."""
+    goes with them. `known`: the topics, when they were listed before; None to ask each time. `brokers`: those that were
+    there then, behind a name server."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     known: frozenset[str] | None = field(default=None, repr=False)
+    brokers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not any(self.options.get(name) for name in _WHERE):
@@ -46,24 +51,30 @@ class LogSource:
         return replace(self, options={**options, **self.options})
 
     def listed(self, spark: SparkSession) -> "LogSource":
-        """The same source with its topics as they are now: a job lists them once."""
-        return replace(self, known=frozenset(self.topics(spark)))
+        """The same source with its topics and brokers as they are now: a job lists them once."""
+        topics, brokers = self._found(spark)
+        return replace(self, known=frozenset(topics), brokers=tuple(sorted(brokers)))
 
     def topics(self, spark: SparkSession) -> set[str]:
         """All topics, the special ones too."""
-        if self.known is not None:
-            return set(self.known)
+        return set(self.known) if self.known is not None else self._found(spark)[0]
+
+    def _found(self, spark: SparkSession) -> tuple[set[str], set[str]]:
+        """All topics, and the brokers of a name server, each of which has some of its own."""
         # By a task, for the program that asks may see other disks than Spark does.
         if "storePath" in self.options:
-            return SparkTasks(spark).run(_topics_of_a_store, [Look(self.options["storePath"])])[0]
-        found: set[str] = set()
+            return SparkTasks(spark).run(_topics_of_a_store, [Look(self.options["storePath"])])[0], set()
+        topics: set[str] = set()
+        brokers: set[str] = set()
         if "archivePath" in self.options:
-            found |= SparkTasks(spark).run(_topics_of_an_archive, [Look(self.options["archivePath"])])[0]
+            topics |= SparkTasks(spark).run(_topics_of_an_archive, [Look(self.options["archivePath"])])[0]
         if "nameServer" in self.options:
-            live = {name: value for name, value in self.options.items() if name in ("nameServer", "credentials")}
+            live = {name: value for name, value in self.options.items() if name in _OF_BROKERS}
             table = spark.read.format("rocketmq").options(**live, table="topics", subscribePattern=_ALL_TOPICS).load()
-            found |= {row["topic"] for row in table.select("topic").distinct().collect()}
-        return found
+            for row in table.select("topic", "broker_name").collect():
+                topics.add(row["topic"])
+                brokers.add(row["broker_name"])
+        return topics, brokers
 
     def there(self, spark: SparkSession, *topics: str) -> list[str]:
         """Those of the topics that exist."""
@@ -108,6 +119,11 @@ class LogSource:
         if self._is_archive:
             return None
         return self._snapshot(spark, "queues", topics, BOUNDS)
+
+    def made(self, spark: SparkSession, topics: Sequence[str]) -> dict[str, datetime]:
+        """When the topics were made, where their brokers tell: see `topics_made`."""
+        bounds = self.bounds(spark, topics)
+        return {} if bounds is None else topics_made(bounds)
 
     def progress(self, spark: SparkSession, groups: Sequence[str]) -> DataFrame | None:
         """Where the groups read next in their retry topics, as PROGRESS; None for an archive, which has no groups."""

@@ -22,11 +22,18 @@ from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused
 from regulus.model.message_properties import REAL_TOPIC, RETRY_TOPIC
-from regulus.model.topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, dlq_topic, retry_topic
+from regulus.model.topics import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.outside_tables import OutsideTable, as_time, lacks_zone
 from regulus.pipeline.progress import Say, say_nothing
-from regulus.pipeline.sending import RESEND_OF, Target, send, written_down
+from regulus.pipeline.sending import RESEND_OF, Places, Target, names_of, places, send, written_down
 from regulus.pipeline.steps.verdicts import (
     FINE,
     LOST,
@@ -36,6 +43,7 @@ from regulus.pipeline.steps.verdicts import (
     emptied_queues_complete_since,
     key_verdicts,
     log_complete_since,
+    topics_made,
     verdict_counts,
 )
 
@@ -121,7 +129,7 @@ class ReconcileRequest:
 class ReconcileReport:
     """`counts`: verdict -> keys. `frame` has a row per key and is kept by Spark until `close`.
 
-    `left_out`: why -> lost stubs that were not sent.
+    `left_out`: why -> lost stubs that were not sent. `brokers`: those that were asked.
     """
 
     counts: dict[str, int]
@@ -129,6 +137,7 @@ class ReconcileReport:
     sent: int | None = None
     written: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    brokers: tuple[str, ...] = ()
 
     def close(self) -> None:
         self.frame.unpersist()
@@ -136,9 +145,26 @@ class ReconcileReport:
     def sentence(self) -> str:
         found = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.counts.items())) or "no keys"
         if self.sent is None:
-            return f"{found}; nothing sent, nothing written: this was a dry run"
+            return f"{found}; nothing sent, nothing written: this was a dry run{names_of(self.brokers)}"
         left = "".join(f", {count} not sent: {why}" for why, count in sorted(self.left_out.items()))
-        return f"{found}; {self.sent} sent again{left}, {self.written} verdicts written"
+        return f"{found}; {self.sent} sent again{left}, {self.written} verdicts written{names_of(self.brokers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """All that was read, as one log, from when on it is complete, and what Spark keeps of it until `close`.
+
+    It is kept so that it is one reading: one that was made for each use would be of other brokers each time, and
+    another topic where one was made anew.
+    """
+
+    messages: DataFrame
+    since: datetime | None
+    kept: tuple[DataFrame, ...]
+
+    def close(self) -> None:
+        for frame in self.kept:
+            frame.unpersist()
 
 
 def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run: int,
@@ -146,10 +172,10 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     """`run` numbers the runs, ascending, such as ms since 1970.
 
     Raises JobRefused for a table or column that is not there, for a key that no message can have, for times of no known
-    zone, and for lost stubs that have nothing to send.
+    zone, for lost stubs that have nothing to send, and where brokers are not named.
     """
-    request = replace(request, source=request.source.listed(spark))
-    request.source.check(spark, request.topic)
+    where = places(spark, request.source, request.target, sends=request.sends)
+    where.source.check(spark, request.topic)
     if request.sends:
         _check_writes(request)
     stubs = _stubs(spark, request)
@@ -158,15 +184,15 @@ def reconcile(spark: SparkSession, request: ReconcileRequest, now: datetime, run
     frame = stubs.persist(StorageLevel.MEMORY_AND_DISK)
     count = _checked(frame, request, say)
     say(f"{count} stubs in {request.stubs.table or request.stubs.place}; reading {request.topic} from "
-        f"{request.source.name}")
-    messages, since = _log(spark, request, now, say)
-    limits = Limits(now=now, late_ms=request.late_ms, log_since=since)
+        f"{where.source.name}")
+    log = _log(spark, request, where, now, say)
+    limits = Limits(now=now, late_ms=request.late_ms, log_since=log.since)
     promised = frame.select("key", "created_time", "is_due")
-    verdicts = key_verdicts(messages, limits, promised, request.effects).persist(
+    verdicts = key_verdicts(log.messages, limits, promised, request.effects).persist(
         StorageLevel.MEMORY_AND_DISK)
     counts = {row["verdict"]: row["keys"] for row in verdict_counts(verdicts).collect()}
-    messages.unpersist()
-    report = ReconcileReport(counts=counts, frame=verdicts)
+    log.close()
+    report = ReconcileReport(counts=counts, frame=verdicts, brokers=where.target.brokers)
     if request.sends and request.target is not None and request.limits is not None:
         plan = _lost(frame, verdicts, request.topic, request.limits, now)
         with written_down(plan, request.report, run) as (rows, _):
@@ -225,29 +251,27 @@ def _checked(stubs: DataFrame, request: ReconcileRequest, say: Say) -> int:
     return int(row["stubs"])
 
 
-def _log(spark: SparkSession, request: ReconcileRequest, now: datetime,
-         say: Say) -> tuple[DataFrame, datetime | None]:
-    """What is read and what the brokers have that are sent to, as one log; and from when on it is complete."""
-    messages = _messages(spark, request.source, request)
+def _log(spark: SparkSession, request: ReconcileRequest, where: Places, now: datetime, say: Say) -> _Log:
+    """What is read and what the brokers have that are sent to."""
+    messages = _messages(spark, where.source, request).persist(StorageLevel.MEMORY_AND_DISK)
     own = messages.where(F.col("topic") == request.topic)
-    since = _latest(log_complete_since(own), _emptied_since(spark, request.source, request.topic, own, now))
-    brokers = request.target.brokers_beside(request.source) if request.target is not None else None
-    if brokers is None:
-        return messages, since
-    say(f"and from {brokers.name}")
-    brokers = brokers.listed(spark)
-    there = _messages(spark, brokers, request)
+    since = _latest(log_complete_since(own), _bounds_since(spark, where.source, request.topic, own, now))
+    if where.beside is None:
+        return _Log(messages, since, (messages,))
+    say(f"and from {where.beside.name}")
+    there = _messages(spark, where.beside, request).persist(StorageLevel.MEMORY_AND_DISK)
     at_brokers = there.where(F.col("topic") == request.topic)
     since = _latest(_both_complete_since(since, own, at_brokers),
-                    _emptied_since(spark, brokers, request.topic, at_brokers, now))
-    # Kept, as the verdicts look at them several times, and each time would be a read of all brokers.
-    return _each_once(messages.unionByName(there)).persist(StorageLevel.MEMORY_AND_DISK), since
+                    _bounds_since(spark, where.beside, request.topic, at_brokers, now))
+    both = _each_once(messages.unionByName(there)).persist(StorageLevel.MEMORY_AND_DISK)
+    return _Log(both, since, (both, messages, there))
 
 
 def _messages(spark: SparkSession, source: LogSource, request: ReconcileRequest) -> DataFrame:
     """_HALF_COLUMNS of the topic, of what was parked or tried again of it, and of halves."""
     there = partial(source.there, spark)
-    copies = there(SCHEDULE_TOPIC, *((retry_topic(request.group), dlq_topic(request.group)) if request.group else ()))
+    of_the_group = (retry_topic(request.group), dlq_topic(request.group)) if request.group else ()
+    copies = there(SCHEDULE_TOPIC, TIMER_TOPIC, *of_the_group)
     halves = there(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
     rows = source.messages_in_parts(
         spark, {tuple(there(request.topic)): _COLUMNS, tuple(copies): _COPY_COLUMNS, tuple(halves): _HALF_COLUMNS})
@@ -278,10 +302,13 @@ def _both_complete_since(since: datetime | None, own: DataFrame, at_brokers: Dat
     return _latest(since, apart)
 
 
-def _emptied_since(spark: SparkSession, source: LogSource, topic: str, own: DataFrame,
-                   now: datetime) -> datetime | None:
+def _bounds_since(spark: SparkSession, source: LogSource, topic: str, own: DataFrame,
+                  now: datetime) -> datetime | None:
+    """From when on the log is complete by what the brokers tell of the topic, after its messages were read."""
     bounds = source.bounds(spark, source.there(spark, topic))
-    return None if bounds is None else emptied_queues_complete_since(own, bounds, now)
+    if bounds is None:
+        return None
+    return _latest(emptied_queues_complete_since(own, bounds, now), *topics_made(bounds).values())
 
 
 def _latest(*times: datetime | None) -> datetime | None:

@@ -4,21 +4,34 @@ A message that was sent again carries in REDRIVE_OF the place of the dead letter
 what was sent before, and a second run, or one after a crash, sends only what is missing. What the brokers have that the
 job sends to is looked at besides what it reads, for files may be those of another broker, or older. A message that
 fails again makes a dead letter of its own, which may be sent again.
+
+A topic that was deleted and made anew has lost what tells that. A dead letter that is older than the topic it came from
+is therefore left where it is, unless the topic is set: whoever names it knows what it has.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused, TopicMissing
 from regulus.model.topics import dlq_topic, retry_topic
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
-from regulus.pipeline.sending import REDRIVE_OF, Target, anew, place_text, send, written_down
+from regulus.pipeline.sending import (
+    REDRIVE_OF,
+    Places,
+    Target,
+    anew,
+    names_of,
+    place_text,
+    places,
+    send,
+    written_down,
+)
 from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id",
@@ -26,6 +39,10 @@ COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset"
            "reconsume_times", "sharding_key", "origin_topic", "origin_message_id")
 SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
 TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
+BEYOND_CAP, TOPIC_IS_NEWER = "beyond the cap", "topic is newer"
+CLOCKS_APART_MAX = timedelta(hours=1)
+"""How far a broker's clock may be behind another's: what was sent again to the one may seem to be older than the dead
+letter at the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,44 +69,69 @@ class RedriveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
-    """`counts`: (topic, status) -> messages; `place`: where the rows of this run lie, when a report was asked for."""
+    """`counts`: (topic, status) -> messages; `place`: where the rows of this run lie, when a report was asked for;
+    `brokers`: those that were asked."""
 
     counts: dict[tuple[str, str], int]
     is_dry_run: bool
     place: str | None = None
+    brokers: tuple[str, ...] = ()
 
     def count(self, status: str) -> int:
         return sum(count for (_, found), count in self.counts.items() if found == status)
 
     def sentence(self) -> str:
         what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
-        lacking = f", {self.count(NO_TOPIC)} whose topic is gone or not known" if self.count(NO_TOPIC) else ""
-        return f"{what}, {self.count(SENT_BEFORE)} sent before{lacking}"
+        why = {NO_TOPIC: "whose topic is gone or not known", BEYOND_CAP: "not sent: beyond the cap of a run",
+               TOPIC_IS_NEWER: "not sent: older than the topic, which was made anew and may have had them (with --set "
+                               "topic=... they are sent)"}
+        left = "".join(f", {self.count(status)} {text}" for status, text in why.items() if self.count(status))
+        return f"{what}, {self.count(SENT_BEFORE)} sent before{left}{names_of(self.brokers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`rows`: `dead_letter, status`, what the sink takes, `message_id, origin_message_id, reconsume_times, born_time,
+    store_time`. `made`: when the topics to send to were made, where that is known."""
+
+    rows: DataFrame
+    places: Places
+    topics: list[str]
+    made: dict[str, datetime]
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises JobRefused when a topic was made anew since, with what it had of the dead letters."""
+        if self.places.target.made(spark, self.topics) != self.made:
+            raise JobRefused("a topic was made anew while its messages were read: nothing was sent; run this again")
 
 
 def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = say_nothing) -> RedriveReport:
     """`run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a group without dead letters, an unknown column, or an archive without a target.
+    Raises JobRefused for a group without dead letters, an unknown column, an archive without a target, or brokers that
+    are not named.
     """
     plan = planned(spark, request, say)
+    brokers = plan.places.target.brokers
     if request.target is None or request.is_dry_run:
-        return RedriveReport(counts=_counts(plan), is_dry_run=True)
-    with written_down(plan, request.report, run) as (rows, place):
+        return RedriveReport(counts=_counts(plan.rows), is_dry_run=True, brokers=brokers)
+    with written_down(plan.rows, request.report, run) as (rows, place):
+        plan.check(spark)
         counts = _counts(rows)
         say(f"sending {sum(count for (_, status), count in counts.items() if status == TO_SEND)} messages")
         send(rows.where(F.col("status") == TO_SEND), request.target)
     sent = {(topic, SENT if status == TO_SEND else status): count for (topic, status), count in counts.items()}
-    return RedriveReport(counts=sent, is_dry_run=False, place=place if request.report else None)
+    return RedriveReport(counts=sent, is_dry_run=False, place=place if request.report else None, brokers=brokers)
 
 
-def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> DataFrame:
-    """What is to be done: `dead_letter, status`, what the sink takes, `origin_message_id, born_time, store_time`."""
+def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> Plan:
+    """What is to be done."""
     source, home = request.source, (retry_topic if request.from_retries else dlq_topic)(request.group)
     if request.target is None and set(source.options) & {"storePath", "nameServer"} == set():
         raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name server "
                          "too")
-    source = source.listed(spark)
+    where = places(spark, source, request.target, sends=not request.is_dry_run)
+    source = where.source
     if not source.there(spark, home):
         raise TopicMissing(f"{source.name} has no {home}: no message of group {request.group!r} ever "
                            f"{'came there to be tried again' if request.from_retries else 'became a dead letter'}")
@@ -98,23 +140,29 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     if request.where:
         chosen = chosen.where(request.where)
     rows = _changed(chosen.withColumn("dead_letter", place_text()), request.changes)
-    brokers = request.target.brokers_beside(source) if request.target is not None else None
-    places = [source] if brokers is None else [source, brokers.listed(spark)]
-    known = places[-1].topics(spark)
+    known = where.target.topics(spark)
     targets = sorted(row["topic"] for row in rows.select("topic").distinct().collect() if row["topic"] in known)
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
-    sent = _sent(spark, places, targets, None if first is None or first["ms"] is None else int(first["ms"]))
+    sent = _sent(spark, where.all, targets, None if first is None or first["ms"] is None else int(first["ms"]))
+    made = where.target.made(spark, targets)
+    is_older = F.lit(False) if "topic" in request.changes else _is_older(made)
     status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets), NO_TOPIC)
-              .otherwise(TO_SEND))
+              .when(is_older, TOPIC_IS_NEWER).otherwise(TO_SEND))
     plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
-    return plan if request.cap is None else _capped(plan, request.cap)
+    return Plan(plan if request.cap is None else _capped(plan, request.cap), where, targets, made)
 
 
-def _sent(spark: SparkSession, places: Sequence[LogSource], topics: list[str], since_ms: int | None) -> DataFrame:
-    """The dead letters that these topics say were sent again."""
-    since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000).astimezone()
+def _is_older(made: Mapping[str, datetime]) -> Column:
+    """Whether the topic was made after the dead letter, so that it is another topic than the one it came from."""
+    older = (((F.col("topic") == topic) & (F.col("store_time") < F.lit(moment))) for topic, moment in made.items())
+    return reduce(Column.__or__, older, F.lit(False))
+
+
+def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], first_ms: int | None) -> DataFrame:
+    """The dead letters, of which the first was stored at that time, that these topics say were sent again."""
+    since = None if first_ms is None else datetime.fromtimestamp(first_ms / 1000, UTC) - CLOCKS_APART_MAX
     there = reduce(DataFrame.unionByName, [
-        place.messages(spark, place.there(spark, *topics), ("topic", "properties"), since) for place in places])
+        place.messages(spark, place.there(spark, *topics), ("topic", "properties"), since) for place in where])
     sent = F.col("properties")[REDRIVE_OF].alias("dead_letter")
     return there.where(is_first_copy()).select(sent, F.lit(True).alias("was_sent")).where(
         "dead_letter IS NOT NULL").distinct()
@@ -135,9 +183,12 @@ def _changed(rows: DataFrame, changes: Mapping[str, str]) -> DataFrame:
 
 
 def _capped(plan: DataFrame, cap: int) -> DataFrame:
-    """The plan with at most `cap` rows to send; the others are left out of it."""
-    first = plan.where(F.col("status") == TO_SEND).orderBy("store_time", "dead_letter").limit(cap)
-    return plan.where(F.col("status") != TO_SEND).unionByName(first)
+    """The plan with at most `cap` rows to send, the oldest."""
+    is_to_send = F.col("status") == TO_SEND
+    first = plan.where(is_to_send).orderBy("store_time", "dead_letter").limit(cap).select(
+        "dead_letter", F.lit(True).alias("is_within"))
+    status = F.when(is_to_send & F.col("is_within").isNull(), BEYOND_CAP).otherwise(F.col("status"))
+    return plan.join(first, "dead_letter", "left").withColumn("status", status).drop("is_within")
 
 
 def _counts(rows: DataFrame) -> dict[tuple[str, str], int]:

@@ -3,6 +3,9 @@
 The range is cut into slices of time, which are sent one after the other, each when its turn has come: at its old pace
 times the speed, or as fast as it goes. Each message carries in REPLAY_OF its old place and in REPLAY_ID the replay's
 name, so that a replay of the same name, started again after it failed, sends only what the target lacks.
+
+Each slice is read when its turn comes, and the messages of a later one may be gone by then: what was sent is counted,
+and less than was planned ends the replay.
 """
 
 from collections.abc import Callable
@@ -12,10 +15,10 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from regulus.errors import JobRefused
+from regulus.errors import DataLoss, JobRefused
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
-from regulus.pipeline.sending import REPLAY_ID, REPLAY_OF, Target, anew, place_text, send
+from regulus.pipeline.sending import REPLAY_ID, REPLAY_OF, Places, Target, anew, names_of, place_text, places, send
 from regulus.pipeline.steps.message_facts import is_first_copy
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "keys", "tags",
@@ -56,35 +59,41 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """`behind_ms`: how late the last slice was, because sending took longer than it may."""
+    """`messages`: how many were sent, of a dry run how many are to be. `behind_ms`: how late the last slice was,
+    because sending took longer than it may. `brokers`: those that were asked."""
 
     messages: int
     slices: int
     was_sent: bool
     seconds: float
     behind_ms: int = 0
+    brokers: tuple[str, ...] = ()
 
     def sentence(self) -> str:
+        brokers = names_of(self.brokers)
         if not self.was_sent:
-            return f"{self.messages} messages to send in {self.slices} slices, at least {self.seconds:.0f} s"
+            return f"{self.messages} messages to send in {self.slices} slices, at least {self.seconds:.0f} s{brokers}"
         late = f", {self.behind_ms / 1000:.1f} s behind its pace" if self.behind_ms else ""
-        return f"{self.messages} messages sent in {self.seconds:.1f} s{late}"
+        return f"{self.messages} messages sent in {self.seconds:.1f} s{late}{brokers}"
 
 
 def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], float], sleep: Callable[[float], None],
            say: Say = say_nothing) -> ReplayReport:
-    """`clock` gives seconds, `sleep` waits for as many as it is given. Raises JobRefused, and what source and sink
-    raise."""
+    """`clock` gives seconds, `sleep` waits for as many as it is given. Raises JobRefused, DataLoss for messages that
+    are gone before they were sent, and what source and sink raise."""
+    where = places(spark, request.source, request.target, sends=not request.is_dry_run)
+    request = replace(request, source=where.source)
     request.source.check(spark, *request.topics)
     if request.target is not None and not request.is_dry_run and request.into is None:
         say("sending into the same topics: their consumers get the messages once more")
-    sent = _sent(spark, request, request.target) if request.goes_on and request.target else None
+    sent = _sent(spark, request, where) if request.goes_on and request.target else None
     slices = _slices(spark, request, sent)
     messages = sum(count for _, count in slices)
     if request.target is None or request.is_dry_run:
         span = slices[-1][0] + 1 - slices[0][0] if slices else 0
         return ReplayReport(messages=messages, slices=len(slices), was_sent=False,
-                            seconds=0.0 if request.speed is None else span * SLICE_SECONDS)
+                            seconds=0.0 if request.speed is None else span * SLICE_SECONDS,
+                            brokers=where.target.brokers)
     begin = clock()
     behind, done = 0.0, 0
     for number, count in slices:
@@ -93,22 +102,27 @@ def replay(spark: SparkSession, request: ReplayRequest, clock: Callable[[], floa
             if wait > 0:
                 sleep(wait)
             behind = max(0.0, -wait)
-        send(_slice(spark, request, number, sent), _numbered(request.target, number, count, request.speed))
-        done += count
+        found = send(_slice(spark, request, number, sent), _numbered(request.target, number, count, request.speed))
+        done += found
+        if found < count:
+            start, stop = _times(request, number)
+            raise DataLoss(f"of {start.isoformat()} to {stop.isoformat()} there were {count} messages to send when the "
+                           f"replay began, and {found} when their turn came: retention took the others, or a topic was "
+                           f"deleted; {done} of {messages} were sent in all")
         say(f"sent {done} of {messages}")
-    return ReplayReport(messages=messages, slices=len(slices), was_sent=True, seconds=clock() - begin,
-                        behind_ms=round(behind * 1000))
+    return ReplayReport(messages=done, slices=len(slices), was_sent=True, seconds=clock() - begin,
+                        behind_ms=round(behind * 1000), brokers=where.target.brokers)
 
 
-def _sent(spark: SparkSession, request: ReplayRequest, target: Target) -> DataFrame | None:
+def _sent(spark: SparkSession, request: ReplayRequest, where: Places) -> DataFrame | None:
     """The places of the messages that the target has of this replay; None when it has none."""
-    brokers = target.brokers.listed(spark)
+    brokers = where.target
     topics = brokers.there(spark, *(request.topics if request.into is None else (request.into,)))
     properties = F.col("properties")
     rows = brokers.messages(spark, topics, ("topic", "properties")).where(properties[REPLAY_ID] == request.name)
-    places = rows.where(is_first_copy()).select(properties[REPLAY_OF].alias("place")).distinct()
+    found = rows.where(is_first_copy()).select(properties[REPLAY_OF].alias("place")).distinct()
     # What this run sends is not to be found among what was sent before: the places are fixed here.
-    fixed = places.localCheckpoint()
+    fixed = found.localCheckpoint()
     return None if fixed.isEmpty() else fixed
 
 
@@ -131,11 +145,16 @@ def _slices(spark: SparkSession, request: ReplayRequest, sent: DataFrame | None)
     return [(row["number"], row["messages"]) for row in counted.orderBy("number").collect()]
 
 
-def _slice(spark: SparkSession, request: ReplayRequest, number: int, sent: DataFrame | None) -> DataFrame:
+def _times(request: ReplayRequest, number: int) -> tuple[datetime, datetime]:
+    """From when up to but without when a slice takes messages."""
     pace = _pace(request)
     begin = round(request.starting.timestamp() * 1000) + number * pace
     end = min(begin + pace, round(request.ending.timestamp() * 1000))
-    start, stop = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
+    return datetime.fromtimestamp(begin / 1000, UTC), datetime.fromtimestamp(end / 1000, UTC)
+
+
+def _slice(spark: SparkSession, request: ReplayRequest, number: int, sent: DataFrame | None) -> DataFrame:
+    start, stop = _times(request, number)
     rows = _chosen(request.source.messages(spark, request.topics, COLUMNS, start, stop), request, sent)
     marks = {REPLAY_OF: F.col("place"), REPLAY_ID: F.lit(request.name)}
     topic = F.col("topic") if request.into is None else F.lit(request.into)

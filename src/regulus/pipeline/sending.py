@@ -3,10 +3,13 @@
 Rows that a job chose by looking at a log which goes on growing would be others when a task is tried again. Written to
 Parquet first they are the same rows in the same order, so that the broker's marks hold, and they are the report of what
 was sent.
+
+What a job does not find it sends. A broker that is away has what nobody finds, so that a job which sends must be told
+which brokers there are, and all of them must be there whenever one is read: the rule of all jobs is `places`.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -31,18 +34,25 @@ _OF_A_FORMER_LIFE = (
     names.RETRY_TOPIC, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.DELAY_TIME_LEVEL, names.ORIGIN_MESSAGE_ID,
     names.DLQ_ORIGIN_TOPIC, names.DLQ_ORIGIN_MESSAGE_ID, names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES,
     names.TRANSACTION_PREPARED, names.TRANSACTION_PREPARED_QUEUE_OFFSET, names.TRANSACTION_CHECK_TIMES,
+    names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS,
     names.UNIQUE_KEY, "SINK", "SEQ", "DEDUP_KEY", REDRIVE_OF, REPLAY_OF, REPLAY_ID, RESEND_OF)
 """Properties that a message brings along and that are not true of it when it is sent anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where and how to send. `sink_id` and `run` name one run of one job to the broker, so that a task which is tried
-    again sends nothing twice; `rate_limit` is in messages a second, all tasks together."""
+    """Where and how to send. `expected_brokers`: all that there are, without which nothing is sent. `rate_limit` is in
+    messages a second, all tasks together.
+
+    A task that is tried again sends nothing twice, for the broker knows each `send` by a name of its own. A job whose
+    sends are many names them itself, so that the broker has one to remember: `sink_id`, another in each run, and `run`,
+    which ascends.
+    """
 
     name_server: str
-    sink_id: str
-    run: int
+    expected_brokers: tuple[str, ...] = ()
+    sink_id: str | None = None
+    run: int = 0
     guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     rate_limit: int | None = None
     dedup_key: str | None = None
@@ -51,7 +61,8 @@ class Target:
     def options(self) -> dict[str, str]:
         options = {"nameServer": self.name_server, "deliveryGuarantee": str(self.guarantee)}
         if self.guarantee is not DeliveryGuarantee.AT_LEAST_ONCE:
-            options |= {"sinkId": self.sink_id, "jobId": str(self.run)}
+            if self.sink_id is not None:
+                options |= {"sinkId": self.sink_id, "jobId": str(self.run)}
             if self.dedup_key:
                 options["dedupKey"] = self.dedup_key
         if self.rate_limit is not None:
@@ -64,19 +75,66 @@ class Target:
     def brokers(self) -> LogSource:
         """Those that are sent to, as a place to read."""
         credentials = {"credentials": self.credentials} if self.credentials else {}
-        return LogSource({"nameServer": self.name_server, **credentials})
+        return self._expecting(LogSource({"nameServer": self.name_server, **credentials}))
 
-    def brokers_beside(self, source: LogSource) -> LogSource | None:
-        """The brokers, where it takes more than the source to see what they have; None where it reads them itself."""
-        return None if source.options.get("nameServer") == self.name_server else self.brokers
+    def beside(self, source: LogSource) -> tuple[LogSource, LogSource | None]:
+        """The source, and the brokers where it takes more than the source to see what they have; None where it reads
+        them itself."""
+        if source.options.get("nameServer") == self.name_server:
+            return self._expecting(source), None
+        return source, self.brokers
+
+    def _expecting(self, source: LogSource) -> LogSource:
+        expected = {"expectedBrokers": ",".join(self.expected_brokers)} if self.expected_brokers else {}
+        return source.with_options(**expected)
 
 
-def send(rows: DataFrame, target: Target) -> None:
-    """Send SINK_COLUMNS of the rows, those that are there. Raises what the sink raises."""
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a job reads, and where it looks for what was sent before, with their topics as they are now.
+
+    `beside`: the brokers that are sent to, where the source does not read them itself.
+    """
+
+    source: LogSource
+    beside: LogSource | None
+
+    @property
+    def target(self) -> LogSource:
+        """The place that knows the topics which are sent to."""
+        return self.source if self.beside is None else self.beside
+
+    @property
+    def all(self) -> list[LogSource]:
+        return [self.source] if self.beside is None else [self.source, self.beside]
+
+
+def places(spark: SparkSession, source: LogSource, target: Target | None, *, sends: bool) -> Places:
+    """Where a job looks. Raises JobRefused for one that sends and does not say which brokers there are; and this, as
+    each read of a place does, fails where they are others."""
+    source, beside = (source, None) if target is None else target.beside(source)
+    found = Places(source.listed(spark), None if beside is None else beside.listed(spark))
+    if sends and target is not None and not target.expected_brokers:
+        there = ",".join(found.target.brokers)
+        raise JobRefused("it is not said which brokers there are, so that what lies at one that is away would be sent "
+                         f"again; now these are there: {there}; if they are all, say so (--brokers {there})")
+    return found
+
+
+def names_of(brokers: Sequence[str]) -> str:
+    """The end of a report's sentence."""
+    return f"; brokers: {', '.join(brokers)}" if brokers else ""
+
+
+def send(rows: DataFrame, target: Target) -> int:
+    """Send SINK_COLUMNS of the rows, those that are there; the number of the rows. Raises what the sink raises."""
     columns = [name for name in SINK_COLUMNS if name in rows.columns]
     # The sink's limit is each task's, so that with a limit one task sends all.
     tasks = rows.coalesce(1) if target.rate_limit is not None else rows
-    tasks.select(*columns).write.format("rocketmq").options(**target.options()).mode("append").save()
+    sent = Observation()
+    counted = tasks.select(*columns).observe(sent, F.count("*").alias("rows"))
+    counted.write.format("rocketmq").options(**target.options()).mode("append").save()
+    return int(sent.get["rows"])
 
 
 @contextmanager

@@ -232,7 +232,7 @@ class _Brokers(LiveBrokers):
         """The queues of those chosen topics that exist."""
         selection = self._options.selection
         topics = selection.named_topics or selection.topics_of(self.topics())
-        found = self._each(sorted(topics), self._queues_of)
+        found = self.queues_by_topic(sorted(topics))
         return [queue for queues in found.values() for queue in queues]
 
     def broker_names(self) -> set[str]:

@@ -22,6 +22,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
 from regulus.spark.credentials import credentials_of
+from regulus.spark.expected_brokers import check_brokers
 from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes
@@ -80,14 +81,29 @@ class LiveBrokers:
 
     def queues(self) -> list[MessageQueue]:
         selection = self._options.selection
-        found = self._each(sorted(selection.named_topics), self._queues_of)
+        found = self.queues_by_topic(sorted(selection.named_topics))
         if found and all(found.values()):
             # No need of the list of all topics, which may be long.
             return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
         topics = selection.topics_of(self.topics(), "the cluster")
-        found = self._each(topics, self._queues_of)
+        found = self.queues_by_topic(topics)
         self._found = set(topics)
         return selection.queues_of([queue for queues in found.values() for queue in queues], "the cluster")
+
+    def queues_by_topic(self, topics: Sequence[str]) -> dict[str, list[MessageQueue]]:
+        """The queues of each topic at the brokers that are there: none of a topic whose brokers are all away.
+
+        Raises ClientError where those are not the brokers that the options expect.
+        """
+        self._check_brokers()
+        found = self._each(topics, self._queues_of)
+        # Of one that went in between the routes told nothing.
+        self._check_brokers()
+        return found
+
+    def _check_brokers(self) -> None:
+        if self._options.expected_brokers is not None:
+            check_brokers(self._options.expected_brokers, self.call(self._admin.cluster_info, "the list of brokers"))
 
     def topics(self) -> set[str]:
         """All of the cluster. One without any has no broker, which has system topics at least: it is waited for."""

@@ -24,7 +24,7 @@ KNOWN_OPTIONS = (
     "failOnDataLoss", "badRecords", "badRecordsPath", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
     "tags", "sql", "columns", "pushFilters", "batchRows", "kafkaSchema", "includeHeaders", "accessKey", "secretKey",
-    "credentials", "retryTimeout", "brokerName", "decompress", "verifyBodies",
+    "credentials", "retryTimeout", "brokerName", "expectedBrokers", "decompress", "verifyBodies",
 )
 _OWNED_OPTIONS: Mapping[str, str] = {
     "endpoints": "the gRPC protocol is not served yet; give option 'nameServer', which reads by the remoting protocol",
@@ -130,6 +130,8 @@ class ReadOptions:
     credentials: str = ""
     retry_timeout_ms: int = 60_000
     broker_name: str = DEFAULT_BROKER_NAME
+    expected_brokers: tuple[str, ...] | None = None
+    """All that the name server must know, and no others; None does not look."""
     decompress: bool = False
     verify_bodies: bool = False
 
@@ -193,6 +195,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         credentials=_credentials(values),
         retry_timeout_ms=option_values.duration(values, "retryTimeout", 60_000),
         broker_name=values.get("brokerName", DEFAULT_BROKER_NAME),
+        expected_brokers=option_values.names(values, "expectedBrokers"),
         decompress=option_values.flag(values, "decompress", False),
         verify_bodies=option_values.flag(values, "verifyBodies", streaming),
     )
@@ -319,7 +322,7 @@ def _check_together(read: ReadOptions, values: Values) -> None:
 
 
 def _check_without_broker(read: ReadOptions, values: Values) -> None:
-    for name in ("consumerGroup", "sql", "accessKey", "credentials"):
+    for name in ("consumerGroup", "sql", "accessKey", "credentials", "expectedBrokers"):
         if values.get(name):
             mend = "filter with where(...)" if name == "sql" else "give option 'nameServer' or leave it out"
             raise OptionError(f"option {name!r} needs a running broker, and {read.origin.value!r} reads files: {mend}")

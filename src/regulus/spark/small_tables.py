@@ -6,7 +6,7 @@ Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, Top
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.timestamps import dated
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.credentials import credentials_of
+from regulus.spark.expected_brokers import check_brokers
 from regulus.spark.options import ReadOptions
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
 from regulus.spark.unit_tables import units_of
@@ -57,13 +58,15 @@ class _Store:
         self._files = StoreFiles(options.store_path)
 
     def queues(self) -> Iterator[Row]:
+        epochs = self._files.topic_epochs()
         for topic in self._chosen():
             for queue in self._queues(topic):
                 low, high = queue.bounds(self._files.log)
                 yield {**self._place(queue), "min_offset": low, "max_offset": high, "message_count": high - low,
                        "first_store_time": self._store_time(queue, low, high),
                        "last_store_time": self._store_time(queue, high - 1, high),
-                       "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64))}
+                       "bytes": int(np.sum(units_of(queue, low, high)["size"], dtype=np.int64)),
+                       "topic_made_time": _time(epochs.get(topic, 0))}
 
     def offsets(self) -> Iterator[Row]:
         chosen = set(self._chosen())
@@ -132,13 +135,17 @@ class _Brokers:
             for topic in self._chosen(admin):
                 with suppress(NoRoute):     # a topic that was deleted after it was listed
                     stats = admin.topic_stats(topic)
+                    # One queue speaks for the topic at its broker.
+                    made = {name: admin.queue_states([queue])[queue].topic_epoch
+                            for name, queue in {queue.broker_name: queue for queue in stats}.items()}
                     for queue in self._options.selection.queues_of(stats) if stats else ():
                         offset = stats[queue]
                         first = admin.earliest_store_time(queue) if offset.max_offset > offset.min_offset else 0
                         yield {**queue._asdict(), "min_offset": offset.min_offset, "max_offset": offset.max_offset,
                                "message_count": offset.max_offset - offset.min_offset, "bytes": None,
                                "first_store_time": _time(first),
-                               "last_store_time": _time(offset.last_update_timestamp)}
+                               "last_store_time": _time(offset.last_update_timestamp),
+                               "topic_made_time": _time(made[queue.broker_name])}
 
     def offsets(self) -> Iterator[Row]:
         with self._admin() as admin:
@@ -185,8 +192,17 @@ class _Brokers:
     def _chosen(self, admin: Admin) -> list[str]:
         return self._options.selection.topics_of(set(admin.list_topics()), self._options.name_server)
 
-    def _admin(self) -> Admin:
-        return Admin(self._options.name_server, self._config)
+    @contextmanager
+    def _admin(self) -> Iterator[Admin]:
+        """Raises ClientError where the brokers, before or after they were asked, are not those that are expected."""
+        with Admin(self._options.name_server, self._config) as admin:
+            self._check_brokers(admin)
+            yield admin
+            self._check_brokers(admin)
+
+    def _check_brokers(self, admin: Admin) -> None:
+        if self._options.expected_brokers is not None:
+            check_brokers(self._options.expected_brokers, admin.cluster_info())
 
 
 def _topic_row(config: TopicConfig, broker_name: str) -> Row:

@@ -297,6 +297,17 @@ class StoreFiles:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueueFiles:
         return ConsumeQueueFiles(topic, queue_id, self._queues / topic / str(queue_id), with_holes=True)
 
+    def topic_epochs(self) -> dict[str, int]:
+        """As a Regulus broker keeps them; none for another. Raises StoreDamaged."""
+        path = self.path / "config" / "regulusTopicEpochs.json"
+        try:
+            epochs = fastjson.loads(path.read_text(encoding="utf-8")).get("topicEpochs")
+        except FileNotFoundError:
+            return {}
+        except (ValueError, HeaderError, AttributeError) as error:
+            raise StoreDamaged(f"{path} is no JSON: {error}") from error
+        return {topic: epoch for topic, epoch in (epochs or {}).items() if type(epoch) is int}
+
 
 def _pieces(directory: Path, *, with_holes: bool) -> list[FilePiece]:
     """The files of a sequence in order. Raises StoreDamaged when they do not join up."""

@@ -6,7 +6,6 @@ answer.
 
 from collections.abc import Mapping, Sequence
 
-from regulus.errors import HeaderError, StoreDamaged
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.marks import Mark
 from regulus.spark.options import ReadOptions
@@ -23,7 +22,6 @@ from regulus.spark.read_plan import (
     task_bytes_max,
 )
 from regulus.spark.store_files import ConsumeQueueFiles, StoreFiles
-from regulus.wire import fastjson
 
 _SAMPLES_MAX = 256
 
@@ -54,7 +52,7 @@ class StorePlace:
     def states(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueState]:
         # A store that is being written has more and other files than it had.
         self._store = StoreFiles(self._options.store_path)
-        epochs = self._topic_epochs()
+        epochs = self._store.topic_epochs()
         return {queue: QueueState(*self._files(queue).bounds(self._store.log), epochs.get(queue.topic, 0))
                 for queue in queues}
 
@@ -127,14 +125,3 @@ class StorePlace:
         return [Sample(unit.physical_offset, max(unit.physical_offset + 1, place), unit.size * (behind - offset))
                 for unit, place, offset, behind in zip(units, places[1:], chosen, [*chosen[1:], unit_range.end],
                                                        strict=True)]
-
-    def _topic_epochs(self) -> dict[str, int]:
-        """As a Regulus broker keeps them; none for another."""
-        path = self._store.path / "config" / "regulusTopicEpochs.json"
-        try:
-            epochs = fastjson.loads(path.read_text(encoding="utf-8")).get("topicEpochs")
-        except FileNotFoundError:
-            return {}
-        except (ValueError, HeaderError, AttributeError) as error:
-            raise StoreDamaged(f"{path} is no JSON: {error}") from error
-        return {topic: epoch for topic, epoch in (epochs or {}).items() if type(epoch) is int}

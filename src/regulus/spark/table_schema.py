@@ -52,7 +52,8 @@ _QUEUE = {"topic": "string", "broker_name": "string", "queue_id": "int"}
 TABLES: dict[str, dict[str, str]] = {
     "messages": COLUMNS,
     "queues": {**_QUEUE, "min_offset": "bigint", "max_offset": "bigint", "message_count": "bigint",
-               "first_store_time": "timestamp", "last_store_time": "timestamp", "bytes": "bigint"},
+               "first_store_time": "timestamp", "last_store_time": "timestamp", "bytes": "bigint",
+               "topic_made_time": "timestamp"},
     "offsets": {"consumer_group": "string", **_QUEUE, "consumer_offset": "bigint", "max_offset": "bigint",
                 "lag": "bigint", "last_consumed_store_time": "timestamp"},
     "topics": {"topic": "string", "broker_name": "string", "read_queue_nums": "int", "write_queue_nums": "int",

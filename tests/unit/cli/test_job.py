@@ -9,11 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from regulus.cli.exit_codes import ExitCode
-from regulus.cli.job import _sink_id
 from regulus.cli.job_run import Job
 from regulus.cli.main import regulus
 from regulus.cli.progress import Progress
-from regulus.spark.sink.options import SINK_ID_SIZE_MAX
 from tests.archives import archive_store
 from tests.frames import small_table
 from tests.stores import fill, open_store
@@ -71,7 +69,8 @@ def test_an_archive_is_replayed_into_another_cluster(spark, regulus_server, tmp_
     words = ("replay", "--archive", str(tmp_path / "archive"), "-n", regulus_server.name_server_address, "--topic",
              "SOrder", "--from", "2020-01-01", "--until", "2100-01-01", "--into", "restored", "--id", "move")
     found = []
-    for send in ((), ("--send",), (), ("--send",)):
+    sends = ("--send", "--brokers", "broker-a")
+    for send in ((), sends, (), sends):
         result = run(*words, *send)
         assert result.exit_code == 0, result.stderr
         found.append(result.stdout.splitlines()[-1].partition(" in ")[0])
@@ -147,9 +146,15 @@ def test_what_cannot_be_read_is_not_sent_again_by_a_guess(spark, words):
     assert "--accept-gaps and sending do not go together" in result.output
 
 
-def test_a_job_names_its_sink_as_a_sink_may_be_called():
-    long = "reconcile-" + "orders_" * 18
-    names = [_sink_id(text) for text in ("redrive-billing", "redrive-bill%ng", "redrive-bill|ng", long, long + "x")]
-    assert names[0] == "redrive-billing"
-    assert len(set(names)) == 5
-    assert all(re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{SINK_ID_SIZE_MAX}}}", name) for name in names)
+def test_a_job_that_sends_is_told_which_brokers_there_are(spark, shop):
+    words = ("redrive", "-n", shop.name_server, "--group", GROUP, "--where", "keys = 'nobody'")
+    assert run(*words).stdout.splitlines()[-1] == (
+        "0 to send, 0 sent before; brokers: broker-a; this was a dry run, --send does it")
+    refused = run(*words, "--send")
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "if they are all, say so (--brokers broker-a)" in refused.stderr
+    away = run(*words, "--send", "--brokers", "broker-a, broker-b")
+    assert away.exit_code == 1
+    assert "expected brokers are away: broker-b" in away.stderr.splitlines()[-1]
+    sent = run(*words, "--send", "--brokers", "broker-a", "--json")
+    assert json.loads(sent.stdout) == {"sent": True, "report": None, "brokers": ["broker-a"], "messages": []}

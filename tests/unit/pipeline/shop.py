@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from regulus.client.config import PushConsumerConfig
 from regulus.client.listener import ConsumeContext, ConsumeStatus
 from regulus.client.sync import Admin, Producer, PushConsumer
 from regulus.model.message import Message, MessageExt
+from regulus.model.topics import TopicConfig
+from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import ServerThread
 
 if TYPE_CHECKING:
@@ -81,6 +83,25 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         shop = Shop(server, bills)
         _bill(shop)
         yield shop
+
+
+@contextmanager
+def restarted_without_epochs(root: Path, prepare: Callable[[ServerThread], None],
+                             store_config: MessageStoreConfig | None = None) -> Iterator[ServerThread]:
+    """A broker that does not tell when its topics were made, those that `prepare` makes: as RocketMQ's do not."""
+    with ServerThread(root, store_config=store_config) as server:
+        prepare(server)
+    for path in (root / "config").glob("regulusTopicEpochs.json*"):
+        path.unlink()
+    with ServerThread(root, store_config=store_config) as server:
+        yield server
+
+
+def make_anew(admin: Admin, topic: str) -> None:
+    """Delete a topic and make another of its name, which is empty."""
+    admin.delete_topic(topic)
+    admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1))
+    wait_for(lambda: all(offset.max_offset == 0 for offset in admin.topic_stats(topic).values()), "an empty topic")
 
 
 def send_orders(shop: Shop, *names: str, topic: str = TOPIC) -> None:

@@ -12,27 +12,28 @@ import pytest
 from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused
 from regulus.model.message import Message
-from regulus.model.topics import TopicConfig
+from regulus.model.topics import TIMER_TOPIC, TopicConfig
 from regulus.testing.running_server import ServerThread
 from tests.frames import small_table
-from tests.stores import fill, open_store, small_config
+from tests.stores import a_message, dispatch, fill, open_store, small_config
 from tests.unit.spark.sink.support import messages_of
 
-from .shop import GROUP, TOPIC, Shop, send_orders
+from .shop import GROUP, TOPIC, Shop, make_anew, restarted_without_epochs, send_orders
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> Path:
-    """Stubs of all orders but o7; and of `gone`, which was never sent, and of `young`, which may still be."""
+    """Stubs of all orders but o7; and of `gone`, which was never sent, and of `young`, which may still be. None is
+    older than the shop's topics; a run is an hour later."""
     path = tmp_path / "stubs.sqlite"
     now = round(time.time() * 1000)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE stubs(id TEXT PRIMARY KEY, made_ms INTEGER, content TEXT, state TEXT)")
         connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, NULL)", [
-            *((f"o{number}", now - 7_200_000, f"order o{number}") for number in range(7)),
-            ("gone", now - 7_200_000, "order gone"), ("young", now + 7_200_000, "order young")])
+            *((f"o{number}", now, f"order o{number}") for number in range(7)),
+            ("gone", now, "order gone"), ("young", now + 7_200_000, "order young")])
         connection.commit()
     return path
 
@@ -44,7 +45,7 @@ def reconciled(spark, shop: Shop, stubs: Path, *, is_real: bool = False, columns
     from regulus.pipeline.sending import Target
 
     run = round(time.time() * 1000)
-    target = Target(name_server=shop.name_server, sink_id="reconcile-orders", run=run, dedup_key="keys")
+    target = Target(name_server=shop.name_server, expected_brokers=("broker-a",), dedup_key="keys")
     return reconcile(spark, ReconcileRequest(
         **{"source": shop.source, "topic": TOPIC, "group": GROUP,
            "stubs": parse_outside_table(f"sqlite:{stubs}#stubs"),
@@ -78,15 +79,16 @@ def test_nothing_is_sent_by_a_guess(spark, shop, stubs, columns, limits, missing
         reconciled(spark, shop, stubs, is_real=True, columns=columns, **wanted)
 
 
-@pytest.mark.parametrize(("row", "reason"), [
-    (("hollow", 1_700_000_000_000, ""), "1 of 2 lost stubs have nothing in column 'content'"),
-    ((None, 1_700_000_000_000, "x"), "1 stubs have a key that is missing"),
-    (("fresh", 1_764_000_000, "x"), "1 stubs have a time in column 'made_ms' before the year 2000, such as 1970")],
+@pytest.mark.parametrize(("key", "made_ms", "content", "reason"), [
+    ("hollow", None, "", "1 of 2 lost stubs have nothing in column 'content'"),
+    (None, None, "x", "1 stubs have a key that is missing"),
+    ("fresh", 1_764_000_000, "x", "1 stubs have a time in column 'made_ms' before the year 2000, such as 1970")],
     ids=["no body", "no key", "seconds for ms"])
-def test_a_stub_that_cannot_be_sent_as_it_is_refuses_the_run(spark, shop, stubs, row, reason):
+def test_a_stub_that_cannot_be_sent_as_it_is_refuses_the_run(spark, shop, stubs, key, made_ms, content, reason):
     before = len(messages_of(shop.server, TOPIC))
     with closing(sqlite3.connect(stubs)) as connection:
-        connection.execute("INSERT INTO stubs VALUES (?, ?, ?, NULL)", row)
+        made_ms = made_ms or round(time.time() * 1000)
+        connection.execute("INSERT INTO stubs VALUES (?, ?, ?, NULL)", (key, made_ms, content))
         connection.commit()
     with pytest.raises(JobRefused, match=reason):
         reconciled(spark, shop, stubs, is_real=True)
@@ -113,7 +115,6 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
     """In a topic of their own; `twice` has two rows, of which the older one is sent, once; one of `fourth` is void."""
     from regulus.pipeline.reconcile import ResendLimits
 
-    send_orders(shop, "r0 other", "first second", topic="returns")
     now = round(time.time() * 1000)
     path = tmp_path / "returns.sqlite"
     with closing(sqlite3.connect(path)) as connection:
@@ -125,6 +126,10 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
             ("third", "2026-01-03 00:00:00", "third", None), ("twice", "2026-01-02T00:00:00", "newer", None),
             ("twice", "2026-01-01T00:30:00+01:00", "older", None), ("fourth", "2026-01-04T00:00:00Z", "fourth", None)])
         connection.commit()
+
+    def make_topic(server: ServerThread) -> None:
+        send_orders(Shop(server, shop.bills), "r0 other", "first second", topic="returns")
+
     wanted = {"topic": "returns", "effects": None, "group": None, "late_ms": 1_000,
               "limits": ResendLimits(min_age_ms=2 * 3_600_000, cap=2)}
 
@@ -134,23 +139,25 @@ def test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_
         report.close()
         return report
 
-    with pytest.raises(JobRefused, match="3 stubs have a time in column 'made' that says no time zone"):
-        run(is_real=True)
-    assert run().counts == {"fine": 1, "not due": 1, "unmade": 1, "lost": 5}
-    report = run("Europe/Paris", is_real=True)
-    assert report.sent == 2
-    assert dict(report.left_out) == {"beyond the cap of a run": 1, "has no time": 1, "not old enough yet": 1}
-    assert "2 sent again, 1 not sent: beyond the cap of a run, 1 not sent: has no time" in report.sentence()
-    found = messages_of(shop.server, "returns", wait_for=4)
-    assert {(each.keys, each.body) for each in found if "RESEND_OF" in each.properties} == {
-        ("twice", b"older"), ("third", b"third")}
-    with closing(sqlite3.connect(path)) as connection:
-        sent = connection.execute("SELECT key FROM verdicts WHERE sent_ms IS NOT NULL ORDER BY key").fetchall()
-    assert sent == [("third",), ("twice",)]
-    report = run("Europe/Paris", is_real=True)
-    assert (report.sent, report.left_out) == (1, {"has no time": 1, "not old enough yet": 1})
-    found = messages_of(shop.server, "returns", wait_for=5)
-    assert [each.body for each in found if each.keys == "fourth"] == [b"fourth"]
+    with restarted_without_epochs(tmp_path / "store", make_topic) as server:
+        shop = Shop(server, shop.bills)
+        with pytest.raises(JobRefused, match="3 stubs have a time in column 'made' that says no time zone"):
+            run(is_real=True)
+        assert run().counts == {"fine": 1, "not due": 1, "unmade": 1, "lost": 5}
+        report = run("Europe/Paris", is_real=True)
+        assert report.sent == 2
+        assert dict(report.left_out) == {"beyond the cap of a run": 1, "has no time": 1, "not old enough yet": 1}
+        assert "2 sent again, 1 not sent: beyond the cap of a run, 1 not sent: has no time" in report.sentence()
+        found = messages_of(server, "returns", wait_for=4)
+        assert {(each.keys, each.body) for each in found if "RESEND_OF" in each.properties} == {
+            ("twice", b"older"), ("third", b"third")}
+        with closing(sqlite3.connect(path)) as connection:
+            sent = connection.execute("SELECT key FROM verdicts WHERE sent_ms IS NOT NULL ORDER BY key").fetchall()
+        assert sent == [("third",), ("twice",)]
+        report = run("Europe/Paris", is_real=True)
+        assert (report.sent, report.left_out) == (1, {"has no time": 1, "not old enough yet": 1})
+        found = messages_of(server, "returns", wait_for=5)
+        assert [each.body for each in found if each.keys == "fourth"] == [b"fourth"]
 
 
 def test_the_lost_are_sent_once_and_the_verdicts_are_written(spark, shop, stubs):
@@ -183,8 +190,8 @@ def test_what_only_the_brokers_have_is_not_lost(spark, shop, tmp_path):
     deliveries = tmp_path / "deliveries.sqlite"
     with closing(sqlite3.connect(deliveries)) as connection:
         connection.execute("CREATE TABLE stubs(id TEXT, made_ms INTEGER, content TEXT, state TEXT)")
-        connection.executemany("INSERT INTO stubs VALUES (?, 1700000000000, 'delivery', NULL)", [
-            (f"d{number}",) for number in range(1, 5)])
+        connection.executemany("INSERT INTO stubs VALUES (?, ?, 'delivery', NULL)", [
+            (f"d{number}", round(time.time() * 1000)) for number in range(1, 5)])
         connection.commit()
     wanted = {"is_real": True, "topic": "deliveries", "effects": None, "verdicts": None,
               "source": LogSource({"storePath": str(tmp_path / "copy"), "brokerName": "of-a-copy"})}
@@ -222,10 +229,13 @@ def test_what_retention_took_at_the_brokers_is_not_lost(spark, shop, stubs, tmp_
         opened.close()
     min((brokers / "commitlog").iterdir()).unlink()
     only_gone(stubs)
-    with ServerThread(brokers, store_config=small_config(brokers)) as server:
+
+    def make_topic(server: ServerThread) -> None:
         with Admin(server.name_server_address) as admin:
             admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
-        target = Target(name_server=server.name_server_address, sink_id="reconcile-orders", run=1)
+
+    with restarted_without_epochs(brokers, make_topic, store_config=small_config(brokers)) as server:
+        target = Target(name_server=server.name_server_address, expected_brokers=("broker-a",))
         report = reconciled(spark, shop, stubs, source=LogSource({"storePath": str(copy)}), target=target,
                             effects=None, group=None)
         report.close()
@@ -245,9 +255,50 @@ def test_a_send_that_is_on_its_way_is_not_lost(spark, shop, stubs, tmp_path):
             producer.send(Message(TOPIC, b"order gone", "", "gone", {"DELAY": "18"}))
         where = server.name_server_address
         report = reconciled(spark, shop, stubs, source=LogSource({"nameServer": where}), effects=None, group=None,
-                            target=Target(name_server=where, sink_id="reconcile-orders", run=1))
+                            target=Target(name_server=where, expected_brokers=("broker-a",)))
         report.close()
         assert (report.counts, report.sent) == ({"fine": 1, "unmade": 1}, 0)
+
+
+def test_a_timer_message_that_waits_is_not_lost(spark, shop, stubs, tmp_path):
+    """RocketMQ 5 keeps it in a topic of its own; a Regulus broker takes none."""
+    from regulus.pipeline.log_source import LogSource
+
+    due_ms = round(time.time() * 1000) + 48 * 3_600_000
+    opened = open_store(tmp_path / "timers")
+    fill(opened, 1, topic=TOPIC, first=100)
+    waiting = a_message(TIMER_TOPIC, KEYS="gone", REAL_TOPIC=TOPIC, REAL_QID="0", TIMER_OUT_MS=str(due_ms))
+    opened.append(waiting, round(time.time() * 1000))
+    dispatch(opened)
+    opened.close()
+    only_gone(stubs)
+    report = reconciled(spark, shop, stubs, source=LogSource({"storePath": str(tmp_path / "timers")}), group=None,
+                        effects=small_table(spark, [], "key string, applied_time timestamp"))
+    report.close()
+    assert report.counts == {"waiting": 1, "unmade": 1}
+
+
+def test_what_a_topic_had_before_it_was_made_anew_is_not_lost(spark, shop, stubs, tmp_path):
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.sending import Target
+
+    with ServerThread(tmp_path / "server") as server:
+        where = server.name_server_address
+        wanted = {"source": LogSource({"nameServer": where}), "effects": None, "group": None,
+                  "target": Target(name_server=where, expected_brokers=("broker-a",))}
+        with Admin(where) as admin:
+            send_orders(Shop(server, shop.bills), "gone")
+            with closing(sqlite3.connect(stubs)) as connection:
+                connection.execute("DELETE FROM stubs WHERE id NOT IN ('gone', 'o1')")
+                connection.execute("UPDATE stubs SET made_ms = ?", (round(time.time() * 1000),))
+                connection.commit()
+            first = reconciled(spark, shop, stubs, is_dry_run=True, **wanted)
+            assert first.counts == {"fine": 1, "lost": 1}
+            make_anew(admin, TOPIC)
+        second = reconciled(spark, shop, stubs, **wanted)
+        assert (second.counts, second.sent) == ({"forgotten": 2}, 0)
+        for report in (first, second):
+            report.close()
 
 
 def test_a_key_that_no_message_has_is_refused(spark, shop, stubs):

@@ -1,31 +1,35 @@
 """Dead letters go back once, however often they are asked to."""
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from regulus.client.sync import Producer
+from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused, TopicMissing
 from regulus.model.message import Message
+from regulus.model.topics import TopicConfig
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
+from tests.stores import NOW, a_message, dispatch, open_store
 from tests.unit.spark.sink.support import messages_of
 
-from .shop import GROUP, TOPIC, Shop
+from .shop import GROUP, TOPIC, Shop, make_anew
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
+AT = "; brokers: broker-a"
 
 
 def run_id() -> int:
     return round(datetime.now(UTC).timestamp() * 1000)
 
 
-def target(server: ServerThread, run: int, guarantee: str = "exactlyOnce"):
+def target(server: ServerThread, guarantee: str = "exactlyOnce"):
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee
 
-    return Target(name_server=server.name_server_address, sink_id="redrive-billing", run=run,
+    return Target(name_server=server.name_server_address, expected_brokers=("broker-a",),
                   guarantee=DeliveryGuarantee(guarantee))
 
 
@@ -35,7 +39,7 @@ def redriven(spark, shop: Shop, **wanted):
     run = run_id()
     is_real = wanted.pop("is_real", False)
     request = RedriveRequest(source=wanted.pop("source", shop.source), group=wanted.pop("group", GROUP),
-                             target=target(shop.server, run) if is_real else None, **wanted)
+                             target=target(shop.server) if is_real else None, **wanted)
     return redrive(spark, request, run)
 
 
@@ -59,7 +63,7 @@ def test_a_dry_run_sends_nothing_a_run_sends_once_and_a_second_run_nothing(spark
 
     for source in (shop.source, shop.live_source):
         report = redriven(spark, shop, is_real=True, source=source)
-        assert report.sentence() == "0 sent, 1 sent before"
+        assert report.sentence() == "0 sent, 1 sent before" + AT
     assert len(messages_of(shop.server, TOPIC)) == sent_before + 1
 
 
@@ -75,24 +79,24 @@ def test_what_the_brokers_have_is_not_sent_again_for_files_that_lack_it(spark, s
     before = len(messages_of(shop.server, TOPIC))
     assert redriven(spark, shop, source=sources[0], **chosen).counts == {(TOPIC, "sent"): 1}
     for source in sources:
-        assert redriven(spark, shop, source=source, **chosen).sentence() == "0 sent, 1 sent before", source.name
+        assert redriven(spark, shop, source=source, **chosen).sentence() == "0 sent, 1 sent before" + AT, source.name
         dry = redriven(spark, shop, source=source, is_dry_run=True, **chosen)
-        assert dry.sentence() == "0 to send, 1 sent before"
+        assert dry.sentence() == "0 to send, 1 sent before" + AT
     assert len(messages_of(shop.server, TOPIC, wait_for=before + 1)) == before + 1
 
 
-def dead_letter(shop: Shop, name: str, **properties: str) -> None:
-    """One of group `returning`, whose letters come when a test wants them."""
+def dead_letter(shop: Shop, name: str, group: str = "returning", **properties: str) -> None:
+    """One of a group whose letters come when a test wants them."""
     with Producer(shop.name_server, "shop") as producer:
-        producer.send(Message("%DLQ%returning", b"return " + name.encode(), "", name, properties))
+        producer.send(Message(f"%DLQ%{group}", b"return " + name.encode(), "", name, properties))
 
 
 def test_what_was_sent_before_a_later_dead_letter_came_is_not_sent_again(spark, shop):
     dead_letter(shop, "r1", RETRY_TOPIC=TOPIC)
-    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 0 sent before"
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 0 sent before" + AT
     dead_letter(shop, "r2", RETRY_TOPIC=TOPIC)
-    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 1 sent before"
-    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "0 sent, 2 sent before"
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "1 sent, 1 sent before" + AT
+    assert redriven(spark, shop, group="returning", is_real=True).sentence() == "0 sent, 2 sent before" + AT
 
 
 @pytest.mark.parametrize("changes", [{}, {"topic": "NULL"}])
@@ -107,7 +111,7 @@ def test_a_dead_letter_of_no_known_topic_holds_up_no_other(spark, shop, changes)
 def test_topics_are_those_of_the_brokers_that_are_sent_to(spark, shop, regulus_server):
     from regulus.pipeline.redrive import RedriveRequest, redrive
 
-    request = RedriveRequest(source=shop.source, group=GROUP, target=target(regulus_server, 1), is_dry_run=True)
+    request = RedriveRequest(source=shop.source, group=GROUP, target=target(regulus_server), is_dry_run=True)
     assert redrive(spark, request, 1).counts == {(TOPIC, "no such topic"): 1}
 
 
@@ -118,6 +122,58 @@ def test_conditions_changes_and_the_cap_choose_what_goes_where(spark, shop):
     assert other.counts == {("repairs", "no such topic"): 1}
     retries = redriven(spark, shop, from_retries=True, cap=2)
     assert retries.count("to send") == 2
+
+
+def test_what_is_beyond_the_cap_is_told(spark, shop):
+    for name in ("first", "second", "third"):
+        dead_letter(shop, name, "capped", RETRY_TOPIC=TOPIC)
+    chosen = {"group": "capped", "cap": 1}
+    assert redriven(spark, shop, **chosen).counts == {(TOPIC, "to send"): 1, (TOPIC, "beyond the cap"): 2}
+    report = redriven(spark, shop, is_real=True, **chosen)
+    assert report.sentence() == "1 sent, 0 sent before, 2 not sent: beyond the cap of a run" + AT
+    found = messages_of(shop.server, TOPIC)
+    assert [each.keys for each in found if each.keys in ("first", "second", "third")] == ["first"]
+    assert redriven(spark, shop, is_real=True, **chosen).counts == {
+        (TOPIC, "sent"): 1, (TOPIC, "sent before"): 1, (TOPIC, "beyond the cap"): 1}
+
+
+def test_a_dead_letter_that_is_older_than_its_topic_is_left_where_it_is(spark, regulus_server):
+    """Its topic was deleted and made anew, and what was sent again is gone with the one before."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.redrive import RedriveRequest, planned, redrive
+
+    where = regulus_server.name_server_address
+    request = RedriveRequest(source=LogSource({"nameServer": where}), group="g", target=target(regulus_server))
+    with Admin(where) as admin, Producer(where, "shop") as producer:
+        for name in ("t", "%DLQ%g"):
+            admin.create_topic(TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1))
+        producer.send(Message("%DLQ%g", b"old", "", "old", {"RETRY_TOPIC": "t"}))
+        assert redrive(spark, request, 1).counts == {("t", "sent"): 1}
+        before = planned(spark, request)
+        make_anew(admin, "t")
+        producer.send(Message("%DLQ%g", b"new", "", "new", {"RETRY_TOPIC": "t"}))
+        with pytest.raises(JobRefused, match="a topic was made anew while its messages were read: nothing was sent"):
+            before.check(spark)
+    report = redrive(spark, request, 2)
+    assert report.counts == {("t", "sent"): 1, ("t", "topic is newer"): 1}
+    assert ", 1 not sent: older than the topic, which was made anew" in report.sentence()
+    assert [message.body for message in messages_of(regulus_server, "t", wait_for=1)] == [b"new"]
+    named = replace(request, changes={"topic": "origin_topic"})
+    assert redrive(spark, named, 3).counts == {("t", "sent"): 1, ("t", "sent before"): 1}
+
+
+def test_what_was_sent_again_may_seem_to_be_older_than_its_dead_letter(spark, tmp_path):
+    """By the clock of another broker, which is half an hour behind."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.redrive import _sent
+
+    store = open_store(tmp_path)
+    store.append(a_message("t", REDRIVE_OF="%DLQ%g/0/0/H"), NOW)
+    dispatch(store)
+    store.close()
+    source = LogSource({"storePath": str(tmp_path)})
+    found = _sent(spark, [source], ["t"], NOW + 1_800_000).collect()
+    assert [row["dead_letter"] for row in found] == ["%DLQ%g/0/0/H"]
 
 
 def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from regulus.errors import JobRefused
+from regulus.client.sync import Admin
+from regulus.errors import DataLoss, JobRefused
+from regulus.model.topics import TopicConfig
+from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
+from tests.stores import NOW, a_message, dispatch, open_store, small_config
 from tests.unit.spark.sink.support import messages_of
+
+from .shop import make_anew
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-4.9.8"
@@ -42,7 +48,8 @@ def request(spark, server, **wanted):
         "unix_millis(min(store_time)) AS low", "unix_millis(max(store_time)) AS high").first()
     start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (times["low"], times["high"] + 1))
     target = None if server is None else Target(
-        name_server=server.name_server_address, sink_id=f"replay-{next(RUNS)}", run=0)
+        name_server=server.name_server_address, sink_id=f"replay-{next(RUNS)}",
+        expected_brokers=("broker-a",))
     return ReplayRequest(**{"source": source, "topics": ("SOrder",), "starting": start, "ending": end,
                             "into": "again", "target": target, "name": "rehearsal", **wanted})
 
@@ -101,6 +108,39 @@ def test_at_a_speed_each_slice_waits_for_its_turn(spark, regulus_server):
     assert len(clock.waits) == report.slices - 1 or clock.waits
     assert all(wait % SLICE_SECONDS == 0 for wait in clock.waits)
     assert len(messages_of(regulus_server, "again", wait_for=17)) == 17
+
+
+def test_messages_that_are_gone_when_their_turn_comes_end_a_replay(spark, tmp_path):
+    """Of four slices with one message each; while the second waits, their topic is made anew."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.replay import ReplayRequest, replay
+    from regulus.pipeline.sending import Target
+
+    store = open_store(tmp_path)
+    for number in range(4):
+        store.append(a_message("t", b"%d" % number), NOW + number * 1000)
+    dispatch(store)
+    store.close()
+    start = datetime.fromtimestamp(NOW / 1000, UTC)
+    with ServerThread(tmp_path, store_config=small_config(tmp_path)) as server, \
+            Admin(server.name_server_address) as admin:
+        for name in ("t", "again"):
+            admin.create_topic(TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1))
+        clock = Clock()
+
+        def sleep(seconds: float) -> None:
+            clock.sleep(seconds)
+            if len(clock.waits) == 1:
+                make_anew(admin, "t")
+
+        wanted = ReplayRequest(
+            source=LogSource({"nameServer": server.name_server_address}), name="n", topics=("t",), starting=start,
+            ending=start + timedelta(seconds=4), into="again", speed=0.2,
+            target=Target(name_server=server.name_server_address, expected_brokers=("broker-a",)))
+        with pytest.raises(DataLoss, match=r"of 2023-11-14T22:13:21[+]00:00 to 2023-11-14T22:13:22[+]00:00 there were "
+                                           r"1 messages to send when the replay began, and 0 when .*; 1 of 4 were"):
+            replay(spark, wanted, clock, sleep)
+        assert [message.body for message in messages_of(server, "again")] == [b"0"]
 
 
 def test_a_range_or_speed_that_cannot_be_is_refused(spark):

@@ -1,14 +1,25 @@
 """Rows are written down before they are sent; messages lose what belongs to their former life."""
 
 import shutil
+import sqlite3
 import time
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors import PySparkException
 
+from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused
+from regulus.model.message import Message
+from regulus.model.message_queue import MessageQueue
 from tests.frames import small_table
+
+from .clusters import BOTH, two_brokers
+from .shop import GROUP, TOPIC
 
 pytestmark = pytest.mark.spark
 
@@ -18,8 +29,8 @@ def test_properties_of_a_former_life_stay_behind(spark):
 
     from regulus.pipeline.sending import anew
 
-    rows = small_table(spark, [({"a": "1", "DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old"},)],
-                       "properties map<string,string>")
+    former = {"DELAY": "3", "RETRY_TOPIC": "t", "REDRIVE_OF": "old", "TIMER_DELAY_SEC": "9", "TIMER_OUT_MS": "17"}
+    rows = small_table(spark, [({"a": "1", **former},)], "properties map<string,string>")
     kept = rows.select(anew(F.col("properties"), REDRIVE_OF=F.lit("new")).alias("properties")).first()["properties"]
     assert kept == {"a": "1", "REDRIVE_OF": "new"}
 
@@ -106,20 +117,109 @@ def test_a_target_says_to_the_sink_what_its_guarantee_needs():
     from regulus.pipeline.sending import Target
     from regulus.spark.sink.options import DeliveryGuarantee, parse_sink_options
 
-    once = Target(name_server="n:1", sink_id="job", run=9, dedup_key="keys", rate_limit=5, credentials="env:KEYS")
-    assert once.options() == {"nameServer": "n:1", "deliveryGuarantee": "exactlyOnce", "sinkId": "job", "jobId": "9",
-                              "dedupKey": "keys", "rateLimit": "5", "credentials": "env:KEYS"}
+    once = Target(name_server="n:1", dedup_key="keys", rate_limit=5, credentials="env:KEYS")
+    common = {"nameServer": "n:1", "deliveryGuarantee": "exactlyOnce", "dedupKey": "keys", "rateLimit": "5",
+              "credentials": "env:KEYS"}
+    assert once.options() == common
+    assert replace(once, sink_id="job", run=9).options() == {**common, "sinkId": "job", "jobId": "9"}
     parse_sink_options(once.options(), is_stream=False)
     least = Target(name_server="n:1", sink_id="job", run=9, guarantee=DeliveryGuarantee.AT_LEAST_ONCE)
     assert least.options() == {"nameServer": "n:1", "deliveryGuarantee": "atLeastOnce"}
 
 
-def test_a_target_can_be_looked_into_unless_its_brokers_are_read_anyway():
+def test_all_that_reads_the_brokers_which_are_sent_to_expects_them():
     from regulus.pipeline.log_source import LogSource
     from regulus.pipeline.sending import Target
 
-    target = Target(name_server="n:1", sink_id="job", run=9, credentials="env:KEYS")
-    assert target.brokers.options == {"nameServer": "n:1", "credentials": "env:KEYS"}
+    target = Target(name_server="n:1", credentials="env:KEYS")
+    brokers = LogSource({"nameServer": "n:1", "credentials": "env:KEYS"})
+    expected = {"expectedBrokers": "broker-a,broker-b"}
+    expecting = replace(target, expected_brokers=("broker-a", "broker-b"))
     for options in ({"storePath": "/store"}, {"archivePath": "/archive"}, {"nameServer": "other:1"}):
-        assert target.brokers_beside(LogSource(options)) == target.brokers
-    assert target.brokers_beside(LogSource({"nameServer": "n:1", "archivePath": "/archive"})) is None
+        source = LogSource(options)
+        assert target.beside(source) == (source, brokers)
+        assert expecting.beside(source) == (source, brokers.with_options(**expected))
+    for options in ({"nameServer": "n:1"}, {"nameServer": "n:1", "archivePath": "/archive"}):
+        assert target.beside(LogSource(options)) == (LogSource(options), None)
+        assert expecting.beside(LogSource(options)) == (LogSource({**options, **expected}), None)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Each of two brokers has what was sent for one of two stubs, and of two dead letters; then one is away."""
+    from regulus.pipeline.log_source import LogSource
+
+    root = tmp_path_factory.mktemp("cluster")
+    with closing(sqlite3.connect(root / "stubs.sqlite")) as connection:
+        connection.execute("CREATE TABLE stubs(id TEXT, made_ms INTEGER, content TEXT)")
+        connection.executemany("INSERT INTO stubs VALUES (?, 1700000000000, 'x')", [("k1",), ("k2",)])
+        connection.commit()
+    with two_brokers(root, TOPIC, "again", f"%DLQ%{GROUP}") as (first, second):
+        with Producer(first.name_server_address, "shop") as producer:
+            for name, broker in zip(("k1", "k2"), BOTH, strict=True):
+                producer.send(Message(TOPIC, b"x", "", name), queue=MessageQueue(TOPIC, broker, 0))
+                producer.send(Message(f"%DLQ%{GROUP}", b"x", "", name, {"RETRY_TOPIC": "again"}),
+                              queue=MessageQueue(f"%DLQ%{GROUP}", "broker-a", 0))
+                producer.send(Message("again", b"x", "", name, {"REPLAY_ID": "rehearsal", "REPLAY_OF": name}),
+                              queue=MessageQueue("again", broker, 0))
+        yield first, second, LogSource({"nameServer": first.name_server_address}), root / "stubs.sqlite"
+
+
+def run_job(job: str, spark, cluster, expected: tuple[str, ...], *, is_real: bool = True):
+    from regulus.pipeline.outside_tables import parse_outside_table
+    from regulus.pipeline.reconcile import ReconcileRequest, ResendLimits, StubColumns, reconcile
+    from regulus.pipeline.redrive import RedriveRequest, redrive
+    from regulus.pipeline.replay import ReplayRequest, replay
+    from regulus.pipeline.sending import Target
+
+    server, _, source, stubs = cluster
+    now = datetime.now(UTC)
+    common = {"source": source, "is_dry_run": not is_real,
+              "target": Target(name_server=server.name_server_address, expected_brokers=expected)}
+    match job:
+        case "redrive":
+            return redrive(spark, RedriveRequest(group=GROUP, **common), 1)
+        case "replay":
+            request = ReplayRequest(name="rehearsal", goes_on=True, topics=(TOPIC,), starting=now - timedelta(days=1),
+                                    ending=now + timedelta(days=1), into="again", **common)
+            return replay(spark, request, time.monotonic, time.sleep)
+        case _:
+            columns = StubColumns(key="id", created="made_ms", body="content", due="true")
+            report = reconcile(spark, ReconcileRequest(
+                topic=TOPIC, stubs=parse_outside_table(f"sqlite:{stubs}#stubs"), columns=columns,
+                limits=ResendLimits(min_age_ms=0, cap=9), **common), now, 1)
+            report.close()
+            return report
+
+
+JOBS = ("redrive", "replay", "reconcile")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_that_sends_is_told_which_brokers_there_are(spark, cluster, job):
+    """Those that were there are what the one that sends names."""
+    assert run_job(job, spark, cluster, (), is_real=False).sentence().endswith("; brokers: broker-a, broker-b")
+    with pytest.raises(JobRefused, match=r"not said which brokers there are, .* say so .--brokers broker-a,broker-b"):
+        run_job(job, spark, cluster, ())
+    with pytest.raises(PySparkException, match="brokers are there that are not expected: broker-b: add them"):
+        run_job(job, spark, cluster, ("broker-a",))
+
+
+def test_what_lies_at_a_broker_that_is_away_is_not_sent_again(spark, cluster):
+    server, away, *_ = cluster
+    for job in JOBS:
+        run_job(job, spark, cluster, BOTH)
+    with Admin(server.name_server_address) as admin:
+        ends = {queue: admin.max_offset(queue) for topic in (TOPIC, "again") for queue in admin.queues(topic)}
+    assert sum(ends.values()) == 2 + 2 + 2 + 2      # a redrive sent two, and a replay of which nobody knew two
+    away.stop()
+    for job in JOBS:
+        for is_real in (False, True):
+            with pytest.raises(PySparkException, match="expected brokers are away: broker-b, and nobody knows"):
+                run_job(job, spark, cluster, BOTH, is_real=is_real)
+    with Admin(server.name_server_address) as admin:
+        assert all(admin.max_offset(queue) == end for queue, end in ends.items() if queue.broker_name == "broker-a")
+    # Who says that it is gone for good goes on without it, though the runs before have sent to it.
+    with Producer(server.name_server_address, "shop") as producer:
+        producer.send(Message(f"%DLQ%{GROUP}", b"x", "", "k3", {"RETRY_TOPIC": "again"}))
+    assert run_job("redrive", spark, cluster, ("broker-a",)).count("sent") >= 1

@@ -1,13 +1,16 @@
 """What running brokers tell of their queues."""
 
+import asyncio
+
 import pytest
 
 from regulus.client.sync import Admin
-from regulus.errors import OptionError
+from regulus.errors import ClientError, OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
+from tests.unit.pipeline.clusters import two_brokers
 from tests.unit.spark.conftest import send_orders
 
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in range(2))
@@ -67,3 +70,21 @@ def test_credentials_that_are_not_there_are_refused():
     options = parse_options({"nameServer": "a:1", "topic": "orders", "credentials": "env:NOT_THERE_42"})
     with pytest.raises(OptionError, match="NOT_THERE_42"):
         LiveBrokers(options)
+
+
+def test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed(tmp_path):
+    """It is there before, and of its queues nothing is told."""
+    with two_brokers(tmp_path, "orders") as (first, second):
+        options = parse_options({"nameServer": first.name_server_address, "topic": "orders",
+                                 "expectedBrokers": "broker-a,broker-b"})
+
+        class Parted(LiveBrokers):
+            async def _queues_of(self, topic):
+                # It says goodbye to its name server, and the route of a moment later is without it.
+                await asyncio.get_running_loop().run_in_executor(None, second.stop)
+                return await super()._queues_of(topic)
+
+        with LiveBrokers(options) as brokers:
+            assert [queue.broker_name for queue in brokers.queues()] == ["broker-a", "broker-b"]
+        with Parted(options) as brokers, pytest.raises(ClientError, match="expected brokers are away: broker-b"):
+            brokers.queues()

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from regulus.client.sync import Admin, Producer
-from regulus.errors import OptionError, StoreDamaged
+from regulus.errors import ClientError, OptionError, StoreDamaged
 from regulus.model.message import Message
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.options import parse_options
-from regulus.spark.small_tables import rows
+from regulus.spark.small_tables import SMALL_TABLES, rows
 from regulus.wire import fastjson
 from tests.unit.spark.conftest import GOLDEN, order, queue_ends
 
@@ -61,6 +61,15 @@ def test_topics_groups_and_offsets_of_a_store_of_rocketmq(golden_store):
     assert all(row["lag"] == ends.get((row["topic"], row["queue_id"]), 0) - row["consumer_offset"] for row in found)
 
 
+def test_a_store_tells_when_its_topics_were_made(make_store):
+    store = make_store([order(0)])
+    assert {row["topic_made_time"] for row in table(storePath=str(store), table="queues")} == {None}
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "regulusTopicEpochs.json").write_text('{"topicEpochs": {"orders": 1700000000123}}')
+    assert {row["topic_made_time"] for row in table(storePath=str(store), table="queues")} == {
+        datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)}
+
+
 def test_a_topic_is_chosen_and_an_unknown_one_refused():
     store = str(GOLDEN / "store-4.9.8")
     assert {row["topic"] for row in table(storePath=store, table="queues", topic="SKeys")} == {"SKeys"}
@@ -92,6 +101,13 @@ def test_the_same_of_a_running_broker(regulus_server):
         (0, 0, 5, 5), (1, 0, 0, 0)]
     assert found[0]["first_store_time"] <= found[0]["last_store_time"]
     assert found[1]["first_store_time"] is None
+    with Admin(address) as admin:
+        made_ms = admin.queue_states([queues[0]])[queues[0]].topic_epoch
+    assert {row["topic_made_time"] for row in found} == {datetime.fromtimestamp(made_ms / 1000, UTC)}
+    for name in SMALL_TABLES:
+        with pytest.raises(ClientError, match="expected brokers are away: broker-b"):
+            table(nameServer=address, table=name, expectedBrokers="broker-a,broker-b")
+    assert table(nameServer=address, table="topics", topic="orders", expectedBrokers="broker-a")
     assert [row["write_queue_nums"] for row in table(nameServer=address, table="topics", topic="orders")] == [2]
     assert [row["retry_max_times"] for row in table(nameServer=address, table="groups")
             if row["consumer_group"] == "billing"] == [3]

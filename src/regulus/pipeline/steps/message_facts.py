@@ -6,7 +6,14 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from regulus.model import message_properties as names
-from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from regulus.model.topics import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 
 EPOCH = "topic_epoch"
 QUEUE = ("topic", "broker_name", "queue_id", EPOCH)
@@ -56,7 +63,7 @@ def with_epoch(table: DataFrame, has_epoch: bool | None = None) -> DataFrame:
 
 def home_topic() -> Column:
     """Where a row belongs once its delay is over: a parked copy's REAL_TOPIC, else its topic."""
-    parked = F.col("topic") == SCHEDULE_TOPIC
+    parked = F.col("topic").isin(SCHEDULE_TOPIC, TIMER_TOPIC)
     return F.when(parked, F.coalesce(F.col("properties")[names.REAL_TOPIC], "topic")).otherwise(F.col("topic"))
 
 
@@ -74,7 +81,7 @@ def is_first_copy() -> Column:
     """Whether a row is the message as its producer sent it, and not a copy that the broker made of it."""
     topic = F.col("topic")
     copies = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX)
-    return ~(copies | topic.isin(SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
+    return ~(copies | topic.isin(SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
 
 
 def percentiles(column: str, prefix: str = "") -> list[Column]:

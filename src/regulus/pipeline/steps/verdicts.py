@@ -11,7 +11,7 @@
 | dead letter | | dead letter | none |
 | no effect | | yes, beyond the limit | none |
 | waiting | | not yet beyond the limit | none |
-| forgotten | yes, older than the log | no | none |
+| forgotten | yes, older than the log or the topic | no | none |
 | not due | yes, not due to be sent | no | none |
 
 The first that fits in the order of VERDICTS counts. Where no stubs are given nothing is lost or unmade; where no
@@ -56,7 +56,7 @@ def key_verdicts(messages: DataFrame, limits: Limits, stubs: DataFrame | None = 
 
     `messages`: `topic, broker_name, queue_id, queue_offset, message_id, keys, properties, body, born_time, store_time,
     deliver_time` of the topic and, where they exist, of the group's retry and dead-letter topics, of
-    `SCHEDULE_TOPIC_XXXX` and of the two half topics. Rows without keys are passed over.
+    `SCHEDULE_TOPIC_XXXX`, `rmq_sys_wheel_timer` and of the two half topics. Rows without keys are passed over.
     `stubs`: `key string, created_time timestamp` (null where not known), and `is_due boolean` where not all are. A
     message belongs to each stub whose key is one of its keys, and to its first key where there is none.
     `effects`: `key string, applied_time timestamp`, one row per effect.
@@ -114,6 +114,16 @@ def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: d
     first = messages.where(is_first_copy()).groupBy("broker_name").agg(F.unix_millis(F.min("store_time")).alias("ms"))
     begins = [row["ms"] for row in emptied.join(first, "broker_name", "left").collect()]
     return max((now if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in begins), default=None)
+
+
+def topics_made(bounds: DataFrame) -> dict[str, datetime]:
+    """When each topic was made, as the last of its brokers tells; what it had before, when it was another, is gone.
+    Runs a job.
+
+    `bounds`: `topic, topic_made_time`, null where the broker does not tell.
+    """
+    made = bounds.groupBy("topic").agg(F.unix_millis(F.max("topic_made_time")).alias("ms")).where("ms IS NOT NULL")
+    return {row["topic"]: datetime.fromtimestamp(row["ms"] / 1000, UTC) for row in made.collect()}
 
 
 def open_halves(messages: DataFrame) -> DataFrame:
