@@ -32,6 +32,15 @@ _TASKS_TESTS = "tests/unit/pipeline/test_range_tasks.py::"
 _APART = (_TASKS_TESTS + "test_a_directory_that_not_all_tasks_share_is_refused_and_nothing_stays_in_it",)
 _REDRIVE = "regulus/pipeline/redrive.py"
 _REDRIVE_TESTS = "tests/unit/pipeline/test_redrive.py::"
+_CLOCKS = (_REDRIVE_TESTS + "test_what_was_sent_again_may_seem_to_be_older_than_the_first_dead_letter",)
+_ANEW = (_REDRIVE_TESTS + "test_a_dead_letter_that_is_older_than_its_topic_is_left_where_it_is",)
+_TOLD = (_SENDING_TESTS + "test_a_job_that_sends_is_told_which_brokers_there_are",)
+_REPLAY_TESTS = "tests/unit/pipeline/test_replay.py::"
+_GONE = (_REPLAY_TESTS + "test_messages_that_are_gone_when_their_turn_comes_end_a_replay",)
+_LIVE_TESTS = "tests/unit/spark/test_live_brokers.py::"
+_PARTED = (_LIVE_TESTS + "test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed",)
+_EXPECTED = "regulus/spark/expected_brokers.py"
+_OTHERS = ("tests/unit/spark/test_expected_brokers.py",)
 _AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
 _COMPACT_TESTS = "tests/unit/pipeline/test_archive_compact.py::"
 _FILES = "regulus/pipeline/archive_files.py"
@@ -125,14 +134,47 @@ MUTANTS = [
            tests=(_SINK_TESTS + "test_who_completes_a_commit_ends_no_half_whose_message_is_there",)),
     Mutant(name="of a queue that retention emptied at the brokers nothing is missing", path=_RECONCILE,
            old="    since = _latest(_both_complete_since(since, own, at_brokers),\n"
-               "                    _emptied_since(spark, brokers, request.topic, at_brokers, now))\n",
+               "                    _bounds_since(spark, where.beside, request.topic, at_brokers, now))\n",
            new="    since = _both_complete_since(since, own, at_brokers)\n",
            tests=(_RECONCILE_TESTS + "test_what_retention_took_at_the_brokers_is_not_lost",)),
-    Mutant(name="a send that is on its way is lost", path=_RECONCILE, old="copies = there(SCHEDULE_TOPIC, *(",
-           new="copies = there(*(", tests=(_RECONCILE_TESTS + "test_a_send_that_is_on_its_way_is_not_lost",)),
+    Mutant(name="a send that is on its way is lost", path=_RECONCILE, old="there(SCHEDULE_TOPIC, TIMER_TOPIC,",
+           new="there(TIMER_TOPIC,", tests=(_RECONCILE_TESTS + "test_a_send_that_is_on_its_way_is_not_lost",)),
     Mutant(name="what was sent again is looked for since the newest dead letter", path=_REDRIVE,
            old='F.unix_millis(F.min("store_time"))', new='F.unix_millis(F.max("store_time"))',
-           tests=(_REDRIVE_TESTS + "test_what_was_sent_before_a_later_dead_letter_came_is_not_sent_again",)),
+           tests=_CLOCKS),
+    Mutant(name="brokers' clocks are the same", path=_REDRIVE, old="timedelta(hours=1)", new="timedelta()",
+           tests=_CLOCKS),
+    Mutant(name="a timer message that waits is lost", path=_RECONCILE, old="there(SCHEDULE_TOPIC, TIMER_TOPIC,",
+           new="there(SCHEDULE_TOPIC,", tests=(_RECONCILE_TESTS + "test_a_timer_message_that_waits_is_not_lost",)),
+    Mutant(name="what a topic had before it was made anew is lost", path=_RECONCILE,
+           old=", *topics_made(bounds).values())", new=")",
+           tests=(_RECONCILE_TESTS + "test_what_a_topic_had_before_it_was_made_anew_is_not_lost",)),
+    Mutant(name="a dead letter that is older than its topic is sent", path=_REDRIVE,
+           old=".when(is_older, TOPIC_IS_NEWER)", new="", tests=_ANEW),
+    Mutant(name="a topic that is made anew meanwhile is not minded", path=_REDRIVE,
+           old="if self.places.target.made(spark, self.topics) != self.made:", new="if False:", tests=_ANEW),
+    Mutant(name="what is beyond a redrive's cap is sent", path=_REDRIVE, old='F.col("is_within").isNull()',
+           new="F.lit(False)", tests=(_REDRIVE_TESTS + "test_what_is_beyond_the_cap_is_told",)),
+    Mutant(name="a replay tells what it planned", path="regulus/pipeline/replay.py", old="        if found < count:",
+           new="        if False:",
+           tests=_GONE),
+    Mutant(name="whoever sends need not name the brokers", path=_SENDING,
+           old="    if sends and target is not None and not target.expected_brokers:", new="    if False:",
+           tests=_TOLD),
+    Mutant(name="the brokers that are read and sent to are any", path=_SENDING,
+           old="            return self._expecting(source), None", new="            return source, None",
+           tests=(_SENDING_TESTS + "test_all_that_reads_the_brokers_which_are_sent_to_expects_them",)),
+    Mutant(name="a broker that is not expected passes", path=_EXPECTED, old="sorted(there - set(expected))",
+           new="[]", tests=_OTHERS),
+    Mutant(name="a slave speaks for its broker", path=_EXPECTED, old=" if MASTER in broker.broker_addrs", new="",
+           tests=_OTHERS),
+    Mutant(name="a broker that goes while queues are asked for is not missed",
+           path="regulus/spark/live_brokers.py",
+           old="        # Of one that went in between the routes told nothing.\n        self._check_brokers()\n",
+           new="", tests=_PARTED),
+    Mutant(name="a small table is of the brokers that are there", path="regulus/spark/small_tables.py",
+           old="        if self._options.expected_brokers is not None:", new="        if False:",
+           tests=("tests/unit/spark/test_small_tables.py::test_the_same_of_a_running_broker",)),
     Mutant(name="a dead letter of no known topic is sent", path=_REDRIVE, old='.isin(*targets), NO_TOPIC)',
            new='.isin(*targets, ""), NO_TOPIC)',
            tests=(_REDRIVE_TESTS + "test_a_dead_letter_of_no_known_topic_holds_up_no_other",)),

@@ -51,7 +51,7 @@ SAID = {
     "reconcile": "1 fine, 1 lost; nothing sent, nothing written: this was a dry run",
     "reconcile and send": "1 fine, 1 lost; 1 sent again, 1 verdicts written",
     "reconcile again": "2 fine; 0 sent again, 0 verdicts written",
-    "redrive": "1 to send, 0 sent before; this was a dry run",
+    "redrive": "1 to send, 0 sent before; brokers: broker-a; this was a dry run",
     "redrive and send": "1 sent, 0 sent before",
     "redrive again": "0 sent, 1 sent before",
     "replay": "8 messages to send in 1 slices",
@@ -100,8 +100,8 @@ def logs(shop: Shop, disks: Disks) -> None:
 
 
 def write_stubs(path: Path) -> None:
-    """One stub of a message that was sent, and one of a message that was lost."""
-    made = round(time.time() * 1000) - 3_600_000
+    """One stub of a message that was sent, and one of a message that was lost. They are no older than their topic."""
+    made = round(time.time() * 1000)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE stubs(id TEXT PRIMARY KEY, made_ms INTEGER, content TEXT, state TEXT)")
         connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, NULL)", [
@@ -114,6 +114,7 @@ def commands(place: str, shop: Shop, disks: Disks) -> dict[str, list[str]]:
     stubs = disks.shared / f"stubs-{place}.sqlite"
     write_stubs(stubs)
     store, brokers = ["--store", shop.store], ["-n", shop.name_server]
+    sends = ["--send", "--brokers", "broker-a"]
     long = ["--from", "2020-01-01", "--until", "2100-01-01"]
     reconcile = ["job", "reconcile", *store, *brokers, "--topic", f"{PROMISES}-{place}", "--late-ms", "0",
                  "--stubs", f"sqlite:{stubs}#stubs", "--stubs-key", "id", "--stubs-time", "made_ms", "--stubs-body",
@@ -130,10 +131,10 @@ def commands(place: str, shop: Shop, disks: Disks) -> dict[str, list[str]]:
         "search in an archive": ["job", "search", "--archive", str(disks.cluster / "archive"), "--topic", "SOrder",
                                  *long],
         "read": ["spark", "read", *store, "--topic", TOPIC, "--count"],
-        "reconcile": reconcile, "reconcile and send": [*reconcile, "--send"], "reconcile again": [*reconcile, "--send"],
-        "redrive": redrive, "redrive and send": [*redrive, "--send"], "redrive again": [*redrive, "--send"],
-        "redrive to a disk of its own": [*redrive, "--send", "--report", str(disks.own / "report")],
-        "replay": replay, "replay and send": [*replay, "--send"], "replay again": [*replay, "--send"],
+        "reconcile": reconcile, "reconcile and send": [*reconcile, *sends], "reconcile again": [*reconcile, *sends],
+        "redrive": redrive, "redrive and send": [*redrive, *sends], "redrive again": [*redrive, *sends],
+        "redrive to a disk of its own": [*redrive, *sends, "--report", str(disks.own / "report")],
+        "replay": replay, "replay and send": [*replay, *sends], "replay again": [*replay, *sends],
         "archive": ["archive", "run", "--store", str(GOLDEN), "--archive", str(disks.own / "archive")],
         "index": ["index", "rebuild", "--store", str(GOLDEN), "--output", str(disks.own / "index")],
         "no store": ["job", "audit", "--store", str(disks.own / "nothing"), "--topic", TOPIC]}

@@ -8,7 +8,7 @@ import pytest
 
 from regulus.client.sync import Admin, Producer
 from regulus.errors import JobRefused, TopicMissing
-from regulus.model.message import Message
+from regulus.model.message import Message, MessageExt
 from regulus.model.topics import TopicConfig
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
@@ -162,18 +162,28 @@ def test_a_dead_letter_that_is_older_than_its_topic_is_left_where_it_is(spark, r
     assert redrive(spark, named, 3).counts == {("t", "sent"): 1, ("t", "sent before"): 1}
 
 
-def test_what_was_sent_again_may_seem_to_be_older_than_its_dead_letter(spark, tmp_path):
+def test_what_was_sent_again_may_seem_to_be_older_than_the_first_dead_letter(spark, tmp_path):
     """By the clock of another broker, which is half an hour behind."""
     from regulus.pipeline.log_source import LogSource
-    from regulus.pipeline.redrive import _sent
+    from regulus.pipeline.redrive import RedriveRequest, planned
 
-    store = open_store(tmp_path)
-    store.append(a_message("t", REDRIVE_OF="%DLQ%g/0/0/H"), NOW)
-    dispatch(store)
-    store.close()
-    source = LogSource({"storePath": str(tmp_path)})
-    found = _sent(spark, [source], ["t"], NOW + 1_800_000).collect()
-    assert [row["dead_letter"] for row in found] == ["%DLQ%g/0/0/H"]
+    def append(*messages: tuple[MessageExt, int]) -> None:
+        store = open_store(tmp_path)
+        for message, minutes in messages:
+            store.append(message, NOW + minutes * 60_000)
+        dispatch(store)
+        store.close()
+
+    def plan() -> list[tuple[str, str]]:
+        request = RedriveRequest(source=LogSource({"storePath": str(tmp_path)}), group="g")
+        rows = planned(spark, request).rows.orderBy("store_time").collect()
+        return [(row["dead_letter"], row["status"]) for row in rows]
+
+    append((a_message("t"), -90), *((a_message("%DLQ%g", RETRY_TOPIC="t"), minutes) for minutes in (0, 180)))
+    (first, status), (_, other) = plan()
+    assert status == other == "to send"
+    append((a_message("t", REDRIVE_OF=first), -30))
+    assert [status for _, status in plan()] == ["sent before", "to send"]
 
 
 def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):
