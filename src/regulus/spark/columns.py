@@ -420,14 +420,16 @@ class RecordTable:
     def _deliver_time_column(self) -> pa.Array:
         """In the schedule topic what the broker reckons, from a property for a timer message; else null."""
         is_scheduled = self._is_topic(lambda topic: topic == topics.SCHEDULE_TOPIC)
-        if is_scheduled.any() and (times_due := self._times_due()) is not None:
-            return arrow_arrays.times(times_due, is_scheduled)
-        if not (self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)).any():
+        times_due = self._times_due() if is_scheduled.any() else None
+        is_timer = self._has(names.TIMER_DELIVER_MS) | self._has(names.TIMER_OUT_MS)
+        if times_due is None and not is_timer.any():
             return pa.nulls(self._rows, _ARROW_TYPES["timestamp"])
-        texts = self._first_property("deliver_time").to_pylist()
+        texts = self._first_property("deliver_time").to_pylist() if is_timer.any() else [None] * self._rows
         times = np.array([int(text) if text and text.isdecimal() and len(text) < 16 else -1 for text in texts],
                          dtype=np.int64)
-        return arrow_arrays.times(times, times >= 0)
+        if times_due is None:
+            return arrow_arrays.times(times, times >= 0)
+        return arrow_arrays.times(np.where(is_scheduled, times_due, times), is_scheduled | (times >= 0))
 
     def _times_due(self) -> "Int64s | None":
         """Of rows of the schedule topic, whose queues are one a level; None where that is not known."""

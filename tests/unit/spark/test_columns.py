@@ -90,6 +90,13 @@ def test_a_timer_message_tells_when_it_is_delivered():
         datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), None, None]
 
 
+def test_a_timer_message_tells_it_beside_messages_of_the_schedule_topic():
+    records = records_of([order(0, topic="SCHEDULE_TOPIC_XXXX"), order(1, properties={names.TIMER_OUT_MS: "0"}),
+                          order(2)], [1700000000000, 0, 0])
+    assert read(records, "deliver_time")["deliver_time"] == [
+        datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC), None]
+
+
 def test_the_origin_of_dead_letters_retries_and_delayed_messages():
     records = records_of([
         order(0, properties={names.DLQ_ORIGIN_TOPIC: "a", names.DLQ_ORIGIN_MESSAGE_ID: "1", names.RETRY_TOPIC: "x"}),

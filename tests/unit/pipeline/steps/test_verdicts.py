@@ -90,12 +90,21 @@ def test_of_an_emptied_queue_the_rest_of_the_log_tells_since_when_it_is_whole(
     assert found == (None if since is None else at(since))
 
 
+def test_a_topic_is_as_old_as_at_the_broker_that_made_it_last(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.verdicts import topics_made
+
+    bounds = small_table(spark, [("t", at(1)), ("t", at(5)), ("t", None), ("u", at(2)), ("of-rocketmq", None)],
+                         "topic string, topic_made_time timestamp")
+    assert topics_made(bounds) == {"t": at(5), "u": at(2)}
+
+
 def test_a_lost_send_whose_effect_is_there_is_fine(spark: "SparkSession") -> None:
     assert verdicts(spark, [], stubs=stubs(spark, ("a", 0)), effects=effects(spark, ("a", 1))) == {"a": "fine"}
 
 
-def test_a_delayed_message_is_not_overdue_before_it_is_due(spark: "SparkSession") -> None:
-    parked = sent("a", 0, "SCHEDULE_TOPIC_XXXX", home="t", deliver_time=at(2 * HOUR))
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"])
+def test_a_delayed_message_is_not_overdue_before_it_is_due(spark: "SparkSession", topic: str) -> None:
+    parked = sent("a", 0, topic, properties={"REAL_TOPIC": "t"}, deliver_time=at(2 * HOUR))
     none = effects(spark)
     assert verdicts(spark, [parked], effects=none) == {"a": "waiting"}
     due = {**parked, "deliver_time": at(1000)}
