@@ -193,6 +193,7 @@ class ListenerWorkers:
             work.context = ConsumeContext(work.owned.queue, work.context.consumer_group)
         if error is None and unclear is None:
             return status, None  # type: ignore[return-value]
+        work.odd_answer = ""    # it failed, and has answered nothing
         return ConsumeStatus.RECONSUME_LATER, error or unclear
 
     # --- in the event loop -------------------------------------------------------------------------------------------

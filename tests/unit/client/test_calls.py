@@ -265,6 +265,19 @@ async def test_a_listener_that_answers_no_status_is_told_once_and_its_messages_c
     assert [words in told for told in told_by_calls(caplog)] == [True]
 
 
+async def test_a_listener_that_raises_is_not_said_to_forget_its_return(caplog):
+    def fails(message):
+        if message.reconsume_times == 0:
+            raise ValueError("no stock")
+        return SUCCESS
+
+    shelf, listener = Shelf(count=1), Answers(fails)
+    shelf.send_back_code = shelf.send_code = REFUSED
+    async with consuming(shelf, listener):
+        await until(lambda: shelf.committed == 1)
+    assert told_by_calls(caplog) == []
+
+
 class Incomparable:
     """As an array of numpy: it answers no question with yes or no, and not even its name."""
 
