@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,10 @@ def test_the_example_runs_to_its_end(name, tmp_path, capsys):
                     await running
             asyncio.run(within_time())
     assert capsys.readouterr().out
+
+
+def test_the_example_that_is_killed_runs_to_its_end(regulus_server):
+    """As a program of its own: its children look for its functions there."""
+    done = subprocess.run([sys.executable, FOLDER / "killed_at_each_step.py", regulus_server.name_server_address],
+                          capture_output=True, text=True, timeout=120)
+    assert done.stdout.endswith("orders, each booked once\n"), done.stderr

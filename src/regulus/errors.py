@@ -226,6 +226,10 @@ class ClaimUnavailable(RegulusError):
     """The store of claims does not answer; the database alone decides meanwhile."""
 
 
+class CrashPointMissed(RegulusError):
+    """A process that was to be killed or held at a point never came there, or failed; the text says what it passed."""
+
+
 class AlarmUndelivered(RegulusError):
     """A channel did not take an alarm, which is kept and tried again; the text names channel, cause and remedy."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import mariadb
 import pytest
 from sqlalchemy import Engine, create_engine
+from tests.unit.reliability.conftest import claims_address, setting
 from tests.unit.reliability.deliveries import context, message, rows
 from tests.unit.reliability.shop import book, booked, make_due, place_orders, shop, stub
 
@@ -19,11 +20,13 @@ from tests.unit.reliability.test_effect_transaction import Unheard
 from tests.unit.reliability.test_groups import *  # noqa: F403
 from tests.unit.reliability.test_inbox import SUCCESS, deliver
 from tests.unit.reliability.test_inbox_purge import *  # noqa: F403
+from tests.unit.reliability.test_kills import *  # noqa: F403
 from tests.unit.reliability.test_ledger import *  # noqa: F403
 from tests.unit.reliability.test_migrations import *  # noqa: F403
 from tests.unit.reliability.test_operator import *  # noqa: F403
 from tests.unit.reliability.test_review import *  # noqa: F403
 from tests.unit.reliability.test_stub_purge import *  # noqa: F403
+from tests.unit.reliability.test_windows import *  # noqa: F403
 
 from regulus.errors import ReliabilityRefused
 from regulus.model.message import Message
@@ -33,6 +36,8 @@ from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
+
+__all__ = ["claims_address", "setting"]
 
 NEVER_USED = "tell-nobody"
 

@@ -34,6 +34,11 @@ _STUB_PURGE_TESTS = ("tests/unit/reliability/test_stub_purge.py",)
 _ALARM_TESTS = ("tests/unit/reliability/test_alarms.py",)
 _ALARM_LOOP_TESTS = ("tests/unit/reliability/test_alarm_loop.py",)
 _LEDGER_TESTS = ("tests/unit/reliability/test_ledger.py",)
+_REDIS_TESTS = ("tests/interop/test_redis_claims.py",)
+_KILLS = "tests/unit/reliability/test_kills.py::"
+_KILLED_AT_A_STEP = f"{_KILLS}test_killed_at_a_step_what_is_committed_is_booked_once"
+_KILLED_RELAYS = f"{_KILLS}test_w5_relays_that_die_one_after_another_send_no_more_than_they_may"
+_WINDOWS = "tests/unit/reliability/test_windows.py::"
 
 MUTANTS = [
     # --- outbox -----------------------------------------------------------------------------------------------------
@@ -132,7 +137,7 @@ MUTANTS = [
            new="            self._are_claims_away = True\n            return None", tests=_TABLE_TESTS),
     Mutant(name="another's claim is given back", path="regulus/reliability/claims.py",
            old="if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end",
-           new="return redis.call('DEL', KEYS[1])", tests=("tests/interop/test_redis_claims.py",)),
+           new="return redis.call('DEL', KEYS[1])", tests=_REDIS_TESTS),
     Mutant(name="a stub of several groups is confirmed by the first", path=_JUDGES,
            old="stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",
            new="stubs.c.status == UNCONFIRMED)", tests=_GROUP_TESTS),
@@ -182,6 +187,36 @@ MUTANTS = [
     Mutant(name="a later receipt is not told", path=_LOG,
            old="    return {name: statement.excluded[name] for name in _RECEIVED_ANEW}",
            new="    return {\"topic\": \"\"}", tests=_LOG_TESTS),
+    # --- deaths -----------------------------------------------------------------------------------------------------
+    Mutant(name="a send is counted when it was made", path="regulus/reliability/relay.py",
+           old="        with self._engine.begin() as connection:\n            return _claimed(",
+           new="        with self._engine.connect() as connection:\n            return _claimed(",
+           tests=(_KILLED_RELAYS,)),
+    Mutant(name="a claim of the dead never ends", path="regulus/reliability/claims.py",
+           old=", nx=True, px=self.lease_ms)", new=", nx=True)", tests=_REDIS_TESTS),
+    Mutant(name="an effect is committed before its confirmation", path=_INBOX,
+           old="                self._effect(connection, delivery.message)\n",
+           new="                with self._engine.begin() as other:\n"
+               "                    self._effect(other, delivery.message)\n",
+           tests=(f"{_KILLED_AT_A_STEP}[postgresql-before C6]",)),
+    Mutant(name="a confirmation is committed before its effect", path=_INBOX,
+           old="            taken = self._judge.takes(connection, delivery)\n            if taken:\n"
+               "                self._effect",
+           new="            with self._engine.begin() as other:\n"
+               "                taken = self._judge.takes(other, delivery)\n            if taken:\n"
+               "                self._effect",
+           tests=(f"{_KILLED_AT_A_STEP}[postgresql-during C5]",)),
+    Mutant(name="a copy is applied although the stub is confirmed", path=_JUDGES,
+           old="        if _confirm_alone(connection, delivery.message_id):\n            return Taken.WHOLLY",
+           new="        _confirm_alone(connection, delivery.message_id)\n        if True:\n"
+               "            return Taken.WHOLLY", tests=(f"{_KILLED_AT_A_STEP}[sqlite-after C6]",)),
+    Mutant(name="a receipt holds a stub back for ever", path=_RULES,
+           old="(facts[\"log_time\"] >= limits.fresh_since_ms, ResendAction.WAIT)",
+           new="(facts[\"log_time\"] >= 0, ResendAction.WAIT)",
+           tests=(f"{_WINDOWS}test_w9_what_is_received_and_comes_no_more_is_sent_again_and_told",)),
+    Mutant(name="what the broker lost is backlog for ever", path=_TABLE,
+           old="stubs.c.queue_offset.is_not(None) & (~passed | lagging)", new="stubs.c.queue_offset.is_not(None)",
+           tests=(f"{_WINDOWS}test_w7_a_message_that_the_broker_lost_is_sent_again",)),
     # --- by hand, and the ledger ------------------------------------------------------------------------------------
     Mutant(name="a human ends what a consumer ended before", path="regulus/reliability/operator.py",
            old="update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)",

@@ -1,42 +1,104 @@
-"""Relay and consumer are killed while they work, by seed: what was committed is booked once, and nothing else."""
+"""A business, its relay and its consumer are killed at each point and started again: what was committed is booked once.
 
-import random
-import subprocess
-import sys
+Of the whole way each process goes; docs/reliability.md says which window each point shows.
+"""
+
+from dataclasses import replace
 
 import pytest
+from sqlalchemy import create_engine
 
-from .consumed import wait_until
-from .shop import booked, count_stubs, place_orders
+from regulus.reliability import operator, tables
+from regulus.testing.crash_points import POINTS, check_once, kill_at, named, of_steps, run
 
-KILLS = 4
+from .deliveries import rows
+from .shop import booked, shop, stub
+from .worker import BEHIND, finish, work
+
+STEPS = of_steps("P1", "P2", "P3", "P4", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "OFFSET")
+CLAIMED = ("after C3", "during C5", "before C6", "after C6", "before KEY", "after KEY", "before C8")
+FAILING = ("before KEY", "after KEY", "before SEND_BACK", "after SEND_BACK", "after C8")
+TOLD = ("before C6", "after C6", "before TELL", "after TELL", "before CONFIRM", "during CONFIRM", "after CONFIRM")
+PARKING = ("before PARK", "during PARK", "after PARK")
+RESENT = ("after P2", "before P3", "during P3", "after P3", "before P4", "during P4")
 
 
-def start_worker(engine, server) -> "subprocess.Popen[str]":
-    address = engine.url.render_as_string(hide_password=False)
-    worker = subprocess.Popen([sys.executable, "-m", "tests.unit.reliability.worker", address,
-                               server.name_server_address], stdout=subprocess.PIPE, text=True)
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "works\n"
-    return worker
+def at(*names):
+    return pytest.mark.parametrize("point", [named(name) for name in names], ids=str)
 
 
-@pytest.mark.parametrize("seed", [1])
-async def test_w2_to_w15_what_was_committed_is_booked_once_whenever_a_worker_is_killed(engine, regulus_server, seed):
-    chance = random.Random(seed)
-    ids = [f"order-{number:03}" for number in range(60 * (KILLS + 1))]
-    for kill in range(KILLS):
-        place_orders(engine, *ids[60 * kill:60 * kill + 60])
-        worker = start_worker(engine, regulus_server)
-        wanted = 60 * kill + chance.randrange(1, 60)
-        await wait_until(lambda wanted=wanted: count_stubs(engine, status="CONFIRMED") >= wanted)
-        worker.kill()
-        worker.communicate()
-    place_orders(engine, *ids[60 * KILLS:])
-    worker = start_worker(engine, regulus_server)
-    try:
-        await wait_until(lambda: count_stubs(engine, status="CONFIRMED") == len(ids))
-    finally:
-        worker.kill()
-        worker.communicate()
-    assert booked(engine) == ids
+def check(engine, effects=None):
+    check_once(engine, ["1", BEHIND], booked(effects or engine).count, effects_engine=effects)
+
+
+@pytest.mark.parametrize("point", STEPS, ids=str)
+def test_killed_at_a_step_what_is_committed_is_booked_once(engine, setting, point):
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine)
+    assert stub(engine, "1").status == "CONFIRMED"
+    # Without its commit, nothing; with it, nothing is left.
+    assert rows(engine, tables.message_log, "message_id") == []
+
+
+@at(*CLAIMED)
+def test_w10_a_claim_of_the_dead_is_taken_over_when_its_lease_ends(engine, setting, claims_address, point):
+    setting = replace(setting, claims=claims_address, lease_ms=500)
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine)
+
+
+@at(*FAILING)
+def test_killed_while_an_effect_fails_it_is_tried_again_and_booked_once(engine, setting, claims_address, point):
+    setting = replace(setting, claims=claims_address, lease_ms=500, fails=1)
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine)
+
+
+@pytest.mark.parametrize("tells_by_message", [False, True], ids=["over a connection", "by a message"])
+@at(*TOLD)
+def test_with_two_databases_a_confirmation_that_died_is_made_again(engine, setting, tmp_path, point, tells_by_message):
+    own = create_engine(f"sqlite:///{tmp_path / 'own.sqlite'}")
+    with own.begin() as connection:
+        tables.create(connection)
+        shop.create_all(connection)
+    setting = replace(setting, own_database=str(own.url), tells_by_message=tells_by_message)
+    kill_at(point, work, setting, message_id="1")
+    run(finish, setting)
+    check(engine, own)
+    own.dispose()
+
+
+@at(*PARKING)
+def test_w18_killed_while_a_dead_letter_is_parked_somebody_is_told_and_may_send_it_again(engine, setting, point):
+    failing = replace(setting, fails=99, retries_max=0)
+    kill_at(point, work, failing, message_id="1")
+    run(work, failing)
+    check_once(engine, ["1"], booked(engine).count)
+    assert rows(engine, tables.alarms, "kind", "subject") == [("DEAD_LETTER", "1")]
+    with engine.begin() as connection:
+        operator.retry(connection, "1", operator="ann", reason="there is stock again")
+    run(finish, setting)
+    check(engine)
+
+
+@at(*RESENT)
+def test_w5_relays_that_die_one_after_another_send_no_more_than_they_may(engine, setting, point):
+    relaying = replace(setting, attempts_max=3, consumes=False)
+    for _ in range(3):
+        kill_at(point, work, relaying, message_id="1")
+    run(work, relaying)
+    row = stub(engine, "1")
+    assert (row.send_count, row.is_manual) == (3, True)
+    check_once(engine, ["1"], booked(engine).count)
+    if point.step.value == "P2" or str(point) == "before P3":
+        return      # none was sent
+    run(finish, setting)
+    check(engine)
+
+
+def test_each_point_is_one_of_these():
+    tried = {*map(str, STEPS), *CLAIMED, *FAILING, *TOLD, *PARKING}
+    assert tried == {str(point) for point in POINTS}

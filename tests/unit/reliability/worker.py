@@ -1,29 +1,122 @@
-"""A relay and a consumer in a process of their own, to be killed: `worker.py <database> <name server>`."""
+"""A business, its relay and its consumer in one process, to be killed and started again."""
 
 import asyncio
-import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, select
 
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
 from regulus.client.push_consumer import PushConsumer
+from regulus.client.sync import Producer
+from regulus.model.topics import dlq_topic
+from regulus.reliability.confirms import CONFIRMATION_TOPIC, ConfirmationListener, MessageConfirms, StubConfirms
+from regulus.reliability.dead_letters import DeadLetterListener
 from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.relay import RelayConfig
 from regulus.reliability.relay_loop import Relay
 from regulus.reliability.retry_policy import ResendPolicy
-from tests.unit.reliability.consumed import FROM_FIRST
-from tests.unit.reliability.shop import book
+from regulus.testing.crash_points import await_settled
+from tests.unit.reliability.kept_in_a_file import FileClaims
+from tests.unit.reliability.shop import book, orders, place_orders
+
+GROUP = "billing"
+BEHIND = "behind"
+"""The order that is placed last: when it is booked, all copies before it in the one queue were consumed."""
 
 
-async def main(database: str, name_server: str) -> None:
-    engine = create_engine(database)
-    config = RelayConfig(policy=ResendPolicy(interval_ms=1_500, interval_ms_max=1_500, attempts_max=1_000),
-                         batch_max=20, poll_interval_ms=50)
-    consumer = PushConsumer(name_server, "billing", ApplyOnce(engine, book), FROM_FIRST)
-    consumer.subscribe("orders")
-    async with Relay(engine, name_server, config=config), consumer:
-        print("works", flush=True)
-        await asyncio.Event().wait()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a process works with. `claims`: a file, or the address of a Redis."""
+
+    database: str
+    name_server: str
+    order: str = "1"
+    claims: str = ""
+    lease_ms: int = 300_000
+    fails: int = 0              # deliveries whose effect fails
+    retries_max: int = -1
+    own_database: str = ""      # of the consumer, where it has one
+    tells_by_message: bool = False
+    interval_ms: int = 150
+    attempts_max: int = 1_000
+    stale_ms: int = 130 * 60_000
+    relays: bool = True
+    consumes: bool = True
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def work(setting, *, is_last=False):
+    """Place the order if it is not there, relay and consume, until it is settled; `is_last`: and no copy is left."""
+    asyncio.run(_work(setting, is_last=is_last))
+
+
+def finish(setting):
+    work(setting, is_last=True)
+
+
+async def _work(setting, *, is_last):
+    engine = create_engine(setting.database)
+    _place(engine, setting.order)
+    async with AsyncExitStack() as running:
+        confirms = None
+        if setting.tells_by_message:
+            confirms = MessageConfirms(running.enter_context(Producer(setting.name_server, "confirms")))
+        elif setting.own_database:
+            confirms = StubConfirms(engine)
+        for each in _parts(setting, engine, confirms):
+            await running.enter_async_context(each)
+        await asyncio.to_thread(await_settled, engine, [setting.order])
+        if is_last:
+            _place(engine, BEHIND)
+            await asyncio.to_thread(await_settled, engine, [BEHIND])
+
+
+def _place(engine, order):
+    with engine.connect() as connection:
+        is_placed = connection.execute(select(orders.c.id).where(orders.c.id == order)).first()
+    if not is_placed:
+        place_orders(engine, order)
+
+
+def _parts(setting, engine, confirms):
+    if setting.relays:
+        policy = ResendPolicy(interval_ms=setting.interval_ms, interval_ms_max=setting.interval_ms,
+                              attempts_max=setting.attempts_max, stale_ms=setting.stale_ms, retry_gap_ms=1, lease_ms=1)
+        yield Relay(engine, setting.name_server, config=RelayConfig(policy=policy, poll_interval_ms=20))
+    if setting.consumes:
+        yield _consumer(setting, GROUP, "orders", _listener(setting, engine, confirms))
+    if setting.retries_max == 0:
+        yield _consumer(setting, "dead-letters", dlq_topic(GROUP), DeadLetterListener(engine))
+    if setting.tells_by_message:
+        yield _consumer(setting, "confirmations", CONFIRMATION_TOPIC, ConfirmationListener(engine))
+
+
+def _consumer(setting, group, topic, listener):
+    # One thread: what lies behind another message is consumed behind it.
+    consumer = PushConsumer(setting.name_server, group, listener, PushConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=1,
+        max_reconsume_times=setting.retries_max, poll_name_server_interval=100))
+    consumer.subscribe(topic)
+    return consumer
+
+
+def _listener(setting, engine, confirms):
+    def effect(connection, message):
+        book(connection, message)
+        if message.reconsume_times < setting.fails and message.body.decode() != BEHIND:
+            raise ValueError("no stock")
+
+    effects = create_engine(setting.own_database) if setting.own_database else engine
+    return ApplyOnce(effects, effect, claims=claims_of(setting), confirms=confirms)
+
+
+def claims_of(setting):
+    if not setting.claims:
+        return None
+    if setting.claims.startswith("redis:"):
+        import redis
+
+        from regulus.reliability.claims import RedisClaims
+
+        return RedisClaims(redis.Redis.from_url(setting.claims, socket_timeout=5), GROUP, lease_ms=setting.lease_ms)
+    return FileClaims(setting.claims, lease_ms=setting.lease_ms)
