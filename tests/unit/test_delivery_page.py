@@ -2,12 +2,10 @@
 
 import ast
 import dataclasses
-import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
-import regulus.testing
 from regulus.client.config import ProducerConfig, PushConsumerConfig
 from regulus.client.producer import Producer
 from regulus.client.push_consumer import PushConsumer
@@ -72,5 +70,3 @@ def test_what_the_page_calls_absent_is_not_there() -> None:
     calls = {name for client in (Producer, PushConsumer) for name in dir(client)
              if not name.startswith("__")}
     assert [name for name in settings | calls if re.search("detect|hook|namespace", name)] == []
-    assert [module.name for module in pkgutil.iter_modules(regulus.testing.__path__)
-            if re.search("crash_points", module.name)] == []
