@@ -64,7 +64,7 @@ POINTS = (
     CrashPoint(Step.P3, _BEFORE, "the producer is called", ("W2",)),
     CrashPoint(Step.P3, _DURING, "the request has left, and no answer has come", ("W3", "W5")),
     CrashPoint(Step.P3, _AFTER, "the answer has come", ("W4", "W5", "W22")),
-    CrashPoint(Step.P4, _BEFORE, "the place is known, and not written", ("W4", "W5", "W22")),
+    CrashPoint(Step.P4, _BEFORE, "the place is known, and not written", ("W4", "W22")),
     CrashPoint(Step.P4, _DURING, "it is written, and not committed", ("W4", "W5", "W22")),
     CrashPoint(Step.P4, _AFTER, "it is committed"),
     CrashPoint(Step.C1, _BEFORE, "messages have come, and no listener has them", ("W8",)),
