@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
 from regulus.client.admin import Admin
 from regulus.client.listener import ConsumeStatus
@@ -153,3 +154,18 @@ def test_w24_a_retry_that_dies_moves_no_watermark(engine, setting, point):
     run(finish, setting)
     check(engine)
     assert [topic for topic, in rows(engine, tables.watermarks, "topic")] == ["orders"]
+
+
+@at("during P2", "during P4", "during C2", "during C5", "before C6")
+def test_a_database_that_ends_all_connections_in_mid_transaction_costs_no_effect(engine, setting, point):
+    """As one that is restarted."""
+    if engine.dialect.name != "postgresql":
+        pytest.skip("only PostgreSQL ends another's connections at a word")
+    with held_at(point, work, setting, message_id="1") as process:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                    "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"))
+        process.let_go()
+        process.join()
+    run(finish, setting)
+    check(engine)

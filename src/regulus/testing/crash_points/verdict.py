@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 from sqlalchemy import Connection, Engine, exists, select
+from sqlalchemy.exc import DBAPIError
 
 from regulus.reliability.ledger import Account, account
 from regulus.reliability.tables import CONFIRMED, UNCONFIRMED, alarms, stubs
@@ -13,19 +14,27 @@ _LOOK_INTERVAL_S = 0.01
 
 
 def await_settled(engine: Engine, message_ids: Sequence[str], timeout_s: float = 30.0) -> None:
-    """Until each of these stubs is confirmed, voided or left to a human. Raises AssertionError with their accounts."""
+    """Until each of these stubs is confirmed, voided or left to a human; a database that is away is asked again. Raises
+    AssertionError with their accounts."""
     until = time.monotonic() + timeout_s
-    open_stubs = select(stubs.c.message_id).where(stubs.c.message_id.in_(message_ids), stubs.c.status == UNCONFIRMED,
-                                                  ~stubs.c.is_manual)
-    while True:
-        with engine.connect() as connection:
-            waiting = connection.execute(open_stubs).scalars().all()
-            if not waiting:
-                return
-            if time.monotonic() >= until:
+    while waiting := _unsettled(engine, message_ids):
+        if time.monotonic() >= until:
+            with engine.connect() as connection:
                 told = "\n".join(_told(account(connection, message_id)) for message_id in waiting)
-                raise AssertionError(f"after {timeout_s:g} s nobody has confirmed, voided or given up:\n{told}")
+            raise AssertionError(f"after {timeout_s:g} s nobody has confirmed, voided or given up:\n{told}")
         time.sleep(_LOOK_INTERVAL_S)
+
+
+def _unsettled(engine: Engine, message_ids: Sequence[str]) -> Sequence[str]:
+    """All, where the database has ended the connection."""
+    try:
+        with engine.connect() as connection:
+            return connection.execute(select(stubs.c.message_id).where(
+                stubs.c.message_id.in_(message_ids), stubs.c.status == UNCONFIRMED, ~stubs.c.is_manual)).scalars().all()
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        return message_ids
 
 
 def check_once(engine: Engine, message_ids: Iterable[str], count_effects: Callable[[str], int], *,
