@@ -189,22 +189,20 @@ MUTANTS = [
            new="    return {\"topic\": \"\"}", tests=_LOG_TESTS),
     # --- deaths -----------------------------------------------------------------------------------------------------
     Mutant(name="a send is counted when it was made", path="regulus/reliability/relay.py",
-           old="        with self._engine.begin() as connection:\n            return _claimed(",
-           new="        with self._engine.connect() as connection:\n            return _claimed(",
+           old="        with self._engine.begin() as connection:\n            claimed = _claimed(",
+           new="        with self._engine.connect() as connection:\n            claimed = _claimed(",
            tests=(_KILLED_RELAYS,)),
     Mutant(name="a claim of the dead never ends", path="regulus/reliability/claims.py",
            old=", nx=True, px=self.lease_ms)", new=", nx=True)", tests=_REDIS_TESTS),
     Mutant(name="an effect is committed before its confirmation", path=_INBOX,
-           old="                self._effect(connection, delivery.message)\n",
-           new="                with self._engine.begin() as other:\n"
-               "                    self._effect(other, delivery.message)\n",
+           old="                    self._effect(connection, delivery.message)\n",
+           new="                    with self._engine.begin() as other:\n"
+               "                        self._effect(other, delivery.message)\n",
            tests=(f"{_KILLED_AT_A_STEP}[postgresql-before C6]",)),
     Mutant(name="a confirmation is committed before its effect", path=_INBOX,
-           old="            taken = self._judge.takes(connection, delivery)\n            if taken:\n"
-               "                self._effect",
+           old="            taken = self._take(connection, delivery)\n",
            new="            with self._engine.begin() as other:\n"
-               "                taken = self._judge.takes(other, delivery)\n            if taken:\n"
-               "                self._effect",
+               "                taken = self._take(other, delivery)\n",
            tests=(f"{_KILLED_AT_A_STEP}[postgresql-during C5]",)),
     Mutant(name="a copy is applied although the stub is confirmed", path=_JUDGES,
            old="        if _confirm_alone(connection, delivery.message_id):\n            return Taken.WHOLLY",

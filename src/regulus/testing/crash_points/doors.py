@@ -194,9 +194,10 @@ class _Doors:
         self._around(Applying, "_win", lambda applying, delivery: _stubs((delivery,)),
                      before="before C3", after="after C3")
         for judge in (judges.StubJudge, judges.InboxJudge):
-            self._around(judge, "knows", lambda judge, connection, delivery: _stubs((delivery,)),
-                         before="before C4", after="after C4")
-            self._wrap(judge, "takes", self._taking)
+            for name in ("takes", "knows"):
+                self._around(judge, name, lambda judge, connection, delivery: _stubs((delivery,)),
+                             before="before C4", after="after C4")
+        self._wrap(Applying, "_take", self._taking)
         self._wrap(Applying, "_conclude", self._concluding)
         self._around(delivery_log, "conclude", lambda connection, delivery, *_: _stubs((delivery,)),
                      before="before C7", after="after C7")
@@ -205,16 +206,14 @@ class _Doors:
                      _stubs((delivery,)) if isinstance(token, str) else (), before="before KEY", after="after KEY")
 
     def _taking(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def takes(judge: Any, connection: Connection, delivery: Delivery) -> Any:
-            ids = _stubs((delivery,))
-            self._pass("before C4", ids)
-            taken = original(judge, connection, delivery)
-            self._pass("after C4", ids)
+        def take(applying: Applying, connection: Connection, delivery: Delivery) -> Any:
+            taken = original(applying, connection, delivery)
             if taken:
+                ids = _stubs((delivery,))
                 self._pass("before C5", ids)
                 connection.info[_EFFECT] = ids
             return taken
-        return takes
+        return take
 
     def _concluding(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def conclude(applying: Applying, connection: Connection, delivery: Delivery, *rest: Any) -> None:

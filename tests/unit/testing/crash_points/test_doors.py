@@ -49,6 +49,17 @@ def test_a_listener_passes_its_points(engine, passed):
     assert {ids for _, ids in passed} == {"1"}
 
 
+def test_during_the_effect_is_behind_a_statement_of_its_own(engine, passed):
+    def effect(connection, message):
+        passed.append(("the effect", "1"))
+        book(connection, message)
+
+    place_orders(engine, "1")
+    ApplyOnce(engine, effect)([message("1")], context())
+    at = names(passed).index("the effect")
+    assert names(passed)[at - 1:at + 3] == ["before C5", "the effect", "during C5", "after C5"]
+
+
 async def test_a_coroutine_passes_the_same(engine, passed):
     async def effect(connection, message):
         await connection.run_sync(book, message)
