@@ -138,7 +138,8 @@ def test_what_was_sent_as_often_as_may_be_is_told_once(engine, due, offset):
     assert stub(engine, "1").is_manual
 
 
-@pytest.mark.parametrize(("offset", "moved"), [(5, NOW_MS), (5, NOW_MS - DOWN), (71, NOW_MS)])
+@pytest.mark.parametrize(("offset", "moved"), [(5, NOW_MS), (5, NOW_MS - DOWN), (71, NOW_MS)],
+                         ids=["backlog", "of a queue that stands still", "passed"])
 def test_what_was_sent_first_long_ago_is_left_to_a_human_however_it_stands(engine, due, offset, moved):
     """What is put off is not counted: without an end its copy could come when the inbox has forgotten the effect."""
     received_up_to(engine, offset, moved=moved)
