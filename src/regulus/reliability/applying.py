@@ -203,7 +203,8 @@ def _is_last_try(delivery: Delivery) -> bool:
 
 
 def _name(delivery: Delivery) -> str:
-    return delivery.message_id or delivery.message.message_id
+    """For alarms and logs, which take no half characters either."""
+    return tables.storable(delivery.message_id or delivery.message.message_id, tables.ALARM_SUBJECT_SIZE_MAX)
 
 
 def _spent_ms(begun: float) -> int:

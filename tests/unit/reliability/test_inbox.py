@@ -396,12 +396,13 @@ def test_receipts_of_one_queue_at_once_do_not_fail_one_another(engine):
 
 
 @pytest.mark.parametrize("odd", ["\0", "\ud800"])
-def test_a_stray_with_any_key_is_parked_and_any_failure_is_in_the_ledger(engine, odd):
+def test_a_stray_with_any_key_is_parked_and_any_failure_is_in_the_ledger(engine, caplog, odd):
     place_orders(engine, "1")
     given = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
     stray = MessageExt("orders", b"x", {"UNIQ_KEY": f"a{odd}b"}, reconsume_times=2)
     assert ApplyOnce(engine, book)([stray], given) is LATER
     assert given.delay_level_when_next_consume == -1
+    assert caplog.text.encode()     # or no log file takes it
 
     def fails(connection, message):
         raise KeyError(f"no {odd} room")
