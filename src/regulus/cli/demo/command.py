@@ -1,6 +1,6 @@
-"""`regulus demo`: runs it, lets the ledger pipeline judge, prints the verdict, writes the report page."""
+"""`regulus demo`: runs it, prints the ledger's verdict and that of Spark, writes the report page."""
 
-import logging
+import secrets
 import shutil
 import socket
 import sys
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from regulus.cli.demo.run import DemoRun
+    from regulus.pipeline.steps.delivery_ledger import LedgerTotals
 
 REPORT_NAME = "report.html"
 
@@ -28,55 +29,67 @@ REPORT_NAME = "report.html"
     type=click.Path(path_type=Path),
     default=Path("demo-run"),
     show_default=True,
-    help="Made anew: store, departure board, ledger, report page.",
+    help="Made anew: databases, store, ledger, report page.",
 )
 @click.option(
     "--flights",
     type=click.IntRange(1, FLIGHTS_IN_ALL),
     default=FLIGHTS_IN_ALL,
     show_default=True,
-    help="How many of the flights to send.",
+    help="How many of the flights to commit.",
 )
+@click.option("--seed", type=click.IntRange(0), help="Of what is killed when.  [default: another each time]")
 @click.option("--port", type=PORT, default=0, help="Of the broker; 0: 10911 or a free one.")
 @click.option("--namesrv-port", type=PORT, default=0, help="Of the name server; 0: 9876 or a free one.")
-def demo(directory: Path, flights: int, port: int, namesrv_port: int) -> None:
-    """Real flights through a broker that is killed on the way, and the verdict from Spark."""
+def demo(directory: Path, flights: int, seed: int | None, port: int, namesrv_port: int) -> None:
+    """Real flights, each committed once and applied once, while relay, broker and consumer are killed; the verdict by
+    the ledger, and by Spark from the broker's log."""
     require_extra("demo", "the demo")
-    from regulus.cli.demo.ledger import make_ledger, report_ledger
-    from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC
-    from regulus.pipeline.report_charts import Mark
-    from regulus.pipeline.steps.delivery_ledger import LedgerTotals
+    from regulus.cli.demo.verdict import audited, is_whole, sentence
 
-    # The listener's failures are the demo's point; a traceback for each of 25,000 would hide everything else.
-    logging.getLogger("regulus.client").setLevel(logging.CRITICAL)
     directory = directory.absolute()
     _make_anew(directory)
     port = port or _free_port(10911)
     namesrv_port = namesrv_port or _free_port(9876)
-    click.echo(
-        f"Sending {flights:,} flights to a broker on port {port}, which is killed half-way; files in {directory}"
-    )
-    run = _run_with_bars(directory, port, namesrv_port, flights)
-    click.echo(
-        f"{run.sent:,} flights sent and settled in {run.seconds:.1f} s; the broker was killed at "
-        f"{run.killed_at_s:.1f} s and back at {run.back_at_s:.1f} s; {run.resent:,} sends were tried again."
-    )
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    click.echo(f"Committing {flights:,} flights, each with its message; relay, broker (port {port}) and consumer are "
+               f"killed on the way, when --seed {seed} says; files in {directory}")
+    run = _run_with_bars(directory, port, namesrv_port, flights, seed)
+    _print_run(run, flights)
+    found = audited(directory)
+    is_kept = is_whole(found, flights)
+    click.secho(f"\n{sentence(found)}\n", bold=True, fg="green" if is_kept else "red")
+    click.echo(f"Parked are {found.parked.count} cancelled flights: their effect failed each time, and each is an "
+               "alarm for a human.")
+    totals = _second_witness(directory, run)
+    click.echo(f"The broker's log: {totals.verdict()}; {totals.duplicates} copies in it were sent again, and not "
+               f"applied again.\nReport page: {directory / REPORT_NAME}")
+    agrees = (totals.balanced and totals.waiting == 0
+              and (totals.applied, totals.dead_lettered) == (found.applied, found.parked.count))
+    if not is_kept or not agrees:
+        raise click.ClickException(f"that is not as it should be: {found.verdict()}; {totals}")
+    _print_next_commands(directory, namesrv_port)
+
+
+def _print_run(run: "DemoRun", flights: int) -> None:
+    click.echo(f"{flights:,} flights committed and settled in {run.seconds:.1f} s.")
+    for kill in run.kills:
+        click.echo(f"  {kill.process.name:<8} killed at {kill.killed_at - run.started_at:5.1f} s, "
+                   f"started again at {kill.back_at - run.started_at:5.1f} s")
+
+
+def _second_witness(directory: Path, run: "DemoRun") -> "LedgerTotals":
+    from regulus.cli.demo.airports import TOPIC
+    from regulus.cli.demo.board_process import CONSUMER_GROUP
+    from regulus.cli.demo.witness import make_ledger, report_ledger
+    from regulus.pipeline.report_charts import Mark
+    from regulus.pipeline.steps.delivery_ledger import LedgerTotals
+
     click.echo("Spark reads the broker's log: the ledger pipeline ...")
     with Progress.on_stderr() as progress:
         make_ledger(directory, TOPIC, CONSUMER_GROUP, progress)
-    kill = Mark(run.started_at + run.killed_at_s, run.started_at + run.back_at_s, "broker killed, and back")
-    totals = LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kill))
-    click.echo(
-        f"\n{totals.duplicates} duplicates in the log (sends repeated after the kill), {totals.redelivered} "
-        f"deliveries and {totals.dead_again} dead letters repeated (what was delayed and due since the killed broker "
-        "last saved where it was comes once more)."
-    )
-    passed = totals.balanced and totals.waiting == 0 and totals.sent == flights
-    click.secho(f"\n{totals.verdict()}\n", bold=True, fg="green" if passed else "red")
-    click.echo(f"Report page: {directory / REPORT_NAME}")
-    if not passed:
-        raise click.ClickException(f"the ledger does not balance: {flights} flights were to be sent; {totals}")
-    _print_next_commands(directory, namesrv_port)
+    kills = [Mark(kill.killed_at, kill.back_at, f"{kill.process.name} killed") for kill in run.kills]
+    return LedgerTotals.of(report_ledger(directory, directory / REPORT_NAME, kills))
 
 
 def _make_anew(directory: Path) -> None:
@@ -100,17 +113,17 @@ def _free_port(wanted: int) -> int:
     raise click.ClickException("no free port on 127.0.0.1")
 
 
-def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int) -> "DemoRun":
+def _run_with_bars(directory: Path, port: int, namesrv_port: int, flights: int, seed: int) -> "DemoRun":
     from regulus.cli.demo.run import run_demo
 
     with _bars() as bars:
-        sending, settling = bars.add_task("sent", total=flights), bars.add_task("settled", total=flights)
+        committing, settling = bars.add_task("committed", total=flights), bars.add_task("settled", total=flights)
 
-        def progress(sent: int, applied: int, dead_lettered: int) -> None:
-            bars.update(sending, completed=sent)
-            bars.update(settling, completed=min(applied + dead_lettered, flights))
+        def progress(committed: int, settled: int) -> None:
+            bars.update(committing, completed=committed)
+            bars.update(settling, completed=settled)
 
-        return run_demo(directory, port, namesrv_port, progress, flights)
+        return run_demo(directory, port, namesrv_port, flights, seed, progress)
 
 
 def _bars() -> "Bars":
@@ -119,24 +132,32 @@ def _bars() -> "Bars":
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    return Bars(TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    return Bars(TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                     console=Console(file=sys.stdout), refresh_per_second=2)
 
 
 def _print_next_commands(directory: Path, namesrv_port: int) -> None:
-    from regulus.cli.demo.ledger import EFFECTS_OPTIONS
-    from regulus.cli.demo.run import CONSUMER_GROUP, TOPIC
+    from regulus.cli.demo.airports import TOPIC
+    from regulus.cli.demo.board_process import CONSUMER_GROUP
+    from regulus.cli.demo.databases import AIRPORTS_NAME, BOARD_NAME
+    from regulus.cli.demo.witness import EFFECTS_OPTIONS
 
     regulus = Path(sys.executable).with_name("regulus")
     name_server = "" if namesrv_port == 9876 else f" --namesrv-port {namesrv_port}"
     server = "" if namesrv_port == 9876 else f" -n 127.0.0.1:{namesrv_port}"
+    database = f"--database sqlite:///{directory / AIRPORTS_NAME}"
+    effects = f"--effects sqlite:///{directory / BOARD_NAME}"
     click.echo(f"""
-Next, on what the demo left (the first one in a terminal of its own):
+Next, on what the demo left:
+  {regulus} ledger UA1545-20130101T10 {database} {effects}
+  {regulus} ledger audit {database} {effects}
+  {regulus} outbox alarms {database} --limit 10
+  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5
+  {regulus} pipeline run --store {directory / 'store'} --topic {TOPIC} --group {CONSUMER_GROUP} \\
+      --storage {directory / 'ledger'} {EFFECTS_OPTIONS.format(directory=directory)}
+And with its broker, in a terminal of its own:
   {regulus} up -c {directory / "broker.conf"}{name_server}
   {regulus} message query {TOPIC} --key N14228{server}
   {regulus} topic tail {TOPIC} --from-beginning --count 5{server}
   {regulus} topic status '%DLQ%{CONSUMER_GROUP}'{server}
-  {regulus} group progress {CONSUMER_GROUP}{server}
-  {regulus} spark read --store {directory / 'store'} --topic {TOPIC} --tags UA --limit 5
-  {regulus} pipeline run --store {directory / 'store'} --topic {TOPIC} --group {CONSUMER_GROUP} \\
-      --storage {directory / 'ledger'} {EFFECTS_OPTIONS.format(directory=directory)}""")
+  {regulus} group progress {CONSUMER_GROUP}{server}""")

@@ -1,182 +1,147 @@
-"""Send all flights, consume them, kill the broker once, and wait until each flight has ended somewhere."""
+"""Commit all flights, kill relay, broker and consumer on the way, and wait until each flight has ended somewhere."""
 
-import asyncio
+import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from regulus.cli.demo.broker_process import BrokerProcess
-from regulus.cli.demo.effects import DepartureBoard
-from regulus.cli.demo.flights import FLIGHTS_IN_ALL, Flight, read_flights
-from regulus.client.admin import Admin
-from regulus.client.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
-from regulus.client.listener import ConsumeContext, ConsumeStatus
-from regulus.client.producer import Producer
-from regulus.client.push_consumer import PushConsumer
-from regulus.errors import ClientError, RegulusError
-from regulus.model.message import Message, MessageExt
+from regulus.cli.demo.airports import TOPIC, Airports
+from regulus.cli.demo.board_process import CONSUMER_GROUP
+from regulus.cli.demo.databases import airports, departure_board
+from regulus.cli.demo.flights import read_flights
+from regulus.cli.demo.processes import DemoProcess
+from regulus.client.sync import Admin
+from regulus.errors import RegulusError
 from regulus.model.topics import TopicConfig, dlq_topic
 
-TOPIC = "flights"
-CONSUMER_GROUP = "departure_board"
-DEAD_LETTERS = dlq_topic(CONSUMER_GROUP)
-PRODUCER_GROUP = "airports"
-MAX_RECONSUME_TIMES = 2
 # Levels 3 and 4, where retries begin, wait half a second and one second here instead of 10 and 30 seconds.
 DELAY_LADDER = "100ms 200ms 500ms 1s 2s 5s 10s 30s 1m 2m 3m 4m 5m 10m 20m 30m 1h 2h"
-IN_FLIGHT = 256
-KILL_AT = 0.5
+FLIGHTS_AT_ONCE = 500
+"""Of one commit."""
+AHEAD_MAX = 6_000
+"""Commits before the departure board, so that there is work for all when one is killed."""
+KILL_FROM, KILL_TO = 0.1, 0.9
 DOWN_S = 1.0
-RESEND_PAUSE_S = 0.2
-QUIET_TIMEOUT_S = 30
+LOOK_INTERVAL_S = 0.1
+QUIET_TIMEOUT_S = 60
 
-Progress = Callable[[int, int, int], None]
-"""Told (sent, applied, dead letters) about five times a second."""
+Progress = Callable[[int, int], None]
+"""Told (committed, settled) about ten times a second."""
+
+
+@dataclass(slots=True)
+class Kill:
+    """Of a process, as soon as so many flights are settled. Times in seconds since 1970."""
+
+    process: DemoProcess
+    settled: int
+    killed_at: float = 0.0
+    back_at: float = 0.0
 
 
 @dataclass(slots=True)
 class DemoRun:
-    """What happened: times in seconds since the start, `started_at` by the wall's clock, since 1970."""
+    """What happened; `seconds` since the first commit."""
 
-    started_at: float = 0.0
-    killed_at_s: float = 0.0
-    back_at_s: float = 0.0
-    sent: int = 0
-    resent: int = 0
+    kills: list[Kill]
+    started_at: float = field(default_factory=time.time)
     seconds: float = 0.0
 
 
 class Demo:
-    def __init__(
-        self, directory: Path, port: int, name_server_port: int, flights_in_all: int, progress: Progress
-    ) -> None:
+    def __init__(self, directory: Path, port: int, name_server_port: int, flights_in_all: int, seed: int,
+                 progress: Progress) -> None:
         self._directory = directory
+        self._name_server_port = name_server_port
         self._name_server = f"127.0.0.1:{name_server_port}"
         self._flights_in_all = flights_in_all
         self._progress = progress
-        self._board = DepartureBoard(directory / "departures.sqlite")
-        self._dead: set[str] = set()
-        self._run = DemoRun()
-        self._broker = BrokerProcess(directory / "broker.conf", name_server_port, directory / "broker.log")
-        self._started_at = 0.0
-        (directory / "broker.conf").write_text(
-            f"brokerName=broker-a\nlistenPort={port}\n"
-            f"storePathRootDir={directory / 'store'}\nmessageDelayLevel={DELAY_LADDER}\n"
-        )
+        self._airports = Airports(airports(directory))
+        departure_board(directory).dispose()
+        configuration = directory / "broker.conf"
+        configuration.write_text(f"brokerName=broker-a\nlistenPort={port}\n"
+                                 f"storePathRootDir={directory / 'store'}\nmessageDelayLevel={DELAY_LADDER}\n")
+        both = (str(directory), self._name_server)
+        self._broker = DemoProcess("broker", directory, "regulus.cli.main",
+                                   ("up", "-c", str(configuration), "--namesrv-port", str(name_server_port)))
+        self._relay = DemoProcess("relay", directory, "regulus.cli.demo.relay_process", both)
+        self._board = DemoProcess("consumer", directory, "regulus.cli.demo.board_process", both)
+        self._processes = (self._broker, self._relay, self._board)
+        self._kills = self._drawn(random.Random(seed))
+        self._settled = 0
 
-    async def run(self) -> DemoRun:
-        """Raises RegulusError when the flights do not come to rest in time."""
-        await self._broker.start()
-        try:
-            await self._send_and_consume()
-        finally:
-            self._board.close()
-            await self._broker.stop()
-        return self._run
+    def run(self) -> DemoRun:
+        """Raises RegulusError when a process ends by itself, or the flights do not come to rest in time."""
+        with ExitStack() as stack:
+            for process in self._processes:
+                stack.callback(process.stop)
+                process.start()
+                if process is self._broker:
+                    process.await_port(self._name_server_port)      # behind the broker's own
+                    self._make_topics()
+            run = DemoRun(self._kills)
+            self._play()
+            run.seconds = time.time() - run.started_at
+        return run
 
-    async def _send_and_consume(self) -> None:
-        async with Admin(self._name_server) as admin:
-            await admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=8, write_queue_nums=8))
-            await admin.create_topic(TopicConfig(topic_name=DEAD_LETTERS, read_queue_nums=1, write_queue_nums=1))
-        self._started_at, self._run.started_at = time.monotonic(), time.time()
-        consumer = PushConsumer(
-            self._name_server,
-            CONSUMER_GROUP,
-            self._depart,
-            PushConsumerConfig(
-                max_reconsume_times=MAX_RECONSUME_TIMES, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-            ),
-        )
-        consumer.subscribe(TOPIC)
-        burial = PushConsumer(
-            self._name_server,
-            "cancelled_flights",
-            self._bury,
-            PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET),
-        )
-        burial.subscribe(DEAD_LETTERS)
-        producer = Producer(self._name_server, PRODUCER_GROUP, ProducerConfig(auto_batch=True, batch_max_delay_ms=0))
-        async with consumer, burial, producer:
-            watch = asyncio.create_task(self._watch())
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._send_all(producer))
-                    tasks.create_task(self._kill_once())
-                await self._until_quiet()
-            finally:
-                watch.cancel()
-                self._tell_progress()
-        self._run.seconds = self._elapsed()
+    def _drawn(self, chance: random.Random) -> list[Kill]:
+        """Each process once, in any order."""
+        points = sorted(int(chance.uniform(KILL_FROM, KILL_TO) * self._flights_in_all) for _ in self._processes)
+        return [Kill(process, point) for process, point in
+                zip(chance.sample(self._processes, len(self._processes)), points, strict=True)]
 
-    async def _depart(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
-        """What this raises for a cancelled flight sends the message back, and at last to the dead letters."""
-        for message in messages:
-            self._board.apply(message.keys.partition(" ")[0], message.body, time.time_ns() // 1_000_000)
-        return ConsumeStatus.CONSUME_SUCCESS
+    def _make_topics(self) -> None:
+        with Admin(self._name_server) as admin:
+            admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=8, write_queue_nums=8))
+            admin.create_topic(TopicConfig(topic_name=dlq_topic(CONSUMER_GROUP), read_queue_nums=1,
+                                           write_queue_nums=1))
 
-    async def _bury(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
-        """Dead letters are messages of a topic like any other; a flight sent twice may die twice."""
-        self._dead.update(message.keys.partition(" ")[0] for message in messages)
-        return ConsumeStatus.CONSUME_SUCCESS
-
-    async def _send_all(self, producer: Producer) -> None:
+    def _play(self) -> None:
         flights = islice(read_flights(), self._flights_in_all)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(IN_FLIGHT):
-                tasks.create_task(self._send_some(producer, flights))
+        moved_at = looked_at = time.monotonic()
+        while self._settled < self._flights_in_all or any(not kill.back_at for kill in self._kills):
+            some = list(islice(flights, FLIGHTS_AT_ONCE)) if self._has_room() else []
+            if some:
+                self._airports.commit(some)
+            else:
+                time.sleep(LOOK_INTERVAL_S / 5)
+            if time.monotonic() - looked_at < LOOK_INTERVAL_S:
+                continue
+            looked_at = time.monotonic()
+            if self._look():
+                moved_at = looked_at
+            elif looked_at - moved_at > QUIET_TIMEOUT_S:
+                raise RegulusError(f"nothing moved for {QUIET_TIMEOUT_S} s: {self._settled} of "
+                                   f"{self._airports.committed} committed flights are settled; "
+                                   f"{self._directory}/*.log may say why")
 
-    async def _send_some(self, producer: Producer, flights: "islice[Flight]") -> None:
-        for flight in flights:
-            message = Message(TOPIC, flight.body, tags=flight.carrier, keys=flight.keys)
-            while True:
-                try:
-                    await producer.send(message)
-                    break
-                except ClientError:
-                    # The broker is down: the flight is ours until a broker has it. Sent again under the same key.
-                    self._run.resent += 1
-                    await asyncio.sleep(RESEND_PAUSE_S)
-            self._run.sent += 1
+    def _has_room(self) -> bool:
+        return self._airports.committed - self._settled < AHEAD_MAX
 
-    async def _kill_once(self) -> None:
-        while self._run.sent < KILL_AT * self._flights_in_all:
-            await asyncio.sleep(0.02)
-        self._run.killed_at_s = self._elapsed()
-        self._broker.kill()
-        await asyncio.sleep(DOWN_S)
-        await self._broker.start()
-        self._run.back_at_s = self._elapsed()
+    def _look(self) -> bool:
+        """Kill and start what is due; whether anything was settled since the last look."""
+        before, self._settled = self._settled, self._airports.settled()
+        self._progress(self._airports.committed, self._settled)
+        for kill in self._kills:
+            self._kill_or_start(kill)
+        for process in self._processes:
+            process.check()
+        return self._settled > before
 
-    async def _until_quiet(self) -> None:
-        """Until every flight is on the board or a dead letter; raises when nothing moves for too long."""
-        settled, moved_at = 0, time.monotonic()
-        while settled < self._flights_in_all:
-            if time.monotonic() - moved_at > QUIET_TIMEOUT_S:
-                raise RegulusError(
-                    f"nothing moved for {QUIET_TIMEOUT_S} s: {self._board.applied_flights()} flights are applied and "
-                    f"{len(self._dead)} dead-lettered; {self._directory / 'broker.log'} may say why"
-                )
-            await asyncio.sleep(0.2)
-            before, settled = settled, self._board.applied_flights() + len(self._dead)
-            if settled != before:
-                moved_at = time.monotonic()
-
-    async def _watch(self) -> None:
-        while True:
-            self._tell_progress()
-            await asyncio.sleep(0.2)
-
-    def _tell_progress(self) -> None:
-        self._progress(self._run.sent, self._board.applied, len(self._dead))
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._started_at
+    def _kill_or_start(self, kill: Kill) -> None:
+        now = time.time()
+        if not kill.killed_at and self._settled >= kill.settled:
+            kill.process.kill()
+            kill.killed_at = now
+        elif kill.killed_at and not kill.back_at and now - kill.killed_at >= DOWN_S:
+            kill.process.start()
+            kill.back_at = now
 
 
-def run_demo(
-    directory: Path, port: int, name_server_port: int, progress: Progress, flights_in_all: int = FLIGHTS_IN_ALL
-) -> DemoRun:
-    """Leaves store and departure board in `directory`."""
-    return asyncio.run(Demo(directory, port, name_server_port, flights_in_all, progress).run())
+def run_demo(directory: Path, port: int, name_server_port: int, flights_in_all: int, seed: int,
+             progress: Progress) -> DemoRun:
+    """Leaves store and databases in `directory`."""
+    return Demo(directory, port, name_server_port, flights_in_all, seed, progress).run()

@@ -13,18 +13,23 @@ from regulus.cli.exit_codes import ExitCode
 
 @pytest.mark.spark
 @pytest.mark.once
-def test_the_demo_sends_kills_settles_and_proves(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> None:
+def test_the_demo_commits_kills_settles_and_proves(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> None:
     directory = tmp_path / "run"
     # Left to itself it takes the usual ports where they are free, as another demo may at the same moment.
     ports = ["--port", str(unused_tcp_port_factory()), "--namesrv-port", str(unused_tcp_port_factory())]
-    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "1000", *ports, "--directory",
-                           str(directory)], capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run([sys.executable, "-m", "regulus.cli.main", "demo", "--flights", "2500", "--seed", "7", *ports,
+                           "--directory", str(directory)], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    # What is sent back when the broker dies may be sent back twice.
-    assert re.search(r"\b1000 sent = 996 applied \+ 4 dead letters( \(and \d+ repetitions\))?, 0 lost", done.stdout)
+    assert "\n2500 committed = 2500 applied or parked, 0 lost, 0 doubled\n" in done.stdout
+    for name in ("relay", "broker", "consumer"):
+        assert re.search(rf"^  {name} +killed at .* s, started again at .* s$", done.stdout, re.MULTILINE)
+    # What dies may be sent back twice, or sent again.
+    verdict = r" 2,?500 sent = 2,?488 applied \+ 12 dead letters( \(and \d+ repetitions\))?, 0 lost"
+    assert re.search(verdict, done.stdout)
     page = (directory / "report.html").read_text(encoding="utf-8")
-    assert re.search(r"\b1,000 sent = 996 applied \+ 4 dead letters( \(and \d+ repetitions\))?, 0 lost", page)
-    assert "broker killed, and back" in page
+    assert re.search(verdict, page)
+    for name in ("relay", "broker", "consumer"):
+        assert f"{name} killed" in page
     assert "Ledger by carrier" in page
     assert f"pipeline run --store {directory / 'store'}" in done.stdout
 

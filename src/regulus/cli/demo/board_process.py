@@ -1,0 +1,47 @@
+"""The consumer of the demo: applies each flight once to the departure board, and confirms its stub at the airports.
+
+    python -m regulus.cli.demo.board_process DIRECTORY NAME_SERVER
+"""
+
+
+import logging
+import sys
+from pathlib import Path
+
+from regulus.cli.demo.airports import TOPIC
+from regulus.cli.demo.databases import airports, departure_board
+from regulus.cli.demo.departures import depart
+from regulus.cli.demo.processes import told_to_stop
+from regulus.client.config import ConsumeFromWhere, PushConsumerConfig
+from regulus.client.listener import ConsumeContext, ConsumeStatus
+from regulus.client.push_consumer import PushConsumer
+from regulus.model.message import MessageExt
+from regulus.reliability.confirms import StubConfirms
+from regulus.reliability.inbox import ApplyOnce
+from regulus.transport import event_loop
+
+CONSUMER_GROUP = "departure_board"
+MAX_RECONSUME_TIMES = 2
+THREADS = 1
+"""A file of SQLite has one writer at a time."""
+
+
+async def consume(directory: Path, name_server: str) -> None:
+    listener = ApplyOnce(departure_board(directory), depart, confirms=StubConfirms(airports(directory)))
+    listener.check()
+
+    async def apply(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
+        return listener(messages, context)
+
+    consumer = PushConsumer(name_server, CONSUMER_GROUP, apply, PushConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=THREADS,
+        max_reconsume_times=MAX_RECONSUME_TIMES))
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        await told_to_stop()
+
+
+if __name__ == "__main__":
+    # Cancelled flights fail on purpose; a traceback for each of 25,000 deliveries would hide everything else.
+    logging.getLogger("regulus.client.listener_workers").setLevel(logging.ERROR)
+    event_loop.run(consume(Path(sys.argv[1]), sys.argv[2]))

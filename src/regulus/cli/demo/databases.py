@@ -1,0 +1,54 @@
+"""The demo's two databases: the airports' flights beside their stubs, and the departure board beside its inbox."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Engine, Integer, LargeBinary, MetaData, String, Table, create_engine, event
+
+from regulus.reliability import tables
+
+AIRPORTS_NAME, BOARD_NAME = "airports.sqlite", "departures.sqlite"
+LOCK_WAIT_S = 60
+"""How long a writer waits for the others of its file."""
+LOG_PAGES = 10_000
+"""Of the log beside a file, before they are carried over into it."""
+CACHE_KIB = 65_536
+
+_business, _board = MetaData(), MetaData()
+
+flights = Table("flights", _business,
+                Column("flight_id", String, primary_key=True),
+                Column("event", LargeBinary, nullable=False))
+
+departures = Table("departures", _board,
+                   Column("flight_id", String, primary_key=True),
+                   Column("carrier", String, nullable=False),
+                   Column("delay_min", Integer, nullable=False),
+                   Column("applied_ms", BigInteger, nullable=False))
+
+
+def airports(directory: Path) -> Engine:
+    """Makes what is not there yet."""
+    return _opened(directory / AIRPORTS_NAME, _business)
+
+
+def departure_board(directory: Path) -> Engine:
+    """Makes what is not there yet."""
+    return _opened(directory / BOARD_NAME, _board)
+
+
+def _opened(path: Path, its_own: MetaData) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": LOCK_WAIT_S})
+    event.listen(engine, "connect", _settle)
+    with engine.begin() as connection:
+        its_own.create_all(connection)
+        tables.create(connection)
+    return engine
+
+
+def _settle(connection: Any, _: object) -> None:
+    """A commit is in the file's log, and outlives the process; the disk gets it later, in one go with many others."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
