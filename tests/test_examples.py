@@ -16,8 +16,8 @@ CLIENT_EXAMPLES = ("commit_and_apply_once", "keep_order", "look_around", "many_s
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 
 
-@pytest.mark.parametrize("name", CLIENT_EXAMPLES)
-def test_the_example_runs_to_its_end(name, tmp_path, capsys):
+def said(name, tmp_path, capsys):
+    """What an example prints."""
     main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
     with server_with_ladder(tmp_path / "store", "10ms 10ms 10ms 10ms", transaction_check_interval=200,
                             transaction_time_out=200) as server:
@@ -27,7 +27,12 @@ def test_the_example_runs_to_its_end(name, tmp_path, capsys):
                 async with asyncio.timeout(30):
                     await running
             asyncio.run(within_time())
-    assert capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", CLIENT_EXAMPLES)
+def test_the_example_runs_to_its_end(name, tmp_path, capsys):
+    assert said(name, tmp_path, capsys)
 
 
 def test_the_example_that_is_killed_runs_to_its_end(regulus_server):
@@ -35,3 +40,11 @@ def test_the_example_that_is_killed_runs_to_its_end(regulus_server):
     done = subprocess.run([sys.executable, FOLDER / "killed_at_each_step.py", regulus_server.name_server_address],
                           capture_output=True, text=True, timeout=120)
     assert done.stdout.endswith("orders, each booked once\n"), done.stderr
+
+
+def test_orders_are_paid_once(tmp_path, capsys):
+    assert said("orders_and_payments", tmp_path, capsys).splitlines() == [
+        "order-1 is PAID, by 1 booking",
+        "order-2 is DECLINED, by 1 booking",
+        "orders: 2 committed = 2 applied, 0 lost, 0 doubled",
+        "payments: 2 committed = 2 applied, 0 lost, 0 doubled"]
