@@ -15,6 +15,8 @@ WIDTH = 440
 HEIGHT = 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 26, 34
 _ROW = 34
+_WORDS_ROW, _LETTER = 14, 6
+"""Of the words above marks: from row to row, and about the width of a letter."""
 _POINTS_MAX = 240
 """More points than these lie on the same pixel of a phone."""
 
@@ -66,8 +68,9 @@ def line_chart(title: str, lines: Sequence[Line], *, x_words: Words, y_words: Wo
         share = math.log10(max(y, 1)) / math.log10(y_top) if logarithmic else y / y_top
         return height - _BOTTOM - (height - _BOTTOM - _TOP) * share
 
-    for mark in marks:
-        _mark(svg, mark, x_at(max(mark.start, x_first)), x_at(min(mark.end, x_last)), height)
+    row_ends: list[float] = []
+    for mark in sorted(marks, key=lambda mark: mark.start):
+        _mark(svg, mark, x_at(max(mark.start, x_first)), x_at(min(mark.end, x_last)), height, row_ends)
     for tick in y_ticks:
         _tag(svg, "line", "grid", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y_at(tick), y2=y_at(tick))
         _text(svg, y_words(tick), _LEFT - 6, y_at(tick) + 4, "tick end")
@@ -150,11 +153,16 @@ def _drawing(title: str, height: int) -> Element:
     return svg
 
 
-def _mark(svg: Element, mark: Mark, left: float, right: float, height: int) -> None:
+def _mark(svg: Element, mark: Mark, left: float, right: float, height: int, row_ends: list[float]) -> None:
+    """Its words stand in the first row where they have room; `row_ends`: where those of earlier marks end."""
     band = _tag(svg, "rect", "mark", x=left, y=_TOP, width=max(right - left, 2), height=height - _BOTTOM - _TOP)
     SubElement(band, "title").text = mark.text
     side = "end" if left > WIDTH * 0.6 else "start"
-    _text(svg, mark.text, right if side == "end" else left, _TOP - 8, f"tick {side}")
+    size = len(mark.text) * _LETTER
+    begin = right - size if side == "end" else left
+    row = next((row for row, end in enumerate(row_ends) if end < begin), len(row_ends))
+    row_ends[row:row + 1] = [begin + size]
+    _text(svg, mark.text, right if side == "end" else left, _TOP - 8 + row * _WORDS_ROW, f"tick {side}")
 
 
 def _pointers(svg: Element, lines: Sequence[Line], x_at: Callable[[float], float], words: tuple[Words, Words],

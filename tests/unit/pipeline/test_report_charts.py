@@ -50,6 +50,16 @@ def test_each_value_can_be_read_by_pointing() -> None:
     assert [title.text for title in svg.iterfind(".//rect[@class='pointer']/title")] == ["0: a 1", "5: a 2, b 3"]
 
 
+def test_words_of_marks_that_are_close_stand_in_rows() -> None:
+    marks = [Mark(50, 51, "broker killed"), Mark(5, 6, "relay killed"), Mark(49, 50, "consumer killed"),
+             Mark(51, 52, "broker back")]
+    svg = chart(Line("a", "sent", [(0, 1), (100, 2)]), marks=marks)
+    heights = {each.text: float(each.get("y", "")) for each in svg.iter("text")}
+    first = heights["relay killed"]
+    assert heights["consumer killed"] == first
+    assert first < heights["broker killed"] < heights["broker back"]
+
+
 def test_a_mark_has_its_words() -> None:
     svg = chart(Line("a", "sent", [(0, 1), (10, 2)]), marks=[Mark(4, 6, "killed <here>")])
     assert svg.findtext(".//rect[@class='mark']/title") == "killed <here>"
