@@ -63,4 +63,11 @@ MUTANTS = [
            old='_PLACE.sub("", fault)', new="fault", tests=("tests/unit/server/test_store_care.py",)),
     Mutant(name="a broker that cannot be asked is dashes and a success", path="regulus/cli/cluster.py",
            old="        raise silent\n", new="        pass\n", tests=("tests/unit/cli/test_cluster.py",)),
+    Mutant(name="the demo counts what is under way as settled", path="regulus/cli/demo/verdict.py",
+           old=" == found.applied + found.parked.count\n", new="\n", tests=("tests/unit/cli/demo/test_verdict.py",)),
+    Mutant(name="the demo forgives what is lost", path="regulus/cli/demo/verdict.py",
+           old="found.is_kept and ", new="", tests=("tests/unit/cli/demo/test_verdict.py",)),
+    Mutant(name="a listener that raises is told of its return, too", path="regulus/client/listener_workers.py",
+           old='        work.odd_answer = ""        # it answered nothing\n', new="",
+           tests=("tests/unit/client/test_calls.py",)),
 ]

@@ -3,7 +3,6 @@
     python -m regulus.cli.demo.board_process DIRECTORY NAME_SERVER
 """
 
-
 import logging
 import sys
 from pathlib import Path
@@ -22,20 +21,19 @@ from regulus.transport import event_loop
 
 CONSUMER_GROUP = "departure_board"
 MAX_RECONSUME_TIMES = 2
-THREADS = 1
-"""A file of SQLite has one writer at a time."""
 
 
 async def consume(directory: Path, name_server: str) -> None:
     listener = ApplyOnce(departure_board(directory), depart, confirms=StubConfirms(airports(directory)))
     listener.check()
 
+    # Here in the event loop, not in a thread: a file of SQLite has one writer at a time, and that one needs less time
+    # than to be handed a message.
     async def apply(messages: list[MessageExt], context: ConsumeContext) -> ConsumeStatus:
         return listener(messages, context)
 
     consumer = PushConsumer(name_server, CONSUMER_GROUP, apply, PushConsumerConfig(
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_thread_max=THREADS,
-        max_reconsume_times=MAX_RECONSUME_TIMES))
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=MAX_RECONSUME_TIMES))
     consumer.subscribe(TOPIC)
     async with consumer:
         await told_to_stop()

@@ -4,7 +4,6 @@ and leaves to a human what it gave up.
     python -m regulus.cli.demo.relay_process DIRECTORY NAME_SERVER
 """
 
-
 import sys
 from pathlib import Path
 
