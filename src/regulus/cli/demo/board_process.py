@@ -21,6 +21,8 @@ from regulus.transport import event_loop
 
 CONSUMER_GROUP = "departure_board"
 MAX_RECONSUME_TIMES = 2
+CACHED_MAX = 100
+"""Messages of a queue. What is retried waits behind them: with many, longer than until its stub is due again."""
 
 
 async def consume(directory: Path, name_server: str) -> None:
@@ -33,7 +35,8 @@ async def consume(directory: Path, name_server: str) -> None:
         return listener(messages, context)
 
     consumer = PushConsumer(name_server, CONSUMER_GROUP, apply, PushConsumerConfig(
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=MAX_RECONSUME_TIMES))
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=MAX_RECONSUME_TIMES,
+        pull_threshold_for_queue=CACHED_MAX))
     consumer.subscribe(TOPIC)
     async with consumer:
         await told_to_stop()
