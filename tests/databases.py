@@ -142,6 +142,7 @@ def rows_are_inserted_or_renewed(spark: "SparkSession", database: Database) -> N
     assert table.upsert(VERDICTS, "key", rows) == 5003
     assert table.upsert(VERDICTS, "key", [{"key": "a", "verdict": "fine", "sent_ms": BORN_MS}]) == 1
     assert table.upsert(VERDICTS, "key", []) == 0
+    assert table.upsert(VERDICTS, "key", [{"key": "k7", "verdict": "late", "sent_ms": None}]) == 1
     found = database.run('SELECT "key", verdict, sent_ms FROM verdicts WHERE verdict <> %s', "late")
     assert sorted(found) == [("A", "lost", None), ("a", "fine", BORN_MS), ("é", "lost", None)]
     assert database.run("SELECT count(*), sum(sent_ms) FROM verdicts WHERE verdict = %s", "late") == [(5000, 12497500)]

@@ -15,8 +15,10 @@ catalog whose tables are named as table:<name>; never into the text, which may b
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
+from zoneinfo import available_timezones
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,8 +28,10 @@ from regulus.pipeline import jdbc_tables, sql_tables, sqlite_tables
 
 KINDS = ("sqlite", *jdbc_tables.NAMED, "parquet", "table")
 
-_PASSWORD = re.compile(r"(?i)[?&;:,(](password|pwd|passwd)\s*=|//[^/?;@\s]*:[^/?;@\s]+@|^oracle:.*:[^/:@\s]+/[^/@\s]+@")
-"""As a parameter, as in `//user:password@host`, as in Oracle's `user/password@host`."""
+_PASSWORD = re.compile(r"//[^/?;@\s]*:[^/?;@\s]+@|(?i:^oracle:.*:[^/:@\s]+/[^/@\s]+@)")
+"""As in `//user:password@host`, as in Oracle's `user/password@host`."""
+_SECRET = re.compile(r"(?i)[?&;:,(]\s*[\w.-]*((secret|token)[\w.-]*|(password|passwd|pwd|passphrase)\d*)\s*=")
+"""A parameter, by how those of drivers are called: sslpassword, accessToken, trustStorePassword, password1."""
 
 _WITHOUT_ZONE = ("date", "timestamp_ntz")
 _SAYS_ZONE = r":\d\d(\.\d+)? ?(Z|UTC|GMT|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/+-]+)$"
@@ -40,6 +44,7 @@ _HOW_TO_KEEP_PASSWORDS = {
     "jdbc": "let the driver find it elsewhere, as PostgreSQL's does in ~/.pgpass, or give it to a JDBC catalog in "
             "Spark's configuration and write table:name",
 }
+_WITHOUT_PASSWORDS = ("sqlite", "parquet", "table")
 _OTHER_NAMES = {"postgres": "postgresql"}
 
 
@@ -56,10 +61,13 @@ class OutsideTable:
         """The table's columns under new names, new -> old, and with a condition in SQL over the table a column
         `is_chosen`. Raises JobRefused when a column is not there.
         """
-        named = [F.col(f"`{old}`").alias(new) for new, old in columns.items()]
         wanted = list(dict.fromkeys(columns.values()))
         frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None)
         _check_columns(wanted, frame.columns, self.table or self.place)
+        named = [F.col(f"`{old}`").alias(new) for new, old in columns.items()]
+        if sqlite_tables.KEY_TEXT in frame.columns:
+            named = [F.col(f"`{sqlite_tables.KEY_TEXT}`" if new == "key" else f"`{old}`").alias(new)
+                     for new, old in columns.items()]
         if condition is not None:
             named.append(F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias("is_chosen"))
         return frame.select(*named)
@@ -81,12 +89,13 @@ class OutsideTable:
         wanted = list(known) if wanted is None else wanted
         _check_columns(wanted, list(known), self.table)
         chosen = {name: known[name] for name in wanted}
-        schema = ", ".join(f"`{name}` {kind}" for name, kind in chosen.items())
+        texts = {sqlite_tables.KEY_TEXT: "string"} if key else {}
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in {**chosen, **texts}.items())
         return spark.range(1, numPartitions=1).mapInArrow(
-            sqlite_tables.reader(self.place, self.table, chosen), schema)
+            sqlite_tables.reader(self.place, self.table, chosen, key), schema)
 
     def upsert(self, columns: Mapping[str, type], key: str, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Insert rows, or renew those that have the same `key`, all or none; the number of rows. See sql_tables."""
+        """Insert rows, or renew those that have the same `key`, but for what is None; all or none. See sql_tables."""
         return sql_tables.upsert(self.kind, self.place, self.table, columns, key, rows)
 
     def mark(self, key: str, column: str, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -102,8 +111,10 @@ def parse_outside_table(text: str) -> OutsideTable:
         return OutsideTable(kind, rest)
     if kind == "table" and rest:
         return OutsideTable(kind, "", rest)
-    if kind in _HOW_TO_KEEP_PASSWORDS and _PASSWORD.search(rest):
-        raise JobRefused(f"a password in a table's address would be logged: {_HOW_TO_KEEP_PASSWORDS[kind]}")
+    # Of a kind that nobody knows, too: it may be misspelt, and the refusal shows the whole text.
+    if kind not in _WITHOUT_PASSWORDS and (_PASSWORD.search(rest) or _SECRET.search(unquote(rest))):
+        mend = _HOW_TO_KEEP_PASSWORDS.get(kind, "leave it out")
+        raise JobRefused(f"a password or other secret in a table's address would be logged: {mend}")
     place, _, table = rest.rpartition("#")
     options = ""
     if kind in jdbc_tables.NAMED:
@@ -119,8 +130,11 @@ def parse_outside_table(text: str) -> OutsideTable:
 def as_time(frame: DataFrame, name: str, zone: str | None = None) -> Column:
     """A column as a timestamp: a number is ms since 1970, a text is ISO 8601, or null where it is not.
 
-    `zone`: that of times which do not say theirs; the session's, which is UTC in our jobs, when None.
+    `zone`: that of times which do not say theirs; the session's, which is UTC in our jobs, when None. Raises JobRefused
+    for one that Spark does not know.
     """
+    if zone is not None:
+        _check_zone(frame.sparkSession, zone)
     kind = frame.schema[name].dataType.simpleString()
     column = F.col(name)
     if kind == "timestamp":
@@ -145,6 +159,16 @@ def lacks_zone(frame: DataFrame, name: str) -> Column:
         return F.lit(False)
     is_time = column.try_cast("bigint").isNull() & column.try_cast("timestamp").isNotNull()
     return F.coalesce(is_time & ~column.rlike(_SAYS_ZONE), F.lit(False))
+
+
+def _check_zone(spark: SparkSession, zone: str) -> None:
+    """With a zone that is none all times would be none."""
+    time = F.lit(f"2026-01-01 00:00:00 {zone}").try_cast("timestamp")
+    row = spark.range(1).select(time.isNotNull().alias("is_known")).first()
+    if not zone.strip() or row is None or not row["is_known"]:
+        near = get_close_matches(zone, available_timezones(), n=1)
+        hint = f"did you mean {near[0]}?" if near else "write UTC, +01:00 or a name such as Europe/Paris"
+        raise JobRefused(f"{zone!r} is no time zone: {hint}")
 
 
 def _in_zone(text: Column, zone: str) -> Column:

@@ -1,6 +1,7 @@
 """Tables of PostgreSQL, MySQL, MariaDB and SQLite, written by SQLAlchemy: all rows of a run in one transaction."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,13 +29,15 @@ KEY_LENGTH_MAX = 255
 _STRICT = "SET sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
 """Else MySQL and MariaDB may be set to cut a text that is too long, and to say nothing."""
 
+_IS_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+
 _UNSAFE_ENGINES = frozenset({"myisam", "aria", "memory", "csv", "archive"})
 """Of MySQL and MariaDB: those that keep what was written when a transaction fails."""
 
 
 def upsert(kind: str, place: str, name: str, columns: Mapping[str, type], key: str,
            rows: Iterable[Mapping[str, Any]]) -> int:
-    """Insert rows, or renew those that have the same `key`; the number of rows.
+    """Insert rows, or renew those that have the same `key`; the number of rows. A None leaves what a row had.
 
     `columns`: name -> str or int. The table is made when it is not there. Raises JobRefused when the database cannot be
     written to, or the table is of another shape.
@@ -172,14 +175,17 @@ def _made(connection: "Connection", name: str, columns: Mapping[str, type], key:
 
 
 def _renewing(dialect: str, table: "Table", columns: Sequence[str], key: str) -> "Insert":
+    from sqlalchemy import func
     from sqlalchemy.dialects import mysql, postgresql, sqlite
 
     others = [name for name in columns if name != key]
     if dialect == "mysql":
         inserted = mysql.insert(table)
-        return inserted.on_duplicate_key_update({name: inserted.inserted[name] for name in others})
+        return inserted.on_duplicate_key_update(
+            {name: func.coalesce(inserted.inserted[name], table.c[name]) for name in others})
     merged = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    return merged.on_conflict_do_update(index_elements=[key], set_={name: merged.excluded[name] for name in others})
+    return merged.on_conflict_do_update(
+        index_elements=[key], set_={name: func.coalesce(merged.excluded[name], table.c[name]) for name in others})
 
 
 def _has_key(column: "Column[Any]", dialect: str) -> "ColumnElement[bool]":
@@ -209,6 +215,8 @@ def _key_reader(column: "Column[Any]", dialect: str) -> Callable[[str], Any]:
         raise JobRefused(f"rows cannot be marked by column {column.name!r} of type {column.type}: name a column of "
                          "texts or whole numbers")
     read, bits = known[kind], _bits(column.type, dialect)
+    if dialect == "sqlite" and kind is int:
+        return _as_sqlite_keeps_it
 
     def value(text: str) -> Any:
         try:
@@ -219,6 +227,17 @@ def _key_reader(column: "Column[Any]", dialect: str) -> Callable[[str], Any]:
         return None if str(found) != text or is_too_large else found
 
     return value
+
+
+def _as_sqlite_keeps_it(text: str) -> Any:
+    """In a column of whole numbers, which holds what is none, too: a text that is a number to SQLite as that number."""
+    if not _IS_NUMBER.fullmatch(text):
+        return text
+    is_whole = text.lstrip("-").isdigit()
+    found = int(text) if is_whole else float(text)
+    # There a whole number of 64 bits is one, however it was written, and no other whole number is.
+    is_other = is_whole != (found == int(found) and -2**63 <= found < 2**63)
+    return None if str(found) != text or is_other else found
 
 
 def _python_type(kind: "TypeEngine[Any]") -> type:

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 4096
+KEY_TEXT = "(key as text)"
+"""The column that has the key as it is kept, of whatever type, beside the one of its declared type."""
 
 _TYPES = (("INT", "bigint"), ("CHAR", "string"), ("CLOB", "string"), ("TEXT", "string"), ("BLOB", "binary"),
           ("REAL", "double"), ("FLOA", "double"), ("DOUB", "double"))
 """By the words that SQLite itself looks for in a declared type; any other is read as text."""
+_LONG_END = 2.0 ** 63
 
 
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
@@ -37,11 +40,13 @@ def columns_of(path: str, table: str) -> dict[str, str]:
     return {row[1]: next((kind for word, kind in _TYPES if word in row[2].upper()), "string") for row in rows}
 
 
-def reader(path: str, table: str,
-           columns: Mapping[str, str]) -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type."""
-    query = f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"
-    names, kinds = list(columns), list(columns.values())
+def reader(path: str, table: str, columns: Mapping[str, str],
+           key: str = "") -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type, and the `key` once more as KEY_TEXT."""
+    asked = [*columns, key] if key else [*columns]
+    query = f"SELECT {', '.join(map(_quoted, asked))} FROM {_quoted(table)}"
+    names = [*columns, KEY_TEXT] if key else asked
+    kinds = [*columns.values(), "string"] if key else [*columns.values()]
 
     def read(_: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         with closing(connect(path, read_only=True)) as connection:
@@ -61,7 +66,8 @@ def _batch(rows: Sequence[Sequence[Any]], names: Sequence[str], kinds: Sequence[
 
 
 def _value(value: Any, kind: str) -> Any:
-    """SQLite keeps any type in any column: what does not fit its declaration is read as null, or as text."""
+    """SQLite keeps any type in any column: what does not fit its declaration is read as null, or as text; nothing is
+    cut."""
     if value is None or (kind == "binary" and isinstance(value, bytes)):
         return value
     if kind == "string":
@@ -70,7 +76,10 @@ def _value(value: Any, kind: str) -> Any:
         return str(value).encode()
     if not isinstance(value, int | float):
         return None
-    return float(value) if kind == "double" else int(value)
+    if kind == "double":
+        return float(value)
+    is_whole = isinstance(value, int) or (value.is_integer() and abs(value) < _LONG_END)
+    return int(value) if is_whole else None
 
 
 def _quoted(name: str) -> str:

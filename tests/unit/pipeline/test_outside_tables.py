@@ -1,5 +1,6 @@
 """What a user's own table is called, and its times; databases have tests of their own."""
 
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -59,6 +60,18 @@ def test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_g
         assert (None if in_utc is None else round(in_utc.timestamp() * 1000) - BORN_MS) == utc, text
 
 
+@pytest.mark.parametrize(("zone", "hint"), [
+    ("Europe/Berln", "did you mean Europe/Berlin"), ("Nowhere", "write UTC"), ("", "write UTC"), ("+99:00", "write UTC")])
+def test_a_zone_that_is_none_is_refused_by_its_name(spark, zone, hint):
+    from regulus.pipeline.outside_tables import as_time
+
+    frame = small_table(spark, [("2026-01-01 00:00:00",)], "at string")
+    with pytest.raises(JobRefused, match=rf"^{re.escape(repr(zone))} is no time zone: {hint}"):
+        as_time(frame, "at", zone)
+    for known in ("UTC", "+01:00", "Europe/Berlin"):
+        as_time(frame, "at", known)
+
+
 def test_a_condition_tells_rows_by_columns_that_are_not_asked_for(spark, board):
     from regulus.pipeline.outside_tables import parse_outside_table
 
@@ -94,13 +107,18 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
 @pytest.mark.parametrize(("text", "reason"), [
     ("board.sqlite", "is no table: write sqlite:/path#table"),
     ("sqlite:/nowhere.sqlite#t", "there is no SQLite file /nowhere.sqlite"),
-    ("postgresql://u:secret@h/d#t", "a password in a table's address would be logged"),
+    ("postgresql://u:secret@h/d#t", "a password or other secret in a table's address would be logged"),
     ("postgresql://h/d?user=u&password=secret#t", "set PGPASSWORD"),
     ("jdbc:postgresql://h:5432/d?user=u&password=secret#t", "write table:name"),
     ("jdbc:mysql://u:secret@h:3306/d#t", "would be logged"),
     ("jdbc:sqlserver://h:1433;databaseName=d;user=u;PWD=secret#t", "would be logged"),
     ("jdbc:oracle:thin:u/secret@h:1521/d#t", "would be logged"),
     ("postgresql://u@h/d#t?password=secret", "would be logged"),
+    ("postgresql://u@h/d#t?sslpassword=secret", "would be logged"),
+    ("postgresql://u@h/d?pass%77ord=secret#t", "would be logged"),
+    ("jdbc:sqlserver://h;accessToken=secret#t", "would be logged"),
+    ("jdbc:sqlserver://h;trustStorePassword = secret#t", "would be logged"),
+    ("postgrsql://u:secret@h/d#t", "would be logged"),
     ("mariadb://u:secret@h/d#t", "set MYSQL_PWD"),
     ("mysql://u@h/d#t?lowerBound=1", "lowerBound is no option of a table"),
     ("postgresql://u@127.0.0.1:1/d#t", r"d#t cannot be read: Connection to 127.0.0.1:1 refused"),

@@ -42,6 +42,14 @@ def test_rows_are_marked_by_a_key_of_any_type(database):
     assert database.run("SELECT state FROM loose ORDER BY id") == [("lost",), ("late",)]
 
 
+def test_a_column_of_whole_numbers_is_marked_where_it_holds_something_else(database):
+    database.fill("stubs", "id INTEGER PRIMARY KEY, code INTEGER, state TEXT",
+                  [(1, "A-17", None), (2, 1.5, None), (3, 7, None), (4, 1, None)])
+    keys = ["A-17", "1.5", "7", "07", "1.0", "1e0", "+1", "9" * 30, "inf"]
+    assert database.table("stubs").mark("code", "state", [{"key": key, "value": "lost"} for key in keys]) == 3
+    assert database.run("SELECT id FROM stubs WHERE state = 'lost' ORDER BY id") == [(1,), (2,), (3,)]
+
+
 def test_a_database_that_refuses_is_quoted(database):
     database.fill("stubs", "id TEXT, state TEXT CHECK (state <> 'lost')", [("a", None)])
     with pytest.raises(JobRefused, match=r"board.*: CHECK constraint failed.*; no row was changed"):

@@ -36,6 +36,22 @@ def test_a_table_is_read_with_its_types(spark, board):
                                             ("b", None, 2.0, bytearray(b"x"), "y", "z")]
 
 
+def test_a_key_is_read_as_it_is_kept_and_no_number_is_cut(spark, board):
+    from regulus.pipeline.outside_tables import parse_outside_table
+
+    with closing(sqlite3.connect(board)) as connection:
+        connection.execute("CREATE TABLE stubs(id INTEGER, at_ms INTEGER)")
+        connection.executemany("INSERT INTO stubs VALUES (?, ?)", [
+            ("A-17", 1), (1.5, 2.5), (7, float("inf")), (None, 3.0), (1e300, 1e300)])
+        connection.commit()
+    table = parse_outside_table(f"sqlite:{board}#stubs")
+    rows = table.read(spark, {"key": "id", "time": "at_ms"}).collect()
+    assert [tuple(row) for row in rows] == [("A-17", 1), ("1.5", None), ("7", None), (None, 3), ("1e+300", None)]
+    # A condition still speaks of the column as it was declared.
+    assert [tuple(row) for row in table.read(spark, {"key": "id"}, "id > 5").collect()] == [
+        ("A-17", False), ("1.5", False), ("7", True), (None, False), ("1e+300", False)]
+
+
 def test_rows_come_some_at_a_time(board):
     from regulus.pipeline import sqlite_tables
 
