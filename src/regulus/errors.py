@@ -199,6 +199,14 @@ class OptionError(RegulusError):
     """An option of the Spark source is unknown, missing or wrong; the text names the nearest known option."""
 
 
+class TopicUnknown(OptionError):
+    """An option names a topic that is not there; the text names the nearest."""
+
+
+class SparkFailed(RegulusError):
+    """Spark ended for a reason that is not ours; the text is the sentence of its own that tells most."""
+
+
 class DataLoss(RegulusError):
     """Messages that the reader was to read are gone; the text names queue, range and cause."""
 

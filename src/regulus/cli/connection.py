@@ -10,6 +10,7 @@ import click
 
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
+from regulus.model.timestamps import may_be_ms
 from regulus.transport import event_loop
 from regulus.transport.connector import split_address
 
@@ -91,6 +92,9 @@ class Moment(click.ParamType[int]):
                       ctx)
         if not 0 <= moment <= _LAST_MS:
             self.fail(f"{text!r} is not a time between the years 1970 and 9999", param, ctx)
+        if _NUMBER.fullmatch(text) and not may_be_ms(moment):
+            self.fail(f"{text!r} as ms since 1970 is before the year 2000; write ms, not seconds, or "
+                      "2026-01-31T12:00:00", param, ctx)
         return moment
 
 

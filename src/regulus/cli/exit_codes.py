@@ -18,6 +18,7 @@ from regulus.errors import (
     SinkRefused,
     StubMissing,
     TopicMissing,
+    TopicUnknown,
 )
 from regulus.wire.codes import ResponseCode
 
@@ -44,6 +45,8 @@ _NOT_REACHABLE = frozenset({ConnectFailed.code, ConnectionLost.code, RequestTime
 def exit_code(error: RegulusError) -> ExitCode:
     """Of a command that ended with this error."""
     match error:
+        case TopicMissing() | TopicUnknown() | StubMissing():
+            return ExitCode.NOT_FOUND
         case ConfigError() | OptionError() | MessageIllegal():
             return ExitCode.USAGE
         case ClientError() if error.code in _NOT_FOUND:
@@ -52,8 +55,6 @@ def exit_code(error: RegulusError) -> ExitCode:
             return ExitCode.NOT_REACHABLE
         case ClientError() if error.code != ClientError.code:
             return ExitCode.REFUSED
-        case TopicMissing() | StubMissing():
-            return ExitCode.NOT_FOUND
         case JobRefused() | SinkRefused() | ReliabilityRefused():
             return ExitCode.REFUSED
     return ExitCode.FAILED

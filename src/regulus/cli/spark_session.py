@@ -1,5 +1,6 @@
 """The Spark session of a command: Java as this machine has it, errors alone on the terminal, and an end."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,18 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from regulus.cli.interrupts import interrupts_kept_from_spark
 from regulus.cli.progress import Progress
 from regulus.spark import class_archive
 from regulus.spark.extras import require_extra
 from regulus.spark.java import Java, JavaPlaces, find_java
-from regulus.spark.reason import reason
+from regulus.spark.reason import error_of
 from regulus.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SETTINGS = {"spark.log.level": "ERROR", "spark.python.sql.dataFrameDebugging.enabled": "false"}
+_SETTINGS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 """The frames of a command are ours: nobody asks where in the program a column was named, and to note it takes time."""
+
+_LOG_LEVEL = "REGULUS_SPARK_LOG"
+"""The variable that lets Spark's log be seen. It is off: what fails is told in one sentence, which would stand behind
+the traces of each task."""
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of PySpark in this process, which say once more, in JSON, what the error says that they log."""
 
 _JAVA_ENDS_S = 300
 
@@ -55,15 +64,28 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS,
     is_ours = SparkSession.getActiveSession() is None
     if progress is not None and is_ours:
         progress.say("starting Spark")
-    session = open_session(command_java, os.environ, master, {**_SETTINGS, **settings})
-    if progress is not None:
-        progress.step("looking at what is there")
-    try:
-        with _seen(session, progress):
-            yield session
-    finally:
-        if is_ours:
-            session.stop()
+    level = os.environ.get(_LOG_LEVEL, "OFF")
+    if level == "OFF":
+        _silence_pyspark()
+    with interrupts_kept_from_spark():
+        session = open_session(command_java, os.environ, master, {"spark.log.level": level, **_SETTINGS, **settings})
+        if progress is not None:
+            progress.step("looking at what is there")
+        try:
+            with _seen(session, progress):
+                yield session
+        finally:
+            if is_ours:
+                session.stop()
+
+
+def _silence_pyspark() -> None:
+    from pyspark.logger import PySparkLogger
+
+    nothing = logging.CRITICAL + 1
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(nothing)
+    logging.getLogger("py4j").setLevel(nothing)
 
 
 @contextmanager
@@ -79,14 +101,14 @@ def _seen(session: "SparkSession", progress: Progress | None) -> Iterator[None]:
 
 @contextmanager
 def spark_refusals() -> Iterator[None]:
-    """What Spark refuses as click's error, in one sentence."""
+    """What Spark refuses as an error of ours, in one sentence. Raises RegulusError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise click.ClickException(reason(str(error))) from error
+        raise error_of(str(error)) from error
 
 
 def command_java() -> Java:

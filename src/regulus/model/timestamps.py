@@ -7,3 +7,12 @@ DATED_MAX_MS = 253_402_214_400_000
 def dated(timestamp_ms: int) -> int:
     """The nearest time from 1970 on that has a date in every time zone."""
     return min(max(timestamp_ms, 0), DATED_MAX_MS)
+
+
+YEAR_2000_MS = 946_684_800_000
+
+
+def may_be_ms(number: int) -> bool:
+    """Whether a number that somebody wrote is ms since 1970: no message is as old as seconds are, when they are taken
+    for ms. 0 stands for the beginning."""
+    return number <= 0 or number >= YEAR_2000_MS

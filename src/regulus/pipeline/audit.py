@@ -105,7 +105,8 @@ class Audit:
             frame.unpersist()
 
     def sentence(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
+        broken = ", ".join(f"{result.rule.name} ({result.count})" for result in self.results if result.fails)
+        verdict = f"FAILED by {broken}" if broken else "passed"
         return (f"{verdict}: {self.messages} messages in {self.queues} queues, {self.missing} missing, "
                 f"{self.count('messages_repeated')} stored repeatedly, {self.count('messages_out_of_order')} out of "
                 f"order, {self.count('messages_without_effect')} without effect")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
@@ -99,7 +99,8 @@ class LogSource:
         reader = spark.read.format("rocketmq").options(**self.options).schema(ddl(columns))
         for name, moment in (("startingTimestamp", starting), ("endingTimestamp", ending)):
             if moment is not None:
-                reader = reader.option(name, str(round(moment.timestamp() * 1000)))
+                # Not as a number, which is refused where it is small: a damaged record may be of 1970.
+                reader = reader.option(name, moment.astimezone(UTC).isoformat())
         if "body" in columns:
             reader = reader.option("decompress", "true")
         return reader.option("subscribe", ",".join(topics)).load()

@@ -235,9 +235,11 @@ def _as_sqlite_keeps_it(text: str) -> Any:
         return text
     is_whole = text.lstrip("-").isdigit()
     found = int(text) if is_whole else float(text)
+    if str(found) != text:
+        return None
     # There a whole number of 64 bits is one, however it was written, and no other whole number is.
     is_other = is_whole != (found == int(found) and -2**63 <= found < 2**63)
-    return None if str(found) != text or is_other else found
+    return None if is_other else found
 
 
 def _python_type(kind: "TypeEngine[Any]") -> type:

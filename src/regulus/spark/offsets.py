@@ -19,7 +19,7 @@ from regulus.errors import OptionError
 from regulus.model.message_queue import MessageQueue
 from regulus.spark.kafka_partitions import queue_of
 from regulus.spark.marks import Mark
-from regulus.spark.option_values import json_object
+from regulus.spark.option_values import json_object, milliseconds
 from regulus.spark.selection import ANY_BROKER, queue_text
 
 QueueOffsets: TypeAlias = dict[MessageQueue, int]
@@ -64,7 +64,7 @@ def parse_offsets(text: str, option: str) -> QueueOffsets:
 
 def parse_times(text: str, option: str) -> QueueOffsets:
     """As offsets, but with ms since 1970 for each queue."""
-    return _parse(text, option, 0)
+    return {queue: milliseconds(time, option) for queue, time in _parse(text, option, 0).items()}
 
 
 def parse_epochs(text: str, option: str) -> dict[tuple[str, str], int]:

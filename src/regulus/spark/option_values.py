@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from regulus.errors import OptionError
+from regulus.model.timestamps import may_be_ms
 
 Values = Mapping[str, str]
 """Options under their own spelling."""
@@ -97,7 +98,7 @@ def timestamp(values: Values, name: str) -> int | None:
         return None
     text = text.strip()
     if re.fullmatch(r"-?[0-9]{1,18}", text):
-        return int(text)
+        return milliseconds(int(text), name)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -105,6 +106,14 @@ def timestamp(values: Values, name: str) -> int | None:
                           "2026-01-31T08:00:00Z") from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def milliseconds(number: int, name: str) -> int:
+    """A time that was given as a number. Raises OptionError where its unit is another most likely."""
+    if not may_be_ms(number):
+        raise OptionError(f"option {name!r} is {number}, which as ms since 1970 is before the year 2000: write ms, not "
+                          "seconds, or ISO 8601, as 2026-01-31T08:00:00Z")
+    return number
 
 
 def json_object(text: str, option: str, example: str) -> dict[str, Any]:

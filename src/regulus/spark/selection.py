@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from regulus.errors import OptionError
+from regulus.errors import OptionError, TopicUnknown
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from regulus.spark.kafka_partitions import queue_of
@@ -32,7 +32,7 @@ class TopicSelection:
     by_partition: bool = False
 
     def topics_of(self, known: set[str], place: str = "the store") -> list[str]:
-        """The topics to read of `known`, sorted. Raises OptionError when one that is named is not there."""
+        """The topics to read of `known`, sorted. Raises TopicUnknown when one that is named is not there."""
         if self == EVERYTHING:
             return sorted(known)
         if self.pattern is not None:
@@ -40,7 +40,7 @@ class TopicSelection:
         named = self.named_topics
         missing = sorted(named - known)
         if missing:
-            raise OptionError(f"{place} has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
+            raise TopicUnknown(f"{place} has no topic {', '.join(map(repr, missing))}; {_listing(known, missing[0])}")
         return sorted(named)
 
     @property

@@ -25,6 +25,18 @@ def test_a_time_that_no_message_can_have_is_refused_in_one_sentence(text):
     assert "is not a time" in done.output
 
 
+@pytest.mark.parametrize("text", ["1795609864", "20261125", "1", "946684799999"])
+def test_a_number_that_is_in_other_units_is_refused(text):
+    done = CliRunner().invoke(group, ["reset", "g", "t", "--time", text])
+    assert done.exit_code == ExitCode.USAGE
+    assert "as ms since 1970 is before the year 2000; write ms, not seconds" in " ".join(done.output.split())
+
+
+def test_the_beginning_is_a_time():
+    assert Moment().convert("0", None, None) == 0
+    assert Moment().convert("946684800000", None, None) == 946_684_800_000
+
+
 def test_an_age_is_a_time_before_now():
     assert Moment().convert("1m", None, None) - Moment().convert("1h", None, None) - 59 * 60_000 + 1000 > 0
 

@@ -80,7 +80,7 @@ def test_numbers_that_mean_nothing_are_a_fault_of_usage(command, arguments, opti
 
 @pytest.mark.parametrize(("command", "arguments"), [
     (bench, ["consumer", "--idle"]),
-    (job, ["replay", "--topic", "t", "--from", "1", "--until", "2", "--speed"]),
+    (job, ["replay", "--topic", "t", "--from", "2d", "--until", "1d", "--speed"]),
 ])
 @pytest.mark.parametrize("number", ["nan", "inf", "-1"])
 def test_a_number_that_is_none_is_a_fault_of_usage(command, arguments, number):

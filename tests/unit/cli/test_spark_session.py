@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
+from regulus.cli.exit_codes import ExitCode
 from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
-from regulus.errors import MissingJava
+from regulus.errors import MissingJava, SparkFailed
 from tests.unit.spark.conftest import GOLDEN
 
 READ_TWICE = """
@@ -38,7 +39,7 @@ def test_a_session_that_was_there_before_is_used_and_goes_on(spark):
 @pytest.mark.spark
 @pytest.mark.once
 def test_what_java_refuses_is_one_sentence(spark):
-    with pytest.raises(click.ClickException, match=r"^No suitable driver$"), spark_refusals():
+    with pytest.raises(SparkFailed, match=r"^No suitable driver$"), spark_refusals():
         spark.read.jdbc("jdbc:nowhere:/x", "t")
 
 
@@ -114,3 +115,32 @@ def test_what_must_be_made_for_a_java_is_made_in_the_cache_of_the_user(monkeypat
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert java_places().cache == Path(tmp_path, ".cache", "regulus")
+
+
+INTERRUPTED = """
+import os, signal, sys
+from regulus.cli.main import main
+from pyspark.sql import SparkSession
+
+def interrupted(session):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        raise ConnectionError("Java does not answer")
+
+SparkSession.read = property(interrupted)
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.once
+def test_an_interrupt_is_one_word(tmp_path):
+    """Neither the traces of a connection to Java that was cut off, nor what follows from it."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "spark", "read", "--store", str(GOLDEN / "store-4.9.8"), "--topic", "S"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INTERRUPTED
+    assert done.stderr.count("regulus: interrupted") == 1
+    assert "Traceback" not in done.stderr

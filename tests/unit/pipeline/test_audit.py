@@ -50,6 +50,7 @@ def test_a_bill_that_was_not_written_and_one_written_twice_fail_the_audit(spark,
     found = audit(spark, AuditRequest(source=shop.live_source, topics=(TOPIC,), group=GROUP, effects=effects), later())
     assert not found.passed
     assert counts(found) == {"dead_letters": 1, "messages_without_effect": 1, "effects_repeated": 1}
+    assert found.sentence().startswith("FAILED by messages_without_effect (1), effects_repeated (1): ")
     assert [row["key"] for row in spark.table("broken_messages_without_effect").collect()] == ["o3"]
     assert [row["key"] for row in spark.table("broken_effects_repeated").collect()] == ["o4"]
     found.close()

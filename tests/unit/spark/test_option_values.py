@@ -29,3 +29,15 @@ def test_a_number_is_of_ascii_digits(text):
 def test_json_must_be_an_object(text):
     with pytest.raises(OptionError, match="write so"):
         option_values.json_object(text, "a", "write so")
+
+
+@pytest.mark.parametrize("text", ["1795609864", "20261125", "1", "946684799999"])
+def test_a_time_in_other_units_than_ms_is_refused(text):
+    with pytest.raises(OptionError, match=f"'a' is {text}, which as ms since 1970 is before the year 2000: write ms"):
+        option_values.timestamp({"a": text}, "a")
+
+
+@pytest.mark.parametrize(("text", "ms"), [
+    ("0", 0), ("-1", -1), ("946684800000", 946_684_800_000), ("1970-01-01T00:00:01Z", 1000)])
+def test_a_time_in_ms_or_as_a_date_is_taken_as_it_is(text, ms):
+    assert option_values.timestamp({"a": text}, "a") == ms

@@ -19,6 +19,8 @@ from regulus.spark.read_plan import ReadRange, UnitRange
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_MS = 1_767_268_800_000
 
+FIVE = "1970-01-01T00:00:00.005Z"
+
 
 def options(**given: str):
     return parse_options({"storePath": "/store", "subscribe": "a,b,c", **given})
@@ -37,7 +39,7 @@ def test_what_filters_say_together():
 
 
 def test_options_take_what_may_match():
-    narrowed = narrowed_options(options(startingTimestamp="5", tags="x || y"), Narrowing(
+    narrowed = narrowed_options(options(startingTimestamp=FIVE, tags="x || y"), Narrowing(
         topics=frozenset("bz"), tags=frozenset("yz"), time_low=9, time_high=12))
     assert narrowed.selection.topics == ("b",)
     assert (narrowed.starting_timestamp, narrowed.ending_timestamp) == (9, 12)
@@ -55,11 +57,11 @@ def test_a_query_begins_where_its_group_is():
     narrowed = narrowed_options(parse_options(given), limits)
     assert (narrowed.starting_timestamp, narrowed.ending_timestamp) == (None, 12)
     assert narrowed_options(parse_options({**given, "startingOffsets": "earliest"}), limits).starting_timestamp == 9
-    assert narrowed_options(parse_options({**given, "startingTimestamp": "5"}), limits).starting_timestamp == 9
+    assert narrowed_options(parse_options({**given, "startingTimestamp": FIVE}), limits).starting_timestamp == 9
 
 
 def test_only_a_start_that_the_user_gave_may_find_no_message():
-    given = options(startingTimestamp="5", startingOffsetsByTimestampStrategy="error")
+    given = options(startingTimestamp=FIVE, startingOffsetsByTimestampStrategy="error")
     assert narrowed_options(given, Narrowing(time_low=9)).starting_timestamp == 5
 
 

@@ -6,6 +6,7 @@ from regulus.spark.options import parse_options
 from regulus.spark.read_bounds import QueueState, batch_bounds, missing_before, starting_offsets
 
 Q0, Q1 = (MessageQueue("orders", "b", number) for number in range(2))
+T5, T6, T7 = (946_684_800_000 + number for number in (5, 6, 7))
 STATES = {Q0: QueueState(10, 20, 7), Q1: QueueState(0, 5, 7)}
 
 
@@ -83,21 +84,21 @@ def test_offsets_that_mean_nothing_are_refused(options, fault):
 
 
 def test_a_time_beats_offsets_and_one_for_all_beats_those_for_each():
-    place = Queues({(Q0, 5): 15, (Q1, 5): 2, (Q0, 6): 16, (Q1, 7): 3})
-    assert bounds(place, startingTimestamp="5", startingOffsets=offsets(11, 1))[0] == {Q0: (15, 20), Q1: (2, 5)}
-    assert bounds(place, startingOffsetsByTimestamp=offsets(6, 7), startingOffsets=offsets(11, 1))[0] == {
+    place = Queues({(Q0, T5): 15, (Q1, T5): 2, (Q0, T6): 16, (Q1, T7): 3})
+    assert bounds(place, startingTimestamp=str(T5), startingOffsets=offsets(11, 1))[0] == {Q0: (15, 20), Q1: (2, 5)}
+    assert bounds(place, startingOffsetsByTimestamp=offsets(T6, T7), startingOffsets=offsets(11, 1))[0] == {
         Q0: (16, 20), Q1: (3, 5)}
     for option in ("starting", "ending"):
-        both = {f"{option}Timestamp": "5", f"{option}OffsetsByTimestamp": offsets(6, 7)}
-        assert bounds(place, **both) == bounds(place, **{f"{option}Timestamp": "5"})
-    assert bounds(place, endingTimestamp="5")[0] == {Q0: (10, 15), Q1: (0, 2)}
+        both = {f"{option}Timestamp": str(T5), f"{option}OffsetsByTimestamp": offsets(T6, T7)}
+        assert bounds(place, **both) == bounds(place, **{f"{option}Timestamp": str(T5)})
+    assert bounds(place, endingTimestamp=str(T5))[0] == {Q0: (10, 15), Q1: (0, 2)}
 
 
 def test_a_time_that_no_message_reaches():
-    place = Queues({(Q0, 5): 20, (Q1, 5): 2})
-    assert bounds(place, startingTimestamp="5")[0] == {Q1: (2, 5)}
+    place = Queues({(Q0, T5): 20, (Q1, T5): 2})
+    assert bounds(place, startingTimestamp=str(T5))[0] == {Q1: (2, 5)}
     with pytest.raises(OptionError, match="orders/b/0 has no message stored at or after"):
-        bounds(place, startingTimestamp="5", startingOffsetsByTimestampStrategy="error")
+        bounds(place, startingTimestamp=str(T5), startingOffsetsByTimestampStrategy="error")
 
 
 def test_where_a_stream_starts():
