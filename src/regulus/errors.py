@@ -106,6 +106,10 @@ class ConnectRefused(ConnectFailed):
     """The address was reached and takes no connection, or cannot be reached: known at once, and nothing was sent."""
 
 
+class HostUnknown(ConnectRefused):
+    """No host of that name is known."""
+
+
 class ConnectionLost(ClientError):
     """The connection closed before the answer came; whether the request was done is unknown."""
 
@@ -128,6 +132,10 @@ class NoNameServer(ClientError):
     """No name server address is known or none answers."""
 
     code = 10004
+
+
+class WrongNameServer(NoNameServer):
+    """Each address is one that no host has, or of a server that is no name server: to wait does not help."""
 
 
 class NoRoute(ClientError):

@@ -101,10 +101,11 @@ def retries(job: Job, groups: Sequence[str], effects: str | None, effects_key: s
     """Retries and dead letters: who, how often, why, and how it ended."""
     from regulus.pipeline.retry_report import RetryRequest, retry_report
 
-    report = retry_report(job.spark, RetryRequest(
+    request = RetryRequest(
         source=job.source, groups=tuple(groups), cause_properties=tuple(causes),
         effects=outside(job, effects, effects_key, effects_time, "applied_time"),
-        starting=moment(starting), ending=moment(ending)), job.say)
+        starting=moment(starting), ending=moment(ending))
+    report = retry_report(job.spark, request, job.say)
     tables = {"ladder": report.ladder, "dead letters": report.causes, "time to success": report.success}
     rows = _print_tables(job, tables)
     messages = sum(row["messages"] for row in rows["ladder"])
@@ -127,9 +128,9 @@ def trace(job: Job, topic: str | None, message_id: str | None, slow_ms: int, spa
     from regulus.model.topics import TRACE_TOPIC
     from regulus.pipeline.trace_report import TraceRequest, trace_report
 
-    report = trace_report(job.spark, TraceRequest(
-        source=job.source, topic=topic or TRACE_TOPIC, slow_ms=slow_ms, message_id=message_id,
-        starting=moment(starting), ending=moment(ending)), job.say)
+    request = TraceRequest(source=job.source, topic=topic or TRACE_TOPIC, slow_ms=slow_ms, message_id=message_id,
+                           starting=moment(starting), ending=moment(ending))
+    report = trace_report(job.spark, request, job.say)
     tables = {"groups": report.groups, "ways": report.ways}
     if spans or message_id:
         tables["spans"] = report.spans.orderBy("start_time").limit(job.limit)
@@ -238,11 +239,12 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
     from regulus.pipeline.redrive import redrive as run
 
     number = round(datetime.now(UTC).timestamp() * 1000)
-    found = run(job.spark, RedriveRequest(
+    request = RedriveRequest(
         source=job.source_to_send_from, group=group, where=where, cap=cap, from_retries=from_retries,
         starting=moment(starting), ending=moment(ending), report=report,
         changes=dict(_assignment(text) for text in changes), is_dry_run=not is_real,
-        target=target(job, is_real, guarantee, rate, brokers)), number, job.say)
+        target=target(job, is_real, guarantee, rate, brokers))
+    found = run(job.spark, request, number, job.say)
     if job.json_output:
         job.document(sent=is_real, report=found.place, brokers=found.brokers, messages=[
             {"topic": topic, "status": status, "messages": count} for (topic, status), count in found.counts.items()])
@@ -279,11 +281,11 @@ def replay(job: Job, topics: Sequence[str], starting: int, ending: int, into: st
     assert end is not None
     # The sink's id is this run's: to the broker another run's rows are others, whatever their numbers.
     sink_id = f"replay-{uuid.uuid4().hex}"
-    found = run(job.spark, ReplayRequest(
+    request = ReplayRequest(
         source=job.source_to_send_from, name=name, goes_on=replay_id is not None, topics=tuple(topics), starting=start,
         ending=end, into=into, speed=speed, where=where, is_dry_run=not is_real,
-        target=target(job, is_real, guarantee, rate, brokers, sink_id)),
-        monotonic, sleep, job.say)
+        target=target(job, is_real, guarantee, rate, brokers, sink_id))
+    found = run(job.spark, request, monotonic, sleep, job.say)
     if job.json_output:
         job.document(sent=is_real, id=name, messages=found.messages, slices=found.slices, seconds=found.seconds,
                      behind_ms=found.behind_ms, brokers=found.brokers)
@@ -337,16 +339,16 @@ def reconcile(job: Job, topic: str, group: str | None, stubs: str, stubs_key: st
 
     now = datetime.now(UTC)
     number = round(now.timestamp() * 1000)
-    found = run(job.spark, ReconcileRequest(
+    # What the arguments alone show is told before Spark starts, which the effects need.
+    request = ReconcileRequest(
         source=job.source_to_send_from, topic=topic, group=group, late_ms=late_ms, stubs=parse_outside_table(stubs),
         columns=StubColumns(key=stubs_key, created=stubs_time, body=stubs_body, tags=stubs_tags, mark=mark,
                             zone=stubs_zone, due=due),
         limits=None if min_age_ms is None or cap is None else ResendLimits(min_age_ms=min_age_ms, cap=cap),
-        report=report,
-        effects=outside(job, effects, effects_key, effects_time, "applied_time"),
-        verdicts=parse_outside_table(verdicts) if verdicts else None,
-        is_dry_run=not is_real, target=target(job, is_real, guarantee, rate, brokers, dedup_key="keys")),
-        now, number, job.say)
+        report=report, verdicts=parse_outside_table(verdicts) if verdicts else None,
+        is_dry_run=not is_real, target=target(job, is_real, guarantee, rate, brokers, dedup_key="keys"),
+        effects=outside(job, effects, effects_key, effects_time, "applied_time"))
+    found = run(job.spark, request, now, number, job.say)
     bad = found.frame.where(found.frame["verdict"].isin(*BAD_VERDICTS))
     if job.json_output:
         job.document(verdicts=found.counts, sent=found.sent, left_out=dict(found.left_out), written=found.written,

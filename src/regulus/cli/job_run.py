@@ -14,6 +14,7 @@ from regulus.cli.options import CORES_MAX, LIMIT, renamed
 from regulus.cli.output import print_table, with_output
 from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, spark_refusals
+from regulus.client.name_servers import parse_addresses
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Job:
 
     @property
     def spark(self) -> "SparkSession":
-        """Started when it is first needed, so that a wrong argument is refused at once. Raises MissingJava."""
+        """Started when it is first needed, so that a wrong argument is refused at once: a command makes its request
+        before it asks for this. Raises MissingJava."""
         if self._session is None:
             self._session = self._at_end.enter_context(command_session(f"local[{self._cores}]", {
                 "spark.sql.shuffle.partitions": str(self._cores), "spark.driver.memory": "1g"}, self.progress))
@@ -151,6 +153,8 @@ def with_job(command: Callable[Concatenate[Job, P], Any]) -> Callable[..., None]
                  "archivePath": archive_path, "brokerName": broker_name, "credentials": credentials,
                  "failOnDataLoss": "false" if accept_gaps else None}
         require_extra("spark", "a job")
+        if name_server:
+            parse_addresses(name_server)    # before Spark starts, which takes seconds
         with spark_refusals(), Progress.on_stderr() as progress, ExitStack() as at_end:
             job = Job({name: value for name, value in given.items() if value}, cores, json_output, limit, at_end,
                       progress)

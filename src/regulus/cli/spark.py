@@ -4,8 +4,10 @@ import os
 from collections.abc import Sequence
 
 import click
+from click.core import ParameterSource
 
 from regulus.cli.options import CORES_MAX, LIMIT, renamed
+from regulus.cli.progress import Progress
 from regulus.cli.spark_session import SparkDirectory, command_session, java_places, spark_refusals
 from regulus.spark.doctor import Finding, examine, examine_executors
 from regulus.spark.extras import require_extra
@@ -57,9 +59,11 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @spark.command()
 @click.option("--store", "store_path", type=SparkDirectory(),
               help="Directory of a broker's store.")
-@click.option("-n", "--namesrv", "name_server", help="Name servers of running brokers, host:port;host:port.")
+@click.option("-n", "--namesrv", "name_server", envvar="NAMESRV_ADDR", show_envvar=True,
+              help="Name servers of running brokers, host:port;host:port.")
 @click.option("--archive", "archive_path", type=SparkDirectory(),
               help="Directory of an archive; with --namesrv, the archive and from its end on the brokers.")
+@click.option("--credentials", metavar="env:NAME|file:/PATH", help="Where the keys for the brokers are.")
 @click.option("--topic", "topics", required=True, multiple=True, help="May be given several times.")
 @renamed("--tag", "tags", old="--tags", default="*", show_default=True, help="`TagA || TagB`.")
 @click.option("--from", "starting", help="First store time: ISO 8601 or ms since 1970.")
@@ -69,24 +73,41 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Only count.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
-def read(store_path: str | None, name_server: str | None, archive_path: str | None, topics: tuple[str, ...],
-         tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
+@click.pass_context
+def read(context: click.Context, store_path: str | None, name_server: str | None, archive_path: str | None,
+         credentials: str | None, topics: tuple[str, ...], tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
          cores: int) -> None:
     """Print messages: of a store's directory, of running brokers, of an archive."""
-    if store_path is None and name_server is None and archive_path is None:
+    is_named = context.get_parameter_source("name_server") is not ParameterSource.ENVIRONMENT
+    if not is_named and (store_path or archive_path):
+        name_server = None
+    places = (store_path, name_server, archive_path)
+    if not any(places):
         raise click.UsageError("give --store, --namesrv or --archive: the place to read from")
     require_extra("spark", "reading as a table")
-    options = {"storePath": store_path, "nameServer": name_server,
+    options = {"storePath": store_path, "nameServer": name_server, "credentials": credentials,
                "archivePath": archive_path, "subscribe": ",".join(topics),
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     given = {key: value for key, value in options.items() if value}
-    with spark_refusals(), command_session(f"local[{cores}]") as session:
+    check_options(given)
+    with (spark_refusals(), Progress.on_stderr() as progress,
+          command_session(f"local[{cores}]", progress=progress) as session):
+        progress.say(f"reading {', '.join(topics)} from {' and '.join(filter(None, places))}")
         table = session.read.format("rocketmq").options(**given).load()
         if where:
             table = table.where(where)
         lines = [str(table.count())] if count else [_line(row.asDict()) for row in table.limit(limit).collect()]
+        progress.end()
     for line in lines:
         click.echo(line)
+
+
+def check_options(given: dict[str, str]) -> None:
+    """What can be told without Spark, which takes seconds to start. Raises OptionError."""
+    from regulus.spark.options import parse_options
+    from regulus.spark.source import table_ddl
+
+    table_ddl(parse_options(given))
 
 
 def _line(values: dict[str, object]) -> str:

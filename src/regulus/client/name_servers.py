@@ -11,8 +11,10 @@ from regulus.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    HostUnknown,
     NoNameServer,
     RequestTimeout,
+    WrongNameServer,
 )
 from regulus.transport.connector import split_address
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -60,7 +62,8 @@ class NameServers:
         return self._order[self._current]
 
     async def request(self, command: RemotingCommand, timeout_ms: int, *, doubts: int = 0) -> RemotingCommand:
-        """The answer of the first name server that gives one. Raises NoNameServer when none does.
+        """The answer of the first name server that gives one. Raises NoNameServer when none does,
+        WrongNameServer when none ever will.
 
         Each is asked once, the one that answered last first; those that are left share the time that is left. With
         `doubts`, how often what was answered has led nowhere, the first one is another each time. That a topic is not
@@ -70,6 +73,7 @@ class NameServers:
         budget = SendBudget(attempts=len(self._order))
         first = self._current if doubts == 0 else doubts
         failures: list[str] = []
+        are_wrong = True
         unknown: RemotingCommand | None = None
         for attempt in range(1, budget.attempts + 1):
             place = (first + attempt - 1) % budget.attempts
@@ -85,6 +89,7 @@ class NameServers:
                 raise
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
                 failures.append(str(error))
+                are_wrong = are_wrong and isinstance(error, HostUnknown)
                 if isinstance(error, RequestTimeout):
                     self._silent_until[address] = time.monotonic() + SILENT_S
                 continue
@@ -101,7 +106,8 @@ class NameServers:
             unknown = unknown or answer
         if unknown is not None:
             return unknown
-        raise NoNameServer("no name server answers: " + "; ".join(failures))
+        refusal = WrongNameServer if are_wrong else NoNameServer
+        raise refusal("no name server answers: " + "; ".join(failures))
 
     async def request_all(self, command: RemotingCommand, timeout_ms: int) -> list[RemotingCommand]:
         """The answers of all name servers. Raises the first ClientError, after all have been asked."""

@@ -35,6 +35,8 @@ FETCH_ROWS = 1000
 _NOT_OPTIONS = frozenset({"url", "dbtable", "query", "password", "lowerbound", "upperbound"})
 """What the address says, what one query finds, and what must not stand in a text."""
 
+_NO_DRIVER = "No suitable driver"
+"""As Java says it."""
 _LONG_MAX = 2**63 - 1
 """Spark's largest end; what lies beyond is in the last part."""
 
@@ -141,6 +143,9 @@ class JdbcTable:
         try:
             return deed()
         except (PySparkException, Py4JJavaError) as error:
+            if _NO_DRIVER in _texts(error):
+                raise JobRefused(f"Spark has no driver for {self.name}: give it the jar, as spark.jars in "
+                                 f"$SPARK_CONF_DIR/spark-defaults.conf{_simpler(self.url)}") from error
             raise JobRefused(f"{self.name} cannot be read: {_cause(error)}") from error
 
     def _login(self) -> dict[str, str]:
@@ -244,6 +249,11 @@ def _texts(error: BaseException) -> str:
         texts.append(str(link))
         link = getattr(link, "_cause", None)
     return "\n".join(texts)
+
+
+def _simpler(url: str) -> str:
+    kind = url.removeprefix("jdbc:").partition(":")[0]
+    return f"; or write {kind}://user@host/database#table, whose driver is fetched" if kind in NAMED else ""
 
 
 def _lacks(error: BaseException, class_name: str) -> bool:

@@ -66,6 +66,12 @@ class RedriveRequest:
     is_dry_run: bool = False
     report: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises JobRefused for an archive without a target."""
+        if self.target is None and set(self.source.options) & {"storePath", "nameServer"} == set():
+            raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name "
+                             "server too")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
@@ -108,8 +114,7 @@ class Plan:
 def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = say_nothing) -> RedriveReport:
     """`run` numbers the runs, ascending, such as ms since 1970.
 
-    Raises JobRefused for a group without dead letters, an unknown column, an archive without a target, or brokers that
-    are not named.
+    Raises JobRefused for a group without dead letters, an unknown column, or brokers that are not named.
     """
     plan = planned(spark, request, say)
     brokers = plan.places.target.brokers
@@ -118,8 +123,9 @@ def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = s
     with written_down(plan.rows, request.report, run) as (rows, place):
         plan.check(spark)
         counts = _counts(rows)
-        say(f"sending {sum(count for (_, status), count in counts.items() if status == TO_SEND)} messages")
-        send(rows.where(F.col("status") == TO_SEND), request.target)
+        if to_send := sum(count for (_, status), count in counts.items() if status == TO_SEND):
+            say(f"sending {to_send} messages")
+            send(rows.where(F.col("status") == TO_SEND), request.target)
     sent = {(topic, SENT if status == TO_SEND else status): count for (topic, status), count in counts.items()}
     return RedriveReport(counts=sent, is_dry_run=False, place=place if request.report else None, brokers=brokers)
 
@@ -127,9 +133,6 @@ def redrive(spark: SparkSession, request: RedriveRequest, run: int, say: Say = s
 def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing) -> Plan:
     """What is to be done."""
     source, home = request.source, (retry_topic if request.from_retries else dlq_topic)(request.group)
-    if request.target is None and set(source.options) & {"storePath", "nameServer"} == set():
-        raise JobRefused("an archive lags behind the log, which alone tells what was sent again: give a name server "
-                         "too")
     where = places(spark, source, request.target, sends=not request.is_dry_run)
     source = where.source
     if not source.there(spark, home):

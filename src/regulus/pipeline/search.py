@@ -39,14 +39,17 @@ class SearchRequest:
     ending: datetime | None = None
     limit: int = 100
 
+    def __post_init__(self) -> None:
+        """Raises JobRefused when nothing is given to look for."""
+        if not any((self.key, self.message_id, self.tag, self.where, self.starting, self.ending)):
+            raise JobRefused("it is not said what to look for: give a key, an id, a tag, a time or a condition")
+
 
 def search(spark: SparkSession, request: SearchRequest, now: datetime, say: Say = say_nothing) -> DataFrame:
     """The messages, COLUMNS, the oldest first, at most `limit`.
 
-    Raises JobRefused when nothing is given to look for, or for a topic that does not exist.
+    Raises JobRefused for a topic that does not exist.
     """
-    if not any((request.key, request.message_id, request.tag, request.where, request.starting, request.ending)):
-        raise JobRefused("it is not said what to look for: give a key, an id, a tag, a time or a condition")
     request = replace(request, source=request.source.listed(spark))
     request.source.check(spark, *request.topics)
     topics = sorted(request.topics or request.source.topics(spark))

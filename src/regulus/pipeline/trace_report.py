@@ -7,6 +7,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from regulus.errors import TopicMissing
 from regulus.model.topics import TRACE_TOPIC
 from regulus.pipeline.log_source import LogSource
 from regulus.pipeline.progress import Say, say_nothing
@@ -40,8 +41,10 @@ class TraceReport:
 
 
 def trace_report(spark: SparkSession, request: TraceRequest, say: Say = say_nothing) -> TraceReport:
-    """Raises JobRefused when there is no such topic, that is when no client traced."""
-    request.source.check(spark, request.topic)
+    """Raises TopicMissing when there is no such topic, that is when no client traced."""
+    if not request.source.there(spark, request.topic):
+        raise TopicMissing(f"{request.source.name} has no topic {request.topic!r}: no client sent its trace there; Java "
+                           "clients do with enableMsgTrace, and --topic names another topic")
     say(f"reading {request.topic} from {request.source.name}")
     messages = request.source.messages(spark, [request.topic], ("body", "born_host"), request.starting, request.ending)
     spans = trace_spans(trace_records(messages))

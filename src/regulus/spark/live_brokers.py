@@ -1,10 +1,12 @@
 """Running brokers as a place of queues, through the client of this package.
 
 Spark's processes have no event loop; the client's shared one, in a thread of its own, serves. A broker that does not
-answer is asked again until the option `retryTimeout` is over, so that a restart does not fail a query.
+answer is asked again until the option `retryTimeout` is over, so that a restart does not fail a query. That it waits is
+logged. An address that leads to no name server is refused at once, unless it led to one before.
 """
 
 import asyncio
+import logging
 import os
 import re
 import time
@@ -16,7 +18,7 @@ from regulus.client import bulk_admin, shared_loop
 from regulus.client.admin import Admin
 from regulus.client.bulk_admin import QueueRead
 from regulus.client.config import ClientConfig
-from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError, RecordError
+from regulus.errors import BrokerRefused, ClientError, NoRoute, OptionError, RecordError, WrongNameServer
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
@@ -36,6 +38,7 @@ from regulus.spark.read_plan import (
 )
 from regulus.wire.codes import ResponseCode
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -51,15 +54,19 @@ SMALL_READ_RECORDS = 256
 RECORD_SIZE_GUESS = 1024.0
 _NO_RECORD = re.compile(r"message (\d+) of queue (\d+) of (\S+) is (damaged|in the log's file).* is set to (\d+)$")
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 1.0
+_FIRST_GAP_S, _GAP_MAX_S = 5.0, 60.0
+"""Between two lines that tell of a wait; each gap is twice the one before."""
 _PASSING_REFUSALS = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.TOPIC_NOT_EXIST)
 
 
 class LiveBrokers:
     """The brokers behind a name server. Close it when done."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        """Raises OptionError for credentials that are not where the option says."""
+    def __init__(self, options: ReadOptions, *, was_reached: bool = False) -> None:
+        """`was_reached`: whoever planned the read reached them. Raises OptionError for credentials that are not where
+        the option says."""
         self._options = options
+        self._was_reached = was_reached
         self._found: set[str] = set()
         """Topics that a pattern chose."""
         self._delays_ms: dict[str, tuple[int, ...]] = {}
@@ -199,7 +206,7 @@ class LiveBrokers:
         try:
             return reading.result()
         except ClientError as error:
-            if not _is_passing(error):
+            if not self._is_passing(error):
                 raise self._refused(error) from error
         return self.call(lambda: self._read(queue, start, end), f"{queue.topic}/{queue.broker_name}/{queue.queue_id}",
                          {queue.topic})
@@ -245,20 +252,40 @@ class LiveBrokers:
 
         Raises ClientError that says what could not be read, and OptionError when the broker refuses an option.
         """
-        until = time.monotonic() + self._options.retry_timeout_ms / 1000
-        pause = _PAUSE_MIN
+        begun = time.monotonic()
+        until = begun + self._options.retry_timeout_ms / 1000
+        pause, told_at, gap = _PAUSE_MIN, begun, 0.0
         while True:
             try:
-                return shared_loop.run(make())
+                answer = shared_loop.run(make())
             except ClientError as error:
-                if not _is_passing(error):
+                if not self._is_passing(error):
                     raise self._refused(error) from error
-                if time.monotonic() + pause >= until:
-                    raise ClientError(f"{what} could not be read for {self._options.retry_timeout_ms} ms (option "
-                                      f"'retryTimeout'), last because {error}", error.code) from error
+                now = time.monotonic()
+                if now + pause >= until:
+                    raise self._given_up(error, what) from error
+                if now >= told_at + gap:
+                    _log.warning("cannot read %s yet; trying for %.0f s (option 'retryTimeout'), %.0f s so far: %s",
+                                 what, until - begun, now - begun, error)
+                    told_at, gap = now, min(2 * gap or _FIRST_GAP_S, _GAP_MAX_S)
+            else:
+                self._was_reached = True
+                return answer
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
             self._look_for_brokers(topics or set())
+
+    def _is_passing(self, error: ClientError) -> bool:
+        """Whether the same request may be answered a little later."""
+        if isinstance(error, WrongNameServer):
+            return self._was_reached    # a name may be gone while its server is started anew
+        return not isinstance(error, BrokerRefused) or error.code in _PASSING_REFUSALS
+
+    def _given_up(self, error: ClientError, what: str) -> ClientError:
+        """Of the same class where that takes a sentence, by which the fault is known."""
+        kind = type(error) if type(error).__init__ is ClientError.__init__ else ClientError
+        return kind(f"{what} could not be read for {self._options.retry_timeout_ms} ms (option 'retryTimeout'), last "
+                    f"because {error}", error.code)
 
     def _look_for_brokers(self, topics: set[str]) -> None:
         """A broker may come back at another address."""
@@ -329,11 +356,6 @@ def no_record(error: BrokerRefused, queue: MessageQueue) -> NoRecord | None:
     if told is None or (int(told[2]), told[3]) != (queue.queue_id, queue.topic):
         return None
     return NoRecord(int(told[1]), int(told[5]), told[4] != "damaged")
-
-
-def _is_passing(error: ClientError) -> bool:
-    """Whether the same request may be answered a little later."""
-    return not isinstance(error, BrokerRefused) or error.code in _PASSING_REFUSALS
 
 
 BULK_SIZE = bulk_admin.BULK_SIZE

@@ -62,7 +62,7 @@ def scan(options: ReadOptions, columns: tuple[str, ...], part: ReadRange) -> Ite
     if part.gaps:
         yield gap_batch(part.gaps, columns)
     if part.units:
-        with LiveBrokers(options) as brokers:
+        with LiveBrokers(options, was_reached=True) as brokers:
             yield from _Scan(options, columns, brokers).batches(part)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from regulus.errors import OptionError
+from regulus.errors import ConfigError, OptionError
 from regulus.model.topics import TRACE_TOPIC
 from regulus.spark import option_values
 from regulus.spark.kafka_partitions import DEFAULT_BROKER_NAME as DEFAULT_BROKER_NAME
@@ -212,7 +212,16 @@ def _store_path(values: Values) -> str:
 def _name_server(values: Values) -> str:
     if "nameServer" in values and _KAFKA_ADDRESS in values:
         raise OptionError(f"options 'nameServer' and {_KAFKA_ADDRESS!r} give the address twice: leave one out")
-    return (values.get("nameServer") or values.get(_KAFKA_ADDRESS) or "").strip()
+    text = (values.get("nameServer") or values.get(_KAFKA_ADDRESS) or "").strip()
+    if text:
+        # Here alone: a read of files needs no client.
+        from regulus.client.name_servers import parse_addresses
+
+        try:
+            parse_addresses(text)
+        except ConfigError as error:
+            raise OptionError(str(error)) from error
+    return text
 
 
 def _selection(values: Values, table: str, by_partition: bool) -> TopicSelection:

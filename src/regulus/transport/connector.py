@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+import socket
 
-from regulus.errors import ConnectFailed, ConnectRefused
+from regulus.errors import ConnectFailed, ConnectRefused, HostUnknown
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
@@ -41,7 +42,8 @@ def ignore_connection(connection: Connection) -> None:
 async def connect(host: str, port: int, on_requests: OnRequests = ignore_requests,
                   on_opened: OnConnection = ignore_connection, on_closed: OnConnection = ignore_connection,
                   config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-    """Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once."""
+    """Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once,
+    HostUnknown when there is no such host."""
     loop = asyncio.get_running_loop()
 
     def make_connection() -> Connection:
@@ -53,5 +55,7 @@ async def connect(host: str, port: int, on_requests: OnRequests = ignore_request
     except TimeoutError:
         raise ConnectFailed(f"no connection to {host}:{port} within {timeout_ms} ms") from None
     except OSError as error:
-        raise ConnectRefused(f"no connection to {host}:{port}: {error.strerror or error}") from error
+        is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
+        refusal = HostUnknown if is_unknown else ConnectRefused
+        raise refusal(f"no connection to {host}:{port}: {error.strerror or error}") from error
     return connection

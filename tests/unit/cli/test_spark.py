@@ -1,6 +1,17 @@
+import pytest
 from click.testing import CliRunner
 
 from regulus.cli.spark import spark
+from regulus.errors import OptionError
+from tests.unit.spark.conftest import GOLDEN as STORES
+
+STORE = STORES / "store-4.9.8"
+
+
+@pytest.fixture(name="session")
+def session_of_the_tests(request):
+    """Not by its name, which is the command's here."""
+    return request.getfixturevalue("spark")
 
 
 def test_doctor_names_java_and_spark(monkeypatch, tmp_path):
@@ -27,7 +38,30 @@ def test_read_wants_a_store():
     assert "does not exist" in result.output
 
 
-def test_read_wants_a_place():
+READ = ("--store", str(STORE), "--topic", "SNormal")
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    ((*READ, "--columns", "boddy"), "'boddy'"), ((*READ, "--from", "25.11.2026"), "'25.11.2026'"),
+    ((*READ, "--from", "1795609864"), "write ms, not seconds"), ((*READ, "-n", "127.0.0.1:1"), "leave one out"),
+    (("--topic", "SNormal", "-n", "127.0.0.1"), "'127.0.0.1' is no address"),
+])
+def test_what_the_arguments_show_is_told_before_spark_starts(monkeypatch, words, reason):
+    monkeypatch.setattr("regulus.cli.spark.command_session", None)
+    result = CliRunner().invoke(spark, ["read", *words])
+    assert isinstance(result.exception, OptionError)
+    assert reason in str(result.exception)
+
+
+@pytest.mark.spark
+def test_a_name_server_of_the_environment_is_read_where_no_other_place_is_named(monkeypatch, session):
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1")
+    assert CliRunner().invoke(spark, ["read", *READ, "--count"]).exit_code == 0
+    assert "'127.0.0.1' is no address" in str(CliRunner().invoke(spark, ["read", "--topic", "S"]).exception)
+
+
+def test_read_wants_a_place(monkeypatch):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     result = CliRunner().invoke(spark, ["read", "--topic", "orders"])
     assert result.exit_code == 2
     assert "give --store, --namesrv or --archive" in result.output

@@ -5,7 +5,7 @@ import pytest
 from regulus.client.config import ClientConfig
 from regulus.client.connections import Connections
 from regulus.client.name_servers import SILENT_S, NameServers, parse_addresses
-from regulus.errors import ConfigError, NoNameServer
+from regulus.errors import ConfigError, HostUnknown, NoNameServer, WrongNameServer
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 from tests.unit.client.scripted_servers import ScriptedServer, closed_address, refused
@@ -86,8 +86,25 @@ async def test_every_name_server_is_tried_once_within_the_time():
 
 async def test_a_broker_named_as_name_server_is_told():
     async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
-        with pytest.raises(NoNameServer, match=r"127.0.0.1:\d+ is no name server, and a broker most likely"):
+        with pytest.raises(WrongNameServer, match=r"127.0.0.1:\d+ is no name server, and a broker most likely"):
             await servers.name_servers().request(route_request(), 1000)
+
+
+async def test_one_of_several_that_only_does_not_answer_may_yet_be_one():
+    async with Servers(lambda command: refused(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)) as servers:
+        with pytest.raises(NoNameServer) as raised:
+            await servers.name_servers(await closed_address()).request(route_request(), 1000)
+        assert type(raised.value) is NoNameServer
+
+
+async def test_a_host_that_is_not_there_is_told_apart_from_one_that_does_not_answer(monkeypatch):
+    async def refuse(host, port, *_, **__):
+        raise HostUnknown(f"no connection to {host}:{port}: Name or service not known")
+
+    monkeypatch.setattr("regulus.client.connections.connect", refuse)
+    async with Servers() as servers:
+        with pytest.raises(WrongNameServer, match="no connection to nowhere:9876: Name or service not known"):
+            await servers.name_servers("nowhere:9876").request(route_request(), 1000)
 
 
 async def test_what_only_newer_name_servers_know_is_answered_as_it_is():

@@ -11,7 +11,7 @@ import pytest
 from regulus.broker import request_table
 from regulus.broker.outcome import refuse
 from regulus.client.sync import Admin, Producer
-from regulus.errors import BrokerRefused, ClientError, DataLoss, OptionError
+from regulus.errors import BrokerRefused, ClientError, DataLoss, NoNameServer, OptionError, WrongNameServer
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.spark import live_scan
@@ -203,7 +203,26 @@ def test_batches_have_the_schema_that_spark_wants(server):
 
 def test_a_name_server_that_is_away_is_told_in_a_sentence(unused_tcp_port):
     read = parse_options({"nameServer": f"127.0.0.1:{unused_tcp_port}", "topic": "orders", "retryTimeout": "100ms"})
-    with LiveBrokers(read) as brokers, pytest.raises(ClientError, match="queues could not be read for 100 ms"):
+    with LiveBrokers(read) as brokers, pytest.raises(NoNameServer, match="queues could not be read for 100 ms"):
+        brokers.queues()
+
+
+def test_that_a_name_server_is_waited_for_is_told_at_once(unused_tcp_port, caplog):
+    read = parse_options({"nameServer": f"127.0.0.1:{unused_tcp_port}", "topic": "orders", "retryTimeout": "300ms"})
+    with LiveBrokers(read) as brokers, pytest.raises(NoNameServer):
+        brokers.queues()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "regulus.spark.live_brokers"]
+    assert line.startswith("cannot read the brokers' queues yet; trying for 0 s (option 'retryTimeout'), 0 s so far: ")
+    assert line.endswith("Connection refused")
+
+
+def test_an_address_that_leads_to_no_name_server_is_refused_at_once(server):
+    """But one that led there before may do so again."""
+    read = parse_options({"nameServer": server.address, "topic": "orders", "retryTimeout": "1h"})
+    with LiveBrokers(read) as brokers, pytest.raises(WrongNameServer, match=f"{server.address} is no name server"):
+        brokers.queues()
+    read = parse_options({"nameServer": server.address, "topic": "orders", "retryTimeout": "100ms"})
+    with LiveBrokers(read, was_reached=True) as brokers, pytest.raises(WrongNameServer, match="for 100 ms"):
         brokers.queues()
 
 

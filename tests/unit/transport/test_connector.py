@@ -1,8 +1,11 @@
 """Addresses, and servers that are not there."""
 
+import asyncio
+import socket
+
 import pytest
 
-from regulus.errors import ConnectFailed
+from regulus.errors import ConnectFailed, ConnectRefused, HostUnknown
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, split_address
 from regulus.transport.listener import bind
@@ -30,6 +33,18 @@ async def test_no_server_is_a_failure_that_names_the_address() -> None:
         port = bound.getsockname()[1]
     with pytest.raises(ConnectFailed, match=f"{HOST}:{port}"):
         await connect(HOST, port)
+
+
+@pytest.mark.parametrize(("number", "refusal"), [
+    (socket.EAI_NONAME, HostUnknown), (socket.EAI_AGAIN, ConnectRefused)])
+async def test_a_host_that_is_not_there_is_told_apart_from_a_resolver_that_is_away(monkeypatch, number, refusal) -> None:
+    async def unresolved(*_: object) -> None:
+        raise socket.gaierror(number, "not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unresolved)
+    with pytest.raises(ConnectRefused, match="no connection to nowhere:1: not known") as raised:
+        await connect("nowhere", 1)
+    assert type(raised.value) is refusal
 
 
 async def test_a_server_that_does_not_answer_is_given_up() -> None:
