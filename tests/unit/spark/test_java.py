@@ -48,6 +48,8 @@ def test_an_old_java_home_is_passed_over(tmp_path, make_java):
     found = find_java(places(tmp_path, make_java("a", "11.0.1"), tmp_path, make_java("b", "17.0.1") / "bin"))
     assert (found.home.name, found.version) == ("b", 17)
     assert "on PATH" in found.why
+    assert found.passed_over == f"JAVA_HOME={tmp_path / 'a'} (Java 11, too old)"
+    assert find_java(places(tmp_path, "", tmp_path / "b" / "bin")).passed_over == ""
 
 
 def test_a_link_on_the_path_leads_to_its_home(tmp_path, make_java):

@@ -8,10 +8,10 @@ def test_options_get_their_own_spelling():
     assert option_values.known_values({"BATCHROWS": "1"}, ("batchRows",), {}) == {"batchRows": "1"}
 
 
-@pytest.mark.parametrize("key", ["group.id", "kafka.anything"])
-def test_an_owned_option_is_refused_with_its_advice(key):
-    with pytest.raises(OptionError, match=f"option '{key}' cannot be set: do this"):
-        option_values.known_values({key: "x"}, ("groups",), {"group.id": "do this", "kafka.": "do this"})
+@pytest.mark.parametrize(("key", "spelt"), [("groupidprefix", "groupIdPrefix"), ("kafka.anything", "kafka.anything")])
+def test_an_owned_option_is_refused_with_its_advice(key, spelt):
+    with pytest.raises(OptionError, match=f"option '{spelt}' cannot be set: do this"):
+        option_values.known_values({key: "x"}, ("groups",), {"groupIdPrefix": "do this", "kafka.": "do this"})
 
 
 def test_a_word_may_be_of_any_case():

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from regulus.errors import OptionError
 from regulus.model.topics import name_fault
+from regulus.spark import option_values
 
 
 class DeliveryGuarantee(StrEnum):
@@ -27,6 +28,13 @@ KNOWN_SINK_OPTIONS = (
     "nameServer", "topic", "producerGroup", "deliveryGuarantee", "sinkId", "jobId", "dedupKey", "sendTimeoutMs",
     "retryBudgetMs", "inFlightMax", "rateLimit", "commitTopic", "credentials",
 )
+_OWNED_OPTIONS: Mapping[str, str] = {
+    "kafka.bootstrap.servers": "give option 'nameServer', whose port is 9876 unless it was set otherwise",
+    "kafka.transactional.id": "give option 'sinkId', and deliveryGuarantee=exactlyOnce or transactional",
+    "kafka.": "there is no Kafka client here",
+    "includeHeaders": "give a column 'properties', a map<string,string>",
+}
+"""What users of Kafka may bring along, and what to do instead; a name that ends with a dot is a prefix."""
 _SPARKS_OWN = frozenset(("checkpointlocation", "queryname"))
 """Spark hands these to the sink of a stream too."""
 
@@ -52,6 +60,8 @@ SINK_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "flag": _INTEGERS,
 }
 """The columns that can be written, and the types that each may have."""
+_OTHER_NAMES = {"partition": "queue_id", "headers": "properties"}
+"""As Kafka's sink calls columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,24 +151,15 @@ def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
 
 
 def _hint(name: str) -> str:
-    near = get_close_matches(name, SINK_COLUMNS, n=1, cutoff=0.7)
+    near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, SINK_COLUMNS, n=1, cutoff=0.7)
     return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(SINK_COLUMNS)}"
 
 
 def _known_values(options: Mapping[str, str]) -> dict[str, str]:
     """The options under their own spelling, without Spark's own."""
-    spelling = {name.lower(): name for name in KNOWN_SINK_OPTIONS}
-    values = {}
-    for key, value in options.items():
-        if key.lower() in _SPARKS_OWN:
-            continue
-        name = spelling.get(key.lower())
-        if name is None:
-            near = get_close_matches(key.lower(), spelling, n=1, cutoff=0.5)
-            hint = f"did you mean {spelling[near[0]]!r}?" if near else f"known are {', '.join(KNOWN_SINK_OPTIONS)}"
-            raise OptionError(f"unknown option {key!r} of the sink: {hint}")
-        values[name] = value.strip()
-    return values
+    given = {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
+    known = option_values.known_values(given, KNOWN_SINK_OPTIONS, _OWNED_OPTIONS)
+    return {name: value.strip() for name, value in known.items()}
 
 
 def _name_server(values: dict[str, str]) -> str:

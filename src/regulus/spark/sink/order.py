@@ -18,6 +18,7 @@ from regulus.spark.sink.rows import DEDUP_COLUMN
 SORTED_SIZE_MAX = 1 << 30
 """Bytes of the rows of one task that are sorted in memory."""
 KEY_SEPARATOR = "|"
+_ESCAPE = "\\"
 
 
 def in_key_order(batches: Iterable[Any], keys: Sequence[str], batch_rows: int, where: str) -> Iterator[Any]:
@@ -45,7 +46,7 @@ def in_key_order(batches: Iterable[Any], keys: Sequence[str], batch_rows: int, w
 def with_key(batch: Any, keys: Sequence[str], where: str) -> Any:
     """The columns that are sent, and the key as one more. Raises RowRefused for a row without a key."""
     texts = [_text(batch.column(key)) for key in keys]
-    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, KEY_SEPARATOR)
+    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*map(_escaped, texts), KEY_SEPARATOR)
     missing = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(pc.binary_length(joined), 0), True)))
     if len(missing):
         raise RowRefused(f"a row of {where} has no {' or '.join(keys)}, which dedupKey names")
@@ -58,6 +59,12 @@ def _check_apart(texts: Any, where: str) -> None:
     if len(same):
         raise RowRefused(f"two rows of {where} have the dedupKey {texts[int(same[0])].as_py()!r}: it must tell any two "
                          "rows apart")
+
+
+def _escaped(texts: Any) -> Any:
+    """With a separator between them two rows are the same only where all their columns are."""
+    doubled = pc.replace_substring(texts, _ESCAPE, _ESCAPE * 2)
+    return pc.replace_substring(doubled, KEY_SEPARATOR, _ESCAPE + KEY_SEPARATOR)
 
 
 def _text(column: Any) -> Any:

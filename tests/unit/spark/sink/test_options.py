@@ -36,6 +36,7 @@ def test_keys_come_in_any_case_and_sparks_own_are_passed_over():
 @pytest.mark.parametrize(("key", "hint"), [
     ("namesServer", "did you mean 'nameServer'"), ("deliverGuarantee", "did you mean 'deliveryGuarantee'"),
     ("inflight", "did you mean 'inFlightMax'"), ("nonsense-42", "known are nameServer"),
+    ("kafka.bootstrap.servers", "give option 'nameServer'"), ("kafka.acks", "there is no Kafka client here"),
 ])
 def test_an_unknown_option_is_refused_with_the_nearest(key, hint):
     with pytest.raises(OptionError, match=hint):
@@ -100,6 +101,7 @@ def test_all_columns_are_taken():
     ({**BODY, "value": "string"}, {}, "'body' and 'value' mean the same"),
     ({**BODY, "key": "string", "keys": "string"}, {}, "'keys' and 'key' mean the same"),
     ({**BODY, "tag": "string"}, {}, "did you mean 'tags'"),
+    ({**BODY, "partition": "int"}, {}, "did you mean 'queue_id'"),
     ({**BODY, "price": "double"}, {}, "it has topic, body"),
     ({**BODY, "topic": "string"}, {}, "both given"),
     ({**BODY, "properties": "map<string,int>"}, {}, "map<string,string>"),

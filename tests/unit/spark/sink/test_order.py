@@ -29,6 +29,19 @@ def test_a_key_of_several_columns_is_one_text():
     assert keyed.schema.names == ["body", "topic", DEDUP_COLUMN]
 
 
+def test_rows_that_differ_in_one_of_several_columns_have_different_keys():
+    rows = [("a", "b|c"), ("a|b", "c"), ("a\\", "b|c"), ("a\\|b", "c"), ("a", "z"), ("a\\|b|c", "")]
+    one, other = zip(*rows, strict=True)
+    keyed = list(in_key_order([batch(body=[b"x"] * 6, one=list(one), other=list(other))], ("one", "other"), 10, "task"))
+    keys = keyed[0].column(DEDUP_COLUMN).to_pylist()
+    assert len(set(keys)) == 6
+    assert "a|z" in keys
+
+
+def test_a_key_of_one_column_is_what_that_has():
+    assert with_key(batch(body=[b"a"], id=["a|b"]), ("id",), "task").column(DEDUP_COLUMN).to_pylist() == ["a|b"]
+
+
 def test_a_key_must_be_there_and_tell_rows_apart():
     with pytest.raises(RowRefused, match="a row of task 2 has no id"):
         with_key(batch(body=[b"a"], id=pa.array([None], pa.int64())), ("id",), "task 2")
