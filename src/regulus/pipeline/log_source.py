@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
 
 from regulus.errors import JobRefused, TopicMissing
 from regulus.model.topics import RETRY_PREFIX, retry_topic
@@ -132,6 +133,15 @@ class LogSource:
             return None
         return self._snapshot(spark, "offsets", self.there(spark, *map(retry_topic, groups)), PROGRESS)
 
+    def retry_limits(self, spark: SparkSession) -> DataFrame | None:
+        """How often the groups' messages are tried again, `consumer_group, retry_max_times`, the most that a broker
+        allows; None for an archive."""
+        if self._is_archive:
+            return None
+        groups = self._table(spark, "groups").load()
+        limit = F.max("retry_max_times").alias("retry_max_times")
+        return as_it_is_now(groups.groupBy("consumer_group").agg(limit))
+
     @property
     def _is_archive(self) -> bool:
         return not {"storePath", "nameServer"} & set(self.options)
@@ -140,9 +150,12 @@ class LogSource:
         if not topics:
             return _empty(spark, schema)
         names = [column.split()[0] for column in schema.split(", ")]
+        reader = self._table(spark, table).option("subscribe", ",".join(topics))
+        return as_it_is_now(reader.load().select(*names))
+
+    def _table(self, spark: SparkSession, table: str) -> DataFrameReader:
         live = {name: value for name, value in self.options.items() if name not in ("archivePath", "failOnDataLoss")}
-        reader = spark.read.format("rocketmq").options(**live).option("table", table)
-        return as_it_is_now(reader.option("subscribe", ",".join(topics)).load().select(*names))
+        return spark.read.format("rocketmq").options(**live).option("table", table)
 
 
 def _topics_of_a_store(store: Look, attempt: str) -> set[str]:

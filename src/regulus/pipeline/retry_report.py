@@ -61,7 +61,8 @@ def retry_report(spark: SparkSession, request: RetryRequest, say: Say = say_noth
     topics = request.source.there(spark, *names, SCHEDULE_TOPIC)
     messages = request.source.messages(spark, topics, _COLUMNS, request.starting, request.ending)
     causes = tuple(dict.fromkeys((*request.cause_properties, *CAUSE_PROPERTIES)))
-    outcomes = retry_outcomes(messages, request.effects, request.source.progress(spark, groups), causes)
+    outcomes = retry_outcomes(messages, request.effects, request.source.progress(spark, groups), causes,
+                              request.source.retry_limits(spark))
     kept = outcomes.where(outcomes["consumer_group"].isin(*groups)).persist(StorageLevel.MEMORY_AND_DISK)
     return RetryReport(
         groups=tuple(groups), outcomes=kept,

@@ -18,6 +18,8 @@ CAUSE_PROPERTIES = ("LAST_ERROR", "ERROR", "EXCEPTION", "CAUSE", "REASON", "last
 
 USED_UP = "retries used up"
 UNWANTED = "no retry wanted"
+GIVEN_UP = "given up after retries"
+"""Before the group's limit: by the limit of a consumer, which no message tells, or by a listener that wants no more."""
 DEAD = "dead letter"
 APPLIED = "applied"
 PASSED = "passed"
@@ -53,11 +55,12 @@ def stated_cause(cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> Column:
 
 
 def retry_outcomes(messages: DataFrame, effects: DataFrame | None = None, progress: DataFrame | None = None,
-                   cause_properties: Sequence[str] = CAUSE_PROPERTIES) -> DataFrame:
+                   cause_properties: Sequence[str] = CAUSE_PROPERTIES, limits: DataFrame | None = None) -> DataFrame:
     """One row per message that a group failed on at least once.
 
     `messages`: as for `failed_copies`. `effects`: `key string, applied_time timestamp` of the consumers' own table.
     `progress`: `consumer_group, topic, broker_name, queue_id, consumer_offset`, where groups read next.
+    `limits`: `consumer_group, retry_max_times`, a row per group, without which no message has used up its retries.
     Returns `consumer_group, topic, identity, key, tags, tries int, outcome, cause, born_time, first_failed_time,
     last_failed_time, dead_time, applied_time, time_to_success_ms, time_to_death_ms`. `tries` are the retries that were
     stored, the dead letter not counted. The outcomes: `dead letter`; `applied`, an effect is there; `waiting`, a copy
@@ -69,7 +72,9 @@ def retry_outcomes(messages: DataFrame, effects: DataFrame | None = None, progre
     applied = _first_effects(effects)
     joined = also(by_message, F.lit(None).cast("timestamp").alias("applied_time")) if applied is None else (
         by_message.join(applied, "key", "left"))
-    return joined.select(
+    known = also(joined, F.lit(None).cast("int").alias("retry_max_times")) if limits is None else (
+        joined.join(limits, "consumer_group", "left"))
+    return known.select(
         "consumer_group", "topic", "identity", "key", "tags", "tries", _outcome().alias("outcome"), _cause(),
         "born_time", "first_failed_time", "last_failed_time", "dead_time", "applied_time",
         milliseconds("born_time", "applied_time").alias("time_to_success_ms"),
@@ -151,8 +156,9 @@ def _outcome() -> Column:
 
 def _cause() -> Column:
     """What a property says; for a dead letter without one, how it came to be one."""
-    how = F.when(F.col("dead_time").isNotNull(), F.when(F.col("tries") > 0, USED_UP).otherwise(UNWANTED))
-    return F.coalesce("stated_cause", how).alias("cause")
+    how = F.when(F.col("tries") <= 0, UNWANTED).when(F.col("tries") >= F.col("retry_max_times"), USED_UP).otherwise(
+        GIVEN_UP)
+    return F.coalesce("stated_cause", F.when(F.col("dead_time").isNotNull(), how)).alias("cause")
 
 
 def _first_effects(effects: DataFrame | None) -> DataFrame | None:

@@ -32,13 +32,26 @@ def test_a_message_ends_as_dead_letter_or_applied_or_is_not_known(spark: "SparkS
         {"message_id": "never failed"},
         copy("%RETRY%g", "dead", 1, 10), copy("%RETRY%g", "dead", 2, 20), copy("%DLQ%g", "dead", 3, 30),
         copy("%DLQ%g", "at once", 1, 5), copy("%RETRY%g", "good", 1, 10), copy("%RETRY%g", "open", 1, 10)])
-    frame = retry_outcomes(messages, effects(spark, ("key-good", 70)))
+    limits = small_table(spark, [("g", 2), ("h", 1)], "consumer_group string, retry_max_times int")
+    frame = retry_outcomes(messages, effects(spark, ("key-good", 70)), limits=limits)
     assert outcomes(frame) == [
         ("g", "t", "at once", 0, "dead letter", "no retry wanted"), ("g", "t", "dead", 2, "dead letter",
                                                                      "retries used up"),
         ("g", "t", "good", 1, "applied", None), ("g", "t", "open", 1, "unknown", None)]
     assert collected(frame.where("identity IN ('good', 'dead')"), "time_to_success_ms", "time_to_death_ms") == [
         (70, None), (None, 30)]
+
+
+@pytest.mark.parametrize("limit", [3, None])
+def test_what_ended_before_the_groups_limit_has_not_used_up_its_retries(spark: "SparkSession",
+                                                                        limit: int | None) -> None:
+    from regulus.pipeline.steps.retries import retry_outcomes
+
+    messages = table(spark, [copy("%RETRY%g", "dead", 1), copy("%RETRY%g", "dead", 2), copy("%DLQ%g", "dead", 3)])
+    limits = None if limit is None else small_table(spark, [("g", limit)],
+                                                    "consumer_group string, retry_max_times int")
+    frame = retry_outcomes(messages, limits=limits)
+    assert outcomes(frame) == [("g", "t", "dead", 2, "dead letter", "given up after retries")]
 
 
 def test_the_groups_progress_tells_what_passed_from_what_waits(spark: "SparkSession") -> None:
