@@ -13,7 +13,7 @@ import click
 from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_json, print_table, time_text, with_output
 from regulus.cli.progress import Progress
-from regulus.cli.spark_session import command_session
+from regulus.cli.spark_session import command_session, spark_refusals
 from regulus.errors import OptionError
 from regulus.model.delay_level import DEFAULT_LADDER
 from regulus.pipeline.range_tasks import LocalTasks, SeenTasks, SparkTasks, Tasks
@@ -146,7 +146,7 @@ def tasks_of(cores: int, progress: Progress) -> Iterator[Tasks]:
     if not cores:
         yield LocalTasks()
         return
-    with command_session(f"local[{cores}]", progress=progress) as session:
+    with spark_refusals(), command_session(f"local[{cores}]", progress=progress) as session:
         yield SeenTasks(SparkTasks(session), progress.expect)
 
 

@@ -34,7 +34,7 @@ def index() -> None:
               help="Tasks at a time; 0 works in this process, without Spark.")
 def rebuild(store_path: Path, output: Path, delay_levels: str, queue_file_size: int, hash_slots: int,
             index_entries: int, no_index: bool, deleted_topics: bool, range_size: str, cores: int) -> None:
-    """Build them anew, as the broker would have; then stop it and put them in the place of its own."""
+    """Build them anew, as their broker had them, which must not run; then put them in the place of its own."""
     require_extra("spark", "rebuilding the index")
     from regulus.pipeline.index_rebuild import RebuildConfig, rebuild_index
 

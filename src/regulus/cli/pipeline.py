@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +91,7 @@ def run(spec_path: Path | None, storage: str | None, settings: tuple[str, ...], 
         result = run_pipeline(order, java, os.environ, replace(hearer, flow=tell))
         progress.end()
     for flow, rows in sorted(result.rows.items()):
-        click.echo(f"{flow}: {rows:,} new rows read")
+        click.echo(f"table {flow}: {rows:,} new rows read")
     click.echo(f"{'checked' if dry_run else 'done'}: {spec.name} in {spec.storage}")
 
 
@@ -164,6 +165,7 @@ def _check_ledger(parameters: dict[str, str]) -> None:
     """Refuse before a Java starts what the ledger's definition files would refuse. Raises PipelineError, and
     ClientError for a topic that is not there."""
     from regulus.pipeline.ledger_parameters import read_parameters
+    from regulus.spark.selection import is_special
     from regulus.spark.store_files import StoreFiles
 
     ledger = read_parameters(parameters.get)
@@ -171,5 +173,7 @@ def _check_ledger(parameters: dict[str, str]) -> None:
         known = StoreFiles(ledger.source["storePath"]).topics()
         for topic in ledger.topics:
             if topic not in known:
-                listed = ", ".join(sorted(name for name in known if not name.startswith("%"))) or "none"
-                raise ClientError(f"the store has no topic {topic!r}; it has {listed}", ResponseCode.TOPIC_NOT_EXIST)
+                near = get_close_matches(topic, known, n=1)
+                listed = ", ".join(sorted(name for name in known if not is_special(name))) or "none"
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {listed}"
+                raise ClientError(f"the store has no topic {topic!r}: {hint}", ResponseCode.TOPIC_NOT_EXIST)

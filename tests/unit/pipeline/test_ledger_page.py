@@ -102,7 +102,7 @@ def test_the_ledger_runs_reads_only_what_is_new_and_is_reported(
     output = regulus(run_with_effects)
     assert "INVALID_HANDLE" not in (storage / "pipeline.log").read_text(), "the server's noise at the end of a run"
     assert "messages: 4 new rows read" in output
-    assert "rejected: 4 new rows read" in output
+    assert "table rejected: 4 new rows read" in output
     second = total(storage)
     assert (second["sent"], second["applied"], second["dead_lettered"], second["waiting"], second["lost"]) == (
         9, 5, 1, 2, 1)
