@@ -189,9 +189,13 @@ def _file(document: dict[str, Any]) -> ArchivedFile:
 
 
 def ranges(archive: Path) -> list[Range]:
-    """The ranges of all manifests, superseded ones included, by broker and start; read from the names alone."""
-    found = []
-    for path in (archive / MANIFESTS).glob("*/*.json"):
+    """The ranges of all manifests, superseded ones included, by broker and start; read from the names alone.
+
+    Raises PermissionError where they cannot be listed, which `glob` would take for none.
+    """
+    home, found = archive / MANIFESTS, []
+    brokers = [directory for directory in home.iterdir() if directory.is_dir()] if home.is_dir() else []
+    for path in (path for directory in brokers for path in directory.iterdir() if path.suffix == ".json"):
         start, dash, end = path.stem.partition("-")
         if dash and start.isdecimal() and end.isdecimal():
             found.append(Range(unquote(path.parent.name), int(start), int(end)))

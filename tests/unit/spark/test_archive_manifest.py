@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,3 +88,23 @@ def test_what_is_replaced_while_it_is_looked_for_is_found_under_its_new_name(tmp
 
     monkeypatch.setattr(archive_manifest, "effective", compacted_meanwhile)
     assert [manifest.range for manifest in archive_manifest.load(tmp_path)] == [Range("broker-a", 0, 5000)]
+
+
+@pytest.mark.parametrize("place", ["_manifest", "_manifest/broker-a"])
+def test_manifests_that_cannot_be_listed_are_not_none(tmp_path: Path, monkeypatch, place):
+    (tmp_path / "_manifest" / "broker-a").mkdir(parents=True)
+    assert archive_manifest.load(tmp_path) == []
+    listed, scanned = os.listdir, os.scandir
+
+    def refusing(look):
+        def refuse(path):
+            if os.fspath(path) == str(tmp_path / place):
+                raise PermissionError(13, "Permission denied", os.fspath(path))
+            return look(path)
+        return refuse
+
+    # By name, for whoever runs the tests may have all rights.
+    monkeypatch.setattr(os, "listdir", refusing(listed))
+    monkeypatch.setattr(os, "scandir", refusing(scanned))
+    with pytest.raises(PermissionError):
+        archive_manifest.load(tmp_path)
