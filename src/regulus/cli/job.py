@@ -235,7 +235,7 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
             starting: int | None, ending: int | None, report: str | None, is_real: bool, guarantee: str,
             rate: int | None, brokers: tuple[str, ...]) -> None:
     """Send dead letters back to the topics they came from, each once."""
-    from regulus.pipeline.redrive import RedriveRequest
+    from regulus.pipeline.redrive import SENT, RedriveRequest
     from regulus.pipeline.redrive import redrive as run
 
     number = round(datetime.now(UTC).timestamp() * 1000)
@@ -251,7 +251,7 @@ def redrive(job: Job, group: str, where: str | None, changes: Sequence[str], cap
     else:
         job.results()
         print_table(("topic", "status", "messages"), [(*key, count) for key, count in sorted(found.counts.items())])
-        if found.place:
+        if found.place and found.count(SENT):
             click.echo(f"what was sent is in {found.place}")
     job.verdict(found.sentence() + _unless_real(is_real))
 

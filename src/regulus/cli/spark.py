@@ -75,8 +75,8 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), default=os.cpu_count() or 1, show_default=True)
 @click.pass_context
 def read(context: click.Context, store_path: str | None, name_server: str | None, archive_path: str | None,
-         credentials: str | None, topics: tuple[str, ...], tags: str, starting: str | None, ending: str | None, columns: str, where: str | None, limit: int, count: bool,
-         cores: int) -> None:
+         credentials: str | None, topics: tuple[str, ...], tags: str, starting: str | None, ending: str | None,
+         columns: str, where: str | None, limit: int, count: bool, cores: int) -> None:
     """Print messages: of a store's directory, of running brokers, of an archive."""
     is_named = context.get_parameter_source("name_server") is not ParameterSource.ENVIRONMENT
     if not is_named and (store_path or archive_path):
@@ -89,7 +89,7 @@ def read(context: click.Context, store_path: str | None, name_server: str | None
                "archivePath": archive_path, "subscribe": ",".join(topics),
                "tags": tags, "columns": columns, "startingTimestamp": starting, "endingTimestamp": ending}
     given = {key: value for key, value in options.items() if value}
-    check_options(given)
+    _check_options(given)
     with (spark_refusals(), Progress.on_stderr() as progress,
           command_session(f"local[{cores}]", progress=progress) as session):
         progress.say(f"reading {', '.join(topics)} from {' and '.join(filter(None, places))}")
@@ -102,7 +102,7 @@ def read(context: click.Context, store_path: str | None, name_server: str | None
         click.echo(line)
 
 
-def check_options(given: dict[str, str]) -> None:
+def _check_options(given: dict[str, str]) -> None:
     """What can be told without Spark, which takes seconds to start. Raises OptionError."""
     from regulus.spark.options import parse_options
     from regulus.spark.source import table_ddl

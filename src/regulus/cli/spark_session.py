@@ -2,16 +2,19 @@
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
+from types import FrameType, MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from regulus.cli.interrupts import interrupts_kept_from_spark
 from regulus.cli.progress import Progress
 from regulus.spark import class_archive
 from regulus.spark.extras import require_extra
@@ -67,7 +70,7 @@ def command_session(master: str, settings: Mapping[str, str] = _NO_SETTINGS,
     level = os.environ.get(_LOG_LEVEL, "OFF")
     if level == "OFF":
         _silence_pyspark()
-    with interrupts_kept_from_spark():
+    with _interrupts_kept_from_spark():
         session = open_session(command_java, os.environ, master, {"spark.log.level": level, **_SETTINGS, **settings})
         if progress is not None:
             progress.step("looking at what is there")
@@ -86,6 +89,42 @@ def _silence_pyspark() -> None:
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).setLevel(nothing)
     logging.getLogger("py4j").setLevel(nothing)
+
+
+@contextmanager
+def _interrupts_kept_from_spark() -> Iterator[None]:
+    """Around a session, from before its start: Spark would take SIGINT, also where it was ignored.
+
+    Spark's own handler asks Java to end the jobs, over the connection that it has just interrupted. And what was under
+    way there is logged with a trace, on the way to an end that one word tells.
+    """
+    if threading.current_thread() is not threading.main_thread() or find_spec("py4j") is None:
+        yield       # another thread handles no signal, and a client of Spark Connect alone takes none
+        return
+    before = signal.getsignal(signal.SIGINT)
+    came = threading.Event()
+
+    def say_and_raise(number: int, frame: FrameType | None) -> None:
+        came.set()
+        logging.disable(logging.CRITICAL)
+        click.echo("regulus: interrupted", err=True)
+        raise KeyboardInterrupt
+
+    if callable(before):
+        signal.signal(signal.SIGINT, say_and_raise)
+    context: Any = import_module("pyspark.core.context")
+    sparks = context.signal
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    try:
+        yield
+    except Exception:
+        if came.is_set():
+            raise KeyboardInterrupt from None       # of the connection that was cut off: what follows from it
+        raise
+    finally:
+        context.signal = sparks
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
 
 
 @contextmanager

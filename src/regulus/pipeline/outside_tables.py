@@ -64,10 +64,10 @@ class OutsideTable:
         wanted = list(dict.fromkeys(columns.values()))
         frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None)
         _check_columns(wanted, frame.columns, self.table or self.place)
-        named = [F.col(f"`{old}`").alias(new) for new, old in columns.items()]
+        read_as = dict(columns)
         if sqlite_tables.KEY_TEXT in frame.columns:
-            named = [F.col(f"`{sqlite_tables.KEY_TEXT}`" if new == "key" else f"`{old}`").alias(new)
-                     for new, old in columns.items()]
+            read_as["key"] = sqlite_tables.KEY_TEXT
+        named = [F.col(f"`{old}`").alias(new) for new, old in read_as.items()]
         if condition is not None:
             named.append(F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias("is_chosen"))
         return frame.select(*named)

@@ -43,8 +43,8 @@ class TraceReport:
 def trace_report(spark: SparkSession, request: TraceRequest, say: Say = say_nothing) -> TraceReport:
     """Raises TopicMissing when there is no such topic, that is when no client traced."""
     if not request.source.there(spark, request.topic):
-        raise TopicMissing(f"{request.source.name} has no topic {request.topic!r}: no client sent its trace there; Java "
-                           "clients do with enableMsgTrace, and --topic names another topic")
+        raise TopicMissing(f"{request.source.name} has no topic {request.topic!r}: no client sent its trace there; "
+                           "Java's do with enableMsgTrace, and --topic names another topic")
     say(f"reading {request.topic} from {request.source.name}")
     messages = request.source.messages(spark, [request.topic], ("body", "born_host"), request.starting, request.ending)
     spans = trace_spans(trace_records(messages))

@@ -114,6 +114,13 @@ def test_a_driver_that_cannot_be_fetched_is_named_with_the_mend(spark):
         table.read(spark, "id")
 
 
+def test_a_url_of_a_known_database_names_the_address_that_brings_its_driver():
+    from regulus.pipeline.jdbc_tables import _simpler
+
+    assert _simpler("jdbc:mysql://h/d") == "; or write mysql://user@host/database#table, whose driver is fetched"
+    assert _simpler("jdbc:oracle:thin:/@h:1521/d") == ""
+
+
 def test_a_table_behind_any_driver_is_cut_too(spark, tmp_path):
     """Of Derby, whose driver comes with Spark."""
     from regulus.pipeline.outside_tables import lacks_zone, parse_outside_table
@@ -134,7 +141,7 @@ def test_a_table_behind_any_driver_is_cut_too(spark, tmp_path):
     ("postgresql://h#t", "write postgresql://user@host/database"),
     ("mysql://h/d?sslmode=require#t", "sslmode cannot be given here; ssl_ca=/path/ca.pem can"),
     ("jdbc:derby:/x#t?driver=org.nowhere.Driver", r"t cannot be read: org.nowhere.Driver"),
-    ("jdbc:nowhere:/x#t", "t cannot be read: No suitable driver"),
+    ("jdbc:nowhere:/x#t", "Spark has no driver for jdbc:nowhere:/x#t: give it the jar"),
 ])
 def test_an_address_that_cannot_be_read_says_why(spark, address, reason):
     from regulus.pipeline.outside_tables import parse_outside_table

@@ -61,7 +61,8 @@ def test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_g
 
 
 @pytest.mark.parametrize(("zone", "hint"), [
-    ("Europe/Berln", "did you mean Europe/Berlin"), ("Nowhere", "write UTC"), ("", "write UTC"), ("+99:00", "write UTC")])
+    ("Europe/Berln", "did you mean Europe/Berlin"), ("Nowhere", "write UTC"), ("", "write UTC"),
+    ("+99:00", "write UTC")])
 def test_a_zone_that_is_none_is_refused_by_its_name(spark, zone, hint):
     from regulus.pipeline.outside_tables import as_time
 
@@ -121,6 +122,7 @@ def test_a_table_behind_a_jdbc_driver_is_read(spark, tmp_path):
     ("postgrsql://u:secret@h/d#t", "would be logged"),
     ("mariadb://u:secret@h/d#t", "set MYSQL_PWD"),
     ("mysql://u@h/d#t?lowerBound=1", "lowerBound is no option of a table"),
+    ("jdbc:nowhere:/x#t", r"^Spark has no driver for jdbc:nowhere:/x#t: give it the jar, as spark.jars in .*conf$"),
     ("postgresql://u@127.0.0.1:1/d#t", r"d#t cannot be read: Connection to 127.0.0.1:1 refused"),
 ])
 def test_what_is_no_table_is_refused_in_a_sentence(spark, text, reason):
