@@ -19,6 +19,9 @@ _RECONCILE_TESTS = "tests/unit/pipeline/test_reconcile.py::"
 _RESEND = (_RECONCILE_TESTS + "test_what_is_not_due_young_without_a_time_or_beyond_the_cap_is_not_sent_and_told",)
 _TABLES_TESTS = "tests/unit/pipeline/test_outside_tables.py::"
 _ZONES = (_TABLES_TESTS + "test_a_time_that_does_not_say_its_zone_is_told_and_read_in_the_one_that_is_given",)
+_SQLITE_KEYS = ("tests/unit/pipeline/test_sqlite_tables.py::test_a_key_is_read_as_it_is_kept_and_no_number_is_cut",)
+_SQL_TESTS = "tests/unit/pipeline/test_sql_tables.py::"
+_SQLITE_MARKS = (_SQL_TESTS + "test_a_column_of_whole_numbers_is_marked_where_it_holds_something_else",)
 _POSTGRESQL = "tests/unit/pipeline/test_jdbc_tables.py::test_in_postgresql"
 _PARTS = (_POSTGRESQL + "[a_table_is_cut_by_its_whole_numbers]",)
 _MARKS = (_POSTGRESQL + "[rows_are_marked_by_exactly_their_key]",)
@@ -93,9 +96,31 @@ MUTANTS = [
            new="        if False:\n",
            tests=_RESEND),
     Mutant(name="a zone is not minded", path=_TABLES,
-           old="    if zone is not None:\n",
-           new="    if zone == '':\n",
+           old="    if zone is not None:\n        time =",
+           new="    if zone == '':\n        time =",
            tests=_ZONES),
+    Mutant(name="a zone that is none is taken", path=_TABLES, old='or not row["is_known"]:', new="or False:",
+           tests=(_TABLES_TESTS + "test_a_zone_that_is_none_is_refused_by_its_name",)),
+    Mutant(name="a secret is one as it is written alone", path=_TABLES, old="_SECRET.search(unquote(rest))",
+           new="_SECRET.search(rest)", tests=_REFUSED),
+    Mutant(name="only a parameter called password is a secret", path=_TABLES, old="((secret|token)[\\w.-]*|(password",
+           new="((secretly)[\\w.-]*|(password", tests=_REFUSED),
+    Mutant(name="a kind that is misspelt shows its password", path=_TABLES, old="if kind not in _WITHOUT_PASSWORDS",
+           new="if kind in _HOW_TO_KEEP_PASSWORDS", tests=_REFUSED),
+    Mutant(name="a SQLite key is read as it was declared", path=_TABLES,
+           old="if sqlite_tables.KEY_TEXT in frame.columns:", new="if False:", tests=_SQLITE_KEYS),
+    Mutant(name="a number of SQLite's is cut", path="regulus/pipeline/sqlite_tables.py",
+           old="return int(value) if is_whole else None", new="return int(value)", tests=_SQLITE_KEYS),
+    Mutant(name="a text that SQLite takes for another number marks its row", path=_SQL,
+           old="    if str(found) != text:\n        return None\n    # There", new="    # There", tests=_SQLITE_MARKS),
+    Mutant(name="a later run forgets what was sent", path=_SQL,
+           old="func.coalesce(merged.excluded[name], table.c[name])", new="merged.excluded[name]",
+           tests=(_SQL_TESTS + "test_in_sqlite",)),
+    Mutant(name="manifests that cannot be listed are none", path="regulus/spark/archive_manifest.py",
+           old="(path for directory in brokers for path in directory.iterdir() if path.suffix == \".json\")",
+           new="home.glob(\"*/*.json\")", tests=("tests/unit/spark/test_archive_manifest.py",)),
+    Mutant(name="seconds are ms", path="regulus/model/timestamps.py", old="number <= 0 or number >= YEAR_2000_MS",
+           new="True", tests=("tests/unit/spark/test_option_values.py",)),
     Mutant(name="small tables are cut", path=_JDBC, old="count = min(count, (int(high)",
            new="count = max(count, (int(high)", tests=_PARTS),
     Mutant(name="a table is read in one piece", path=_JDBC, old="        if low is None:\n", new="        if True:\n",

@@ -83,4 +83,10 @@ MUTANTS = [
            old='sink_id=options.sink_id or "", batch=options.job_id,',
            new='sink_id=options.sink_id or "", batch=int(context.getLocalProperty(_BATCH_ID) or options.job_id),',
            tests=("tests/unit/spark/sink/test_writer.py",)),
+    # --- rows that differ --------------------------------------------------------------------------------------------
+    Mutant(name="rows that differ in where their columns end have one key", path="regulus/spark/sink/order.py",
+           old="*map(_escaped, texts)", new="*texts", tests=("tests/unit/spark/sink/test_order.py",)),
+    Mutant(name="a backslash before a separator is its escape", path="regulus/spark/sink/order.py",
+           old="doubled = pc.replace_substring(texts, _ESCAPE, _ESCAPE * 2)", new="doubled = texts",
+           tests=("tests/unit/spark/sink/test_order.py",)),
 ]

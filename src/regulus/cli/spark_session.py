@@ -117,14 +117,12 @@ def _interrupts_kept_from_spark() -> Iterator[None]:
     context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     try:
         yield
-    except Exception:
-        if came.is_set():
-            raise KeyboardInterrupt from None       # of the connection that was cut off: what follows from it
-        raise
     finally:
         context.signal = sparks
         signal.signal(signal.SIGINT, before)
         logging.disable(logging.NOTSET)
+        if came.is_set():
+            raise KeyboardInterrupt from None       # whatever followed from the connection that was cut off
 
 
 @contextmanager

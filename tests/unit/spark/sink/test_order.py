@@ -30,7 +30,7 @@ def test_a_key_of_several_columns_is_one_text():
 
 
 def test_rows_that_differ_in_one_of_several_columns_have_different_keys():
-    rows = [("a", "b|c"), ("a|b", "c"), ("a\\", "b|c"), ("a\\|b", "c"), ("a", "z"), ("a\\|b|c", "")]
+    rows = [("a", "b|c"), ("a|b", "c"), ("a\\", "b|c"), ("a|b\\", "c"), ("a", "z"), ("a\\|b|c", "")]
     one, other = zip(*rows, strict=True)
     keyed = list(in_key_order([batch(body=[b"x"] * 6, one=list(one), other=list(other))], ("one", "other"), 10, "task"))
     keys = keyed[0].column(DEDUP_COLUMN).to_pylist()
