@@ -160,7 +160,10 @@ class RouteTable:
     def _described(self, row: BrokerRow, address: str, so_far: str = "") -> str:
         broker_id = next(key for key, value in row.broker_addrs.items() if value == address)
         topics = len(self._topics_of.get(row.broker_name, ()))
-        return f"{row.broker_name} at {address} (id {broker_id}, {topics} topics{so_far})"
+        # A broker beside its name server is at whatever address that is asked at.
+        host, _, port = address.rpartition(":")
+        place = f"beside this name server, at port {port}" if host == "0.0.0.0" else f"at {address}"
+        return f"{row.broker_name} {place} (id {broker_id}, {topics} topics{so_far})"
 
     def heartbeat(self, cluster_name: str, broker_addr: str, steady_ms: int) -> None:
         """Renew a registration; one that is not there is passed over."""

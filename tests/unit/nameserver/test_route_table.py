@@ -171,6 +171,13 @@ def happened(table: RouteTable) -> dict[str, str]:
     return {kind: str(names) for kind, names in table.happenings.take().items()}
 
 
+def test_a_broker_beside_its_name_server_is_noted_without_an_address_that_nobody_can_use() -> None:
+    table = RouteTable()
+    table.register(registration(address="0.0.0.0:10911"), 0)
+    assert happened(table) == {
+        "brokers registered": "broker-a beside this name server, at port 10911 (id 0, 2 topics so far)"}
+
+
 def test_a_broker_that_comes_is_noted_and_one_that_stays_is_not() -> None:
     table = RouteTable()
     for _ in range(3):
