@@ -59,7 +59,7 @@ def test_a_stream_is_written_to_topics_of_a_column(spark, regulus_server, tmp_pa
 
 
 @pytest.mark.parametrize(("columns", "options", "text"), [
-    (["'x' AS body"], {"topc": "orders"}, "unknown option 'topc' of the sink: did you mean 'topic'"),
+    (["'x' AS body"], {"topc": "orders"}, "unknown option 'topc': did you mean 'topic'"),
     (["'x' AS body"], {}, "give option 'topic', or a column"),
     (["id AS body"], {"topic": "orders"}, "column 'body' is bigint; the sink takes binary or string"),
     (["'x' AS body"], {"topic": "orders", "jobId": "1"}, "give option 'sinkId' too"),
