@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from regulus.errors import ConfigError
 from regulus.model import permission
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message_id import is_numeric_address
 from regulus.model.store_rules import StoreRules
 from regulus.model.topics import TRACE_TOPIC, name_fault
 
 _MESSAGE_SIZE_MAX = 1 << 30
+_PIECE_SIZE_MAX = (4 << 20) - 12        # a slave of RocketMQ has room for no more, with its head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,22 @@ class BrokerConfig(StoreRules):
     # queries
     default_query_max_num: int = 32
 
+    # replicas
+    broker_role: BrokerRole = BrokerRole.ALONE
+    """What is written makes a master open a port for slaves, from which whoever reaches it gets the whole log."""
+    ha_listen_port: int = 0
+    """Of a master, for slaves; 0: the one after `listen_port`, or any where that may be any."""
+    ha_master_address: str = ""
+    """Where a slave copies from; empty takes what the name server says."""
+    ha_send_heartbeat_interval: int = 5_000
+    ha_housekeeping_interval: int = 20_000
+    """A link on which nothing came for so long is closed."""
+    ha_transfer_batch_size: int = 32_768
+    ha_slave_fallbehind_max: int = 256 << 20
+    """No answer waits for slaves that are further behind."""
+    slave_timeout: int = 3_000
+    """The longest that an answer of a SYNC_MASTER waits for a slave."""
+
     # name servers
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
@@ -77,9 +95,7 @@ class BrokerConfig(StoreRules):
             fault = name_fault(name)
             if fault is not None:
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
-        if self.broker_id:
-            raise ConfigError(f"brokerId is {self.broker_id}: replicas are not served, and every broker here is the "
-                              "only one of its name; write 0 and a brokerName of its own")
+        self._check_role()
         if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if self.broker_ip1 and not is_numeric_address(self.broker_ip1):
@@ -91,6 +107,10 @@ class BrokerConfig(StoreRules):
                             ("defaultQueryMaxNum", self.default_query_max_num),
                             ("flushConsumerOffsetInterval", self.flush_consumer_offset_interval),
                             ("flushDelayOffsetInterval", self.flush_delay_offset_interval),
+                            ("haSendHeartbeatInterval", self.ha_send_heartbeat_interval),
+                            ("haHousekeepingInterval", self.ha_housekeeping_interval),
+                            ("haSlaveFallbehindMax", self.ha_slave_fallbehind_max),
+                            ("slaveTimeout", self.slave_timeout),
                             ("registerNameServerPeriod", self.register_name_server_period),
                             ("registerBrokerTimeoutMills", self.register_broker_timeout_mills),
                             ("shortPollingTimeMills", self.short_polling_time_mills),
@@ -101,3 +121,35 @@ class BrokerConfig(StoreRules):
                             ("maxTransferBytesOnMessageInMemory", self.max_transfer_bytes_on_message_in_memory)):
             if number < 1:
                 raise ConfigError(f"{key} is {number}: write 1 or more")
+
+    def _check_role(self) -> None:
+        if self.broker_role not in tuple(BrokerRole):
+            raise ConfigError(f"brokerRole is {self.broker_role!r}: write {' or '.join(filter(None, BrokerRole))}")
+        object.__setattr__(self, "broker_role", BrokerRole(self.broker_role))
+        if self.is_slave and self.broker_id < 1:
+            raise ConfigError(f"brokerRole is SLAVE and brokerId is {self.broker_id}: write 1 or more, another one for "
+                              "each slave of a master")
+        if not self.is_slave and self.broker_id:
+            raise ConfigError(f"brokerId is {self.broker_id}, and brokerRole is not SLAVE: write 0 for a master, or "
+                              "brokerRole=SLAVE for a copy of the one that has the same brokerName")
+        if self.is_slave and not self.namesrv_addr.strip(" ;"):
+            raise ConfigError("brokerRole is SLAVE and namesrvAddr is empty: a slave finds its master by the name "
+                              "servers; write their addresses")
+        if not 0 <= self.ha_listen_port <= 65535:
+            raise ConfigError(f"haListenPort is {self.ha_listen_port}: write 0 (the port after listenPort) to 65535")
+        if not 1 <= self.ha_transfer_batch_size <= _PIECE_SIZE_MAX:
+            raise ConfigError(f"haTransferBatchSize is {self.ha_transfer_batch_size}: write 1 to {_PIECE_SIZE_MAX}")
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role is BrokerRole.SLAVE
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether slaves may copy this broker."""
+        return self.broker_role in (BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER)
+
+    @property
+    def is_durability_awaited(self) -> bool:
+        """Whether answers wait until more than the memory of this process has their messages."""
+        return self.sync_flush or self.broker_role is BrokerRole.SYNC_MASTER

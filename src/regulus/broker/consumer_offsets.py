@@ -140,6 +140,15 @@ class ConsumerOffsets:
         """NOT_FOUND when the group did not pull there since the broker started."""
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
 
+    def follow(self, text: str, now_ms: int) -> None:
+        """Take over the master's offsets; what it does not know stays. Raises HeaderError."""
+        wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
+        for key, queues in wrapper.offset_table.items():
+            topic, is_pair, group = key.rpartition("@")
+            if is_pair and self.table.get(key) != queues:
+                for queue_id, consumer_offset in queues.items():
+                    self.commit(group, topic, queue_id, consumer_offset, now_ms)
+
     def document(self) -> Pieces:
         """The table as it is saved, and as it travels."""
         return encoded_table.document({"dataVersion": to_value(self.data_version), "offsetTable": self.encoded})

@@ -194,6 +194,12 @@ class DelaySchedule:
                 # What lies behind what was delivered is not due yet, whatever the document says.
                 self._again.append((level, max(begin, 0), min(end, self.offset_table.get(level, 0))))
 
+    def follow(self, text: str) -> None:
+        """Take over what the master has delivered. Raises HeaderError."""
+        before = dict(self.offset_table)
+        self.load(text)
+        self.changes += before != self.offset_table
+
 
 def _missing_places(text: str) -> list[tuple[int, int, int]]:
     value = fastjson.loads(text)

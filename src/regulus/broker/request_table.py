@@ -97,6 +97,24 @@ _ONEWAY = ONEWAY_FLAG
 _TABLE = HANDLERS
 
 
+MASTER_ONLY = _SETTINGS | {
+    RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE, RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ}
+"""What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
+
+
+def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    """The same by a slave."""
+    if request.code in MASTER_ONLY:
+        refusal = refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE,
+                         f"this is a slave of {broker.config.broker_name}, which takes no messages and settings: ask "
+                         "its master")
+        return NO_REPLY if request.is_oneway else refusal
+    return handle(request, peer, broker, now_ms)
+
+
 def handle(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """Decide what to do with one request. A one-way request gets no answer, not even a refusal."""
     handler = _TABLE.get(request.code)

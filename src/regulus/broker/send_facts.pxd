@@ -36,7 +36,7 @@ cdef class SendFacts:
     cdef public dict binary_straight_answers
     cdef public int max_message_size
     cdef public int delay_level_max
-    cdef public bint sync_flush
+    cdef public bint is_durability_awaited
     cdef public bint rejects_transactions
     cdef public bint is_writable
     cdef public bint is_restricted

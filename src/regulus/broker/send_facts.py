@@ -84,14 +84,14 @@ class SendFacts:
         self.binary_straight_answers: dict[bytes, BinaryStraightAnswers] = {}
         self.max_message_size = config.max_message_size
         self.delay_level_max = len(config.delay_ladder_ms)
-        self.sync_flush = config.sync_flush
+        self.is_durability_awaited = config.is_durability_awaited
         self.rejects_transactions = config.reject_transaction_message
         self.is_writable = permission.is_writable(config.broker_permission)
         self.is_restricted = not self.is_writable or config.start_accept_send_request_time_stamp > 0
 
     def durable_at(self, end: int, waits: bool) -> int:
         """Whether an answer waits for the log: up to `end`, or 0. `waits`: whether the client wants to."""
-        return end if self.sync_flush and waits else 0
+        return end if self.is_durability_awaited and waits else 0
 
     def answers(self, store_host: bytes) -> StraightAnswers:
         """Those for sends that are stored under this address."""

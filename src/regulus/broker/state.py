@@ -148,13 +148,15 @@ class BrokerState:
     def tick(self, now_ms: int) -> int | None:
         """Timed work. Ms until the next call, 0 when more work is due now."""
         steady_ms = self.steady_ms
-        wait_ms = self.delay_schedule.tick(now_ms)
+        is_master = not self.config.is_slave    # whose deliveries and questions come to a slave with the log
+        wait_ms = self.delay_schedule.tick(now_ms) if is_master else None
         self.held_requests.wake_expired(steady_ms)
         self._answer_ready(now_ms)
         lost, clients_ms = self.clients.tick(steady_ms)
         for group in lost:
             self.group_notices.note(group)
-        waits = (wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms), self.queue_locks.tick(steady_ms),
+        waits = (wait_ms, clients_ms, self.transactions.tick(now_ms, steady_ms) if is_master else None,
+                 self.queue_locks.tick(steady_ms),
                  self.statistics.tick(now_ms, steady_ms), self.held_requests.wait_ms(steady_ms),
                  self.group_notices.tick(steady_ms), self.long_answers.tick())
         return min([wait for wait in waits if wait is not None])
@@ -205,6 +207,13 @@ class BrokerState:
                 except HeaderError as error:
                     raise HeaderError(f"{kept.name}.json: {error}") from error
         self.transactions.load()
+
+    def follow(self, documents: Mapping[str, str], now_ms: int) -> None:
+        """Take over what the master of this slave has, by the name of the document. Raises HeaderError."""
+        self.topics.follow(documents[TOPICS_DOCUMENT], now_ms)
+        self.subscription_groups.follow(documents[SUBSCRIPTION_GROUP_DOCUMENT], now_ms)
+        self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT], now_ms)
+        self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
 
     def unserved_attributes(self) -> list[str]:
         """What topics and groups that another broker made ask for and is not done here, a sentence each."""

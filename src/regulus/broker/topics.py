@@ -163,6 +163,22 @@ class Topics:
         self.encoded.replace(self.table)
         self.data_version = wrapper.data_version
 
+    def follow(self, text: str, now_ms: int) -> None:
+        """Have the master's topics, and no others but those of the broker itself. Raises HeaderError."""
+        wrapper = TopicConfigSerializeWrapper.decode(text.encode())
+        if wrapper.data_version == self.data_version:
+            return
+        found = wrapper.topic_config_table
+        gone = [name for name in self.table if name not in found and not self.is_system(name)]
+        for name in gone:
+            del self.table[name], self.facts[name]
+            self.epochs.note_deleted(name)
+        news = [config for name, config in found.items() if self.table.get(name) != config]
+        for config in news:
+            self._put(config, now_ms)
+        self._changed([*gone, *[config.topic_name for config in news]], now_ms)
+        self.data_version = wrapper.data_version
+
     def _put(self, config: TopicConfig, now_ms: int) -> None:
         if config.topic_name not in self.table:
             self.epochs.note_created(config.topic_name, now_ms)

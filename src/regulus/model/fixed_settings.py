@@ -15,7 +15,7 @@ class FixedSetting(NamedTuple):
     instead: str
 
 
-_ALONE = "brokers here have no replicas and wait for none; keep RocketMQ's brokers where a second copy is wanted"
+_ALONE = "slaves copy a master here by brokerRole alone, and answers of a SYNC_MASTER wait for one of them"
 _OPEN = "clients are not authenticated here; let only those reach the port who may use it"
 _FILES = "queues and log are ordinary files here; export the store with RocketMQ's own tools first"
 _POP = "consumers pull here"
@@ -23,7 +23,6 @@ _LIGHT = "light queues are not served; use a topic for each"
 
 FIXED_BROKER_SETTINGS = {
     # who the broker is, and who else has its messages
-    "brokerRole": FixedSetting("ASYNC_MASTER", _ALONE),
     "slaveReadEnable": FixedSetting("false", _ALONE),
     "inSyncReplicas": FixedSetting("1", _ALONE),
     "minInSyncReplicas": FixedSetting("1", _ALONE),

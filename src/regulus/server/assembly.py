@@ -26,6 +26,7 @@ from regulus.broker.state import (
     BrokerState,
 )
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.nameserver import handlers as name_server_table
@@ -41,6 +42,7 @@ from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
 from regulus.server.kv_documents import KvDocuments
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
+from regulus.server.replication import Replication
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.start_progress import StartProgress
@@ -76,6 +78,9 @@ _EXPECTED_DOCUMENTS = {
     CONSUMER_OFFSET_DOCUMENT: "Groups begin where a new one does, and pass over or repeat messages.",
     DELAY_OFFSET_DOCUMENT: "Delayed messages that the log still has are delivered once more."}
 """What a broker with messages has, and what happens where that is lost."""
+_HA_PORT_OFFSET = 1             # of the port for slaves, where none is set
+_FAST_PORT_OFFSET = -2
+_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
 _OTHER_OPEN_FILES = 256         # beside connections and mapped files
 
 
@@ -252,29 +257,40 @@ class BrokerServer:
         self._registered_changes = -1
         self._settings_changes = 0
         self.store = FileMessageStore(store_config, config)
+        if config.is_slave:
+            if name_server is not None:
+                raise ConfigError("brokerRole is SLAVE, and a name server in the same process knows no master: start a "
+                                  "slave by `regulus broker`, with the namesrvAddr of its master")
+            self.store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
+                               config.max_message_size + _RECORD_SIZE_MORE)
 
     @property
     def port(self) -> int:
-        return self._listener.port
+        return self._listeners[0].port
 
     async def start(self) -> None:
         """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
         disk.raise_open_files_limit(self._transport_config.connections_max + self._store_config.mapped_files_max
                                     + _OTHER_OPEN_FILES)
         bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
+        for_slaves: list[socket] = []
         try:
+            for port in self._ports_for_slaves(bound):
+                for_slaves.append(self._bind(self._transport_config.bind_address, port))
             report = self.store.open(time.monotonic, StartProgress())
             _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,
                      report)
-            self._make_parts(bound)
+            self._make_parts(bound, *for_slaves)
             self._load_documents()
-        except RegulusError:
-            bound.close()
+        except (RegulusError, OSError):
+            for taken in (bound, *for_slaves):
+                taken.close()
             self.store.close()
             raise
         try:
             await self._start_parts()
-            await self._listener.accept()
+            for listener in self._listeners:
+                await listener.accept()
         except (StoreError, OSError):
             await self._end_parts()
             raise
@@ -288,20 +304,24 @@ class BrokerServer:
         No request is taken from the first moment on, and no connection is left when the workers end: what its end
         brings about may need them.
         """
-        self._listener.ignore_input()
+        for listener in self._listeners:
+            listener.ignore_input()
         await self._door.stop()
         await self._end_parts()
         _log.info("broker stopped; %s is closed", self._store_config.root)
 
     async def _end_parts(self) -> None:
         self._ticks.stop()
+        await self._replication.end_copying()
         await self._end_deeds()
         self._dispatch.stop()
         self._requests.stop()
         await self._keeper.stop()
         await self._flush.stop()
         self._durability.stop()
-        await self._listener.close()
+        await self._replication.stop()
+        for listener in self._listeners:
+            await listener.close()
         await self._retention.stop()
         await self._deep_check.stop()
         await self._care.stop()
@@ -323,14 +343,27 @@ class BrokerServer:
 
     # --- start -------------------------------------------------------------------------------------------------------
 
-    def _make_parts(self, bound: socket) -> None:
+    def _ports_for_slaves(self, bound: socket) -> list[int]:
+        """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
+        None where there are to be no slaves."""
+        if not self._config.is_copied:
+            return []
+        port = bound.getsockname()[1]
+        if not self._config.listen_port:
+            return [self._config.ha_listen_port]
+        return [self._config.ha_listen_port or port + _HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
+
+    def _make_parts(self, bound: socket, ha_bound: socket | None = None, fast: socket | None = None) -> None:
         config = replace(self._config, listen_port=bound.getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
         line, watched = self._workers.line, self._watchdog.watched
-        self._durability = Durability(self._store_config.sync_flush_timeout / 1000,
-                                      watched("making visible what was flushed", self._make_visible))
-        self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability)
+        self._durability = Durability(self._durable_within(), watched("making visible what was flushed",
+                                                                      self._make_visible))
+        self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
+                                        watched("making visible what was copied", self._copied))
+        self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
+                                is_awaited=config.sync_flush, on_flushed=self._replication.flushed)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
         self._deep_check = DeepCheckLoop(self.store, line(Line.CHECK))
@@ -342,18 +375,19 @@ class BrokerServer:
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
-        self._requests = RequestServer(request_table.handle, self.broker, self._settle,
-                                       self._durability.answer_when_durable, self._keeper.when_saved,
-                                       self.broker.channel_closed, self._tell_time)
-        self._listener = _make_listener(bound, self._requests, self._transport_config, self._watchdog)
-        self._door = self._make_door()
+        handle = request_table.handle_as_slave if config.is_slave else request_table.handle
+        self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
+                                       self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
+        self._listeners = [_make_listener(each, self._requests, self._transport_config, self._watchdog)
+                           for each in (bound, fast) if each is not None]
+        self._door = self._make_door(self._replication.port or config.listen_port + _HA_PORT_OFFSET)
 
-    def _make_door(self) -> NameServerDoor:
+    def _make_door(self, ha_port: int) -> NameServerDoor:
         if self._name_server is not None:
-            return EmbeddedLink(self.broker, self.port, self._name_server.ask)
+            return EmbeddedLink(self.broker, self.port, ha_port, self._name_server.ask)
         if not self._name_servers:
             _log.warning("no name server is configured (namesrvAddr): clients will find no route to this broker")
-        return NameserverLink(self.broker, self.port, self._name_servers)
+        return NameserverLink(self.broker, self.port, ha_port, self._name_servers, self._replication.master_at)
 
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}
@@ -386,6 +420,7 @@ class BrokerServer:
         self._deep_check.start()
         self._retention.start()
         self._ticks.start()
+        await self._replication.start()
 
     # --- while running -----------------------------------------------------------------------------------------------
 
@@ -407,6 +442,7 @@ class BrokerServer:
         broker = self.broker
         if broker.settings.count != self._settings_changes:
             self._settings_changed()
+        self._replication.appended()
         if not self._durability.is_awaited:
             self._dispatch.run(now_ms)
         self._care.make_room()
@@ -418,6 +454,21 @@ class BrokerServer:
         """With SYNC_FLUSH: what is on disk, once its senders have heard so. Before, the flush comes first."""
         self._dispatch.run(self._clock())
         self._send_notices()
+
+    def _copied(self) -> None:
+        """A slave's log has grown."""
+        if any(topic not in self.broker.topics for topic in self.store.take_copied_topics()):
+            self._replication.hurry_documents()
+        if self.broker.config.sync_flush:
+            self._flush.hasten()
+        self._care.make_room()
+        self._make_visible()
+
+    def _follow_master(self, documents: Mapping[str, str]) -> None:
+        """Raises HeaderError."""
+        now_ms = self._tell_time()
+        self.broker.follow(documents, now_ms)
+        self._settle(now_ms)
 
     def _send_notices(self) -> None:
         while self.broker.notices:
@@ -433,6 +484,12 @@ class BrokerServer:
         if self.broker.registration_changed != self._registered_changes:
             self._registered_changes = self.broker.registration_changed
             self._door.topics_changed()
+
+    def _durable_within(self) -> float:
+        """The longest that an answer waits, in seconds."""
+        is_awaited = self._config.broker_role is BrokerRole.SYNC_MASTER
+        return max(self._store_config.sync_flush_timeout if self._config.sync_flush or not is_awaited else 0,
+                   self._config.slave_timeout if is_awaited else 0) / 1000
 
     def _save_interval_ms(self) -> int:
         config = self.broker.config

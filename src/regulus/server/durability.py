@@ -1,7 +1,7 @@
 """What answers wait for: that what they promise cannot be lost any more.
 
-An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it; a
-broker with replicas would add that they have it. An answer leaves when all conditions have reached its position, in the
+An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it;
+*replicated*, a slave has it. An answer leaves when all conditions have reached its position, in the
 order of the appends, as bytes that were made at the append; only an answer that must say something else is read again.
 One whose time is up leaves with the code of the condition that is behind; its message is stored all the same. When a
 condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from regulus.wire.codes import ResponseCode
+from regulus.wire.ext_fields import LONG_MAX
 from regulus.wire.frame_reader import FrameReader
 
 _log = logging.getLogger(__name__)
@@ -44,14 +45,21 @@ class Condition:
         self.hasten = hasten
         self._durability = durability
 
+        self.absent: ResponseCode | None = None
+        """What answers say while there is nobody who could fulfil it; they do not wait for it then."""
+
     def reached(self, end: int) -> None:
         """It holds up to `end`."""
+        self.absent = None
         self.end = end
         self._durability.release()
 
-    def failed(self, reason: str) -> None:
-        """It will not hold for what waits now."""
-        self._durability.refuse(reason)
+    def give_up(self, absent: ResponseCode) -> None:
+        """There is nobody who could fulfil it: what waits for it, and what comes, says so."""
+        if self.absent is None:
+            self.absent = absent
+            self._durability.mark_behind(self.end, absent)
+            self._durability.release()
 
 
 class Durability:
@@ -88,15 +96,25 @@ class Durability:
     def answer_when_durable(self, end: int, writer: Writer, frames: bytes) -> None:
         """Send `frames`, whole answers, once the log is durable up to `end`."""
         deadline = self._loop.time() + self._timeout
-        self._waiting.append(_Waiting(end, deadline, writer, frames))
         for condition in self._conditions:
             condition.hasten()
-        if self._deadline_timer is None:
+            if condition.absent is not None:
+                frames = _refusals(frames, condition.absent, None)
+        self._waiting.append(_Waiting(end, deadline, writer, frames))
+        if self._reached() >= end:
+            self.release()      # an answer that waited for something else before
+        elif self._deadline_timer is None:
             self._deadline_timer = self._loop.call_at(deadline, self._expire)
+
+    def mark_behind(self, end: int, code: ResponseCode) -> None:
+        """What waits for more of the log than `end` says `code` when it leaves."""
+        for number, waiting in enumerate(self._waiting):
+            if waiting.end > end:
+                self._waiting[number] = waiting._replace(frames=_refusals(waiting.frames, code, None))
 
     def release(self) -> None:
         """Send what all conditions have reached."""
-        end = min(condition.end for condition in self._conditions)
+        end = self._reached()
         count = 0
         for waiting in self._waiting:
             if waiting.end > end:
@@ -105,6 +123,9 @@ class Durability:
         if count:
             self._send(count)
             self._on_released()
+
+    def _reached(self) -> int:
+        return min([condition.end for condition in self._conditions if condition.absent is None], default=LONG_MAX)
 
     def refuse(self, reason: str) -> None:
         """Answer all that waits that it cannot be done."""
@@ -119,7 +140,8 @@ class Durability:
                 break
             count += 1
         if count:
-            late = min(self._conditions, key=lambda condition: condition.end).late
+            late = min([condition for condition in self._conditions if condition.absent is None],
+                       key=lambda condition: condition.end).late
             _log.warning("answers waited more than %d ms and were sent with %s", self._timeout * 1000, late.name)
             self._send(count, late)
         self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._expire) if self._waiting else None

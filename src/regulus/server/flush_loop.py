@@ -7,6 +7,7 @@ because after a failed sync nobody knows what the disk holds.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from regulus.store.config import MessageStoreConfig
 from regulus.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
+
+
+def _ignore(flushed: int) -> None: ...
 
 
 class FlushedStore(Protocol):
@@ -32,13 +36,15 @@ class FlushedStore(Protocol):
 
 
 class FlushLoop:
-    """Fulfils one condition of `durability`: the disk has it."""
+    """Fulfils one condition of `durability`, if answers wait for it: the disk has it. `on_flushed` hears each time how
+    far that is so."""
 
-    def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: Executor,
-                 durability: Durability) -> None:
+    def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: Executor, durability: Durability, *,
+                 is_awaited: bool = True, on_flushed: Callable[[int], None] = _ignore) -> None:
         self._store = store
         self._durability = durability
-        self._flushed = durability.require(ResponseCode.FLUSH_DISK_TIMEOUT, self._hasten)
+        self._flushed = durability.require(ResponseCode.FLUSH_DISK_TIMEOUT, self.hasten) if is_awaited else None
+        self._on_flushed = on_flushed
         self._interval = config.flush_interval_commit_log / 1000
         self._worker = worker
         self._loop = asyncio.get_running_loop()
@@ -56,7 +62,8 @@ class FlushLoop:
             await asyncio.gather(asyncio.wrap_future(self._flushing), return_exceptions=True)
         await asyncio.gather(asyncio.wrap_future(self._begin()), return_exceptions=True)
 
-    def _hasten(self) -> None:
+    def hasten(self) -> None:
+        """Flush at once, unless it goes on already."""
         if self._flushing is None:
             self._begin()
 
@@ -83,9 +90,11 @@ class FlushLoop:
             self._store.stop_writes(str(error))
             if self._interval_timer is not None:
                 self._interval_timer.cancel()
-            self._flushed.failed(f"flush failed: {error}")
+            self._durability.refuse(f"flush failed: {error}")
             return
         # The next flush begins before the answers of this one are written: the disk works while the loop does.
         if self._durability.is_awaited_behind(flushed):
             self._begin()
-        self._flushed.reached(flushed)
+        if self._flushed is not None:
+            self._flushed.reached(flushed)
+        self._on_flushed(flushed)

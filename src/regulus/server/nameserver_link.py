@@ -31,8 +31,6 @@ ANY_HOST = "0.0.0.0"            # the name server puts the address there at whic
 REQUESTS_PER_TURN = 1
 """To the name server in this process, or parts of one, before others have a turn of the loop."""
 
-_HA_PORT_OFFSET = 1
-
 
 class NameServerDoor(Protocol):
     """A way to the name servers: over the network, or to the one in this process."""
@@ -50,10 +48,14 @@ class NameServerDoor(Protocol):
 class NameserverLink:
     """The way over the network."""
 
-    def __init__(self, broker: BrokerState, port: int, targets: Sequence[tuple[str, int]]) -> None:
-        """`targets`: host and port of each name server."""
+    def __init__(self, broker: BrokerState, port: int, ha_port: int, targets: Sequence[tuple[str, int]],
+                 on_master: Callable[[str, str], None]) -> None:
+        """`targets`: host and port of each name server. `on_master`: hears of the master's address, and of that for
+        slaves."""
         self._broker = broker
         self._port = port
+        self._ha_port = ha_port
+        self._on_master = on_master
         self._targets = targets
         self._changed = [asyncio.Event() for _ in targets]
         self._tasks = [KeptTask(f"registration with name server {host}:{port}", partial(self._keep_registered, number),
@@ -99,7 +101,7 @@ class NameserverLink:
         connection, address = await self._connection(number)
         self._changed[number].clear()
         timeout_ms = self._broker.config.register_broker_timeout_mills
-        talking = talk(self._broker, address, _ha_address(address), self._told.pop(number, None))
+        talking = talk(self._broker, address, _ha_address(address, self._ha_port), self._told.pop(number, None))
         request = next(talking)
         while True:
             if request is None:
@@ -112,6 +114,8 @@ class NameserverLink:
                 break
         if (connection, address) == self._connections.get(number):
             self._told[number] = told
+        if told.master.master_addr:
+            self._on_master(told.master.master_addr, told.master.ha_server_addr or "")
 
     async def _connection(self, number: int) -> tuple[Connection, str]:
         """The open connection, and our address as that name server's clients reach us."""
@@ -146,10 +150,11 @@ class NameserverLink:
 class EmbeddedLink:
     """The way to the name server in this process: a call. Its routes name the address at which they were asked."""
 
-    def __init__(self, broker: BrokerState, port: int,
+    def __init__(self, broker: BrokerState, port: int, ha_port: int,
                  ask: Callable[[RemotingCommand], RemotingCommand | None]) -> None:
         self._broker = broker
         self._address = _address(broker.config.broker_ip1 or ANY_HOST, port)
+        self._ha_port = ha_port
         self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -181,7 +186,7 @@ class EmbeddedLink:
         if self._talk is not None:
             self._is_outdated = True
             return
-        self._talk = talk(self._broker, self._address, _ha_address(self._address), self._told)
+        self._talk = talk(self._broker, self._address, _ha_address(self._address, self._ha_port), self._told)
         self._told, self._is_outdated = None, False
         self._request = next(self._talk)
         self._go_on()
@@ -233,6 +238,5 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _ha_address(address: str) -> str:
-    host, port = split_address(address)
-    return _address(host, port + _HA_PORT_OFFSET)
+def _ha_address(address: str, ha_port: int) -> str:
+    return _address(split_address(address)[0], ha_port)

@@ -17,7 +17,12 @@ from regulus.model.topics import DataVersion
 from regulus.wire import config_text
 from regulus.wire.bodies import encode_data_version
 from regulus.wire.codes import RequestCode, ResponseCode
-from regulus.wire.headers import QueryDataVersionRequest, QueryDataVersionResponse, RegisterBrokerRequest
+from regulus.wire.headers import (
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
 from regulus.wire.remoting_command import RemotingCommand
 
 TOPICS_PER_REQUEST = 50
@@ -35,6 +40,8 @@ class Told:
 
     changes: int
     data_version: DataVersion
+    master: RegisterBrokerResponse
+    """What it said of the master of a slave: its address, and the one for slaves."""
 
 
 def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) -> Talk:
@@ -42,23 +49,27 @@ def talk(broker: BrokerState, address: str, ha_address: str, told: Told | None) 
 
     Raises BrokerRefused when it refuses.
     """
+    if broker.config.is_slave:
+        told = None     # only a whole registration is answered with the master's address
     if told is not None and not (yield from _knows(broker, address, told)):
         told = None
-    now = Told(broker.topics.changes, broker.topics.data_version)
-    if told is not None and told.changes == now.changes:
+    changes, data_version = broker.topics.changes, broker.topics.data_version
+    if told is not None and told.changes == changes:
         return told
     names = broker.topics.changed_since(told.changes) if told is not None else None
     parts = _parts(broker.topics.names() if names is None else sorted(names))
     if (told is not None or len(parts) > 1) and (yield from _drops_missing()):
         parts = [broker.topics.names()]
+    master = RegisterBrokerResponse()
     for left, part in reversed(list(enumerate(reversed(parts)))):
         # Older than the version that counts, by its time, and unlike any other: a later one would have a later time.
-        version = replace(now.data_version, timestamp=now.data_version.timestamp - left)
+        version = replace(data_version, timestamp=data_version.timestamp - left)
         answer = yield (yield from _register_request(broker, address, ha_address, part, version))
         assert answer is not None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(answer.code, answer.remark)
-    return now
+        master = RegisterBrokerResponse.decode(answer)
+    return Told(changes, data_version, master)
 
 
 def _register_request(broker: BrokerState, address: str, ha_address: str, names: Sequence[str],

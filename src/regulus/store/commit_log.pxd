@@ -38,6 +38,7 @@ cdef class CommitLog:
     cdef public list recent
     cdef public Py_ssize_t recent_taken
     cdef public set rotten
+    cdef public bint begins_anywhere
     cdef str _flush_fault
     cdef MappedFile _next
     cdef long long _window

@@ -72,6 +72,8 @@ class CommitLog:
         """How many of them the dispatcher has taken."""
         self.rotten: set[int] = set()
         """Where records begin that are known not to be as they were written; none of them is served."""
+        self.begins_anywhere = False
+        """Whether what is appended first says where an empty log begins; no file is made before."""
         self._flush_fault = ""
         self._next: MappedFile | None = None
         self._window = RESERVE_WINDOW
@@ -168,6 +170,31 @@ class CommitLog:
                 return size
             self._have_room(size)
 
+    def begin_at(self, offset: int) -> None:
+        """Let a log that has nothing begin there, with a new file. Raises StoreNotWritable."""
+        self.drop_next()
+        self.tail = self.files.extend(offset)
+        self.end = self.flushed_offset = offset
+
+    def append_copied(self, data: memoryview, requests: list[DispatchRequest]) -> None:
+        """Append records, of which `requests` speak, and perhaps a blank, as they lie in one file of another log.
+        Raises StoreNotWritable."""
+        file = self.tail
+        if file is None or file.wrote_position == file.size:
+            file = self._roll()
+        end = file.wrote_position + len(data)
+        if end > file.reserved_position:
+            self._reserve_more(file, end)
+        file.write(file.wrote_position, data)
+        file.wrote_position = end
+        self.end = file.start + end
+        if requests:
+            self.last_store_timestamp = requests[len(requests) - 1].store_timestamp
+        if len(self.recent) + len(requests) > _RECENT_MAX:
+            self.recent = []
+            self.recent_taken = 0
+        self.recent.extend(requests)
+
     def _have_room(self, size: int) -> None:
         """Have a tail with reserved room for `size` bytes and a blank. Raises MessageIllegal, StoreNotWritable."""
         file = self.tail
@@ -233,7 +260,7 @@ class CommitLog:
         if self._window < RESERVE_WINDOW:
             return False
         if tail is None:
-            return self._next is None
+            return self._next is None and not self.begins_anywhere
         if tail.reserved_position < min(tail.wrote_position + RESERVE_WINDOW, tail.size):
             return True
         return self._next is None and tail.size - tail.wrote_position < RESERVE_WINDOW

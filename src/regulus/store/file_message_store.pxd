@@ -27,7 +27,9 @@ cdef class FileMessageStore:
     cdef str _stopped
     cdef str _unfinished
     cdef str _wish
+    cdef str _copied
     cdef str _refusal
+    cdef object _copy
     cdef object _recovery
 
     cpdef Appended append(self, MessageExt message, long long now_ms)

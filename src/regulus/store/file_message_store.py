@@ -73,6 +73,7 @@ from regulus.store.dispatch import Dispatcher
 from regulus.store.index import Index
 from regulus.store.json_file import JsonFiles
 from regulus.store.later_formats import refuse_later_formats
+from regulus.store.log_copy import LogCopy
 from regulus.store.log_heads import head_at
 from regulus.store.log_walk import whole_records
 from regulus.store.mapped_file import MappedFile, MappedFilePool
@@ -128,8 +129,11 @@ class FileMessageStore:
         """Why the start could not do all yet."""
         self._wish = ""
         """What `refuse_writes` was told."""
+        self._copied = ""
+        """Why a copy takes none."""
         self._refusal = ""
-        """Why no message is taken, whatever the disk says: one of these three."""
+        """Why no message is taken, whatever the disk says: one of these four."""
+        self._copy: LogCopy | None = None
         self._recovery: Recovery | None = None
         """Of the start, as long as it has something to finish."""
 
@@ -238,7 +242,7 @@ class FileMessageStore:
         else:
             self._recovery = None
             self._unfinished = ""
-        self._refusal = self._stopped or self._unfinished or self._wish
+        self._refusal = self._stopped or self._unfinished or self._wish or self._copied
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -318,7 +322,7 @@ class FileMessageStore:
 
     def _refuse(self) -> Appended:
         """Messages that cannot become visible are not taken; dispatch tries again by itself."""
-        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.fault)
+        return Appended(PutStatus.SERVICE_NOT_AVAILABLE, remark=self.fault or self._copied)
 
     def stop_writes(self, reason: str) -> None:
         """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
@@ -329,7 +333,7 @@ class FileMessageStore:
     def refuse_writes(self, reason: str) -> None:
         """Take no messages until this is called with an empty text: the disk is too full. Dispatch goes on."""
         self._wish = reason
-        self._refusal = self._stopped or self._unfinished or self._wish
+        self._refusal = self._stopped or self._unfinished or self._wish or self._copied
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
@@ -556,6 +560,46 @@ class FileMessageStore:
         message = self._decode(self._log.start, False)
         return message.store_timestamp if message is not None else -1
 
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def be_copy(self, reason: str, record_size_max: int) -> None:
+        """Before `open`: messages are refused for this reason, and the log is what `copy_log` brings, records of at
+        most so many bytes."""
+        self._copied = self._refusal = reason
+        self._copy = LogCopy(self._log, record_size_max)
+        self._log.begins_anywhere = True
+
+    def copy_log(self, offset: int, piece: bytes) -> None:
+        """Append what is whole in a piece of another log, and what waited for it. Only where that log goes on as this
+        one does. Raises StoreDamaged, which says why not; StoreNotWritable, after which the same may come again."""
+        assert self._copy is not None, "be_copy was not called"
+        fault = self._stopped or self._unfinished
+        if fault:
+            raise StoreNotWritable(fault)
+        is_empty = not self._log.end
+        self._copy.take(offset, piece)
+        if is_empty:
+            self._dispatcher.position = self._log.start
+
+    def take_copied_topics(self) -> set[str]:
+        """Of what was copied since the last time; with delayed messages and halves, the topics that these wait in."""
+        assert self._copy is not None, "be_copy was not called"
+        topics, self._copy.topics = self._copy.topics, set()
+        return topics
+
+    def interrupt_copy(self) -> None:
+        """The next piece goes on behind the last whole record."""
+        assert self._copy is not None, "be_copy was not called"
+        self._copy.forget_rest()
+
+    def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
+        """What lies there, whatever it is, up to the end of its file at most; None where nothing does."""
+        file = self._log.find(offset)
+        if file is None:
+            return None
+        position = offset - file.start
+        return file.slice(position, min(size_max, file.wrote_position - position))
+
     # --- flushing: worker thread -------------------------------------------------------------------------------------
 
     @property
@@ -708,8 +752,9 @@ class FileMessageStore:
 
     @property
     def fault(self) -> str:
-        """Why appends are refused; empty when they are not."""
-        return self._refusal or self._dispatcher.fault or self._log.fault
+        """What is wrong, so that appends are refused; empty when nothing is. A copy takes none at all."""
+        return (self._stopped or self._unfinished or self._wish or self._dispatcher.fault
+                or self._log.fault)
 
     @property
     def is_writable(self) -> bool:

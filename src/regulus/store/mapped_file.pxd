@@ -28,7 +28,7 @@ cdef class MappedFile:
     cpdef take_up(self)
     cpdef unmap(self)
     cpdef slice(self, long long position, long long size)
-    cpdef write(self, long long position, bytes data)
+    cpdef write(self, long long position, object data)
     cpdef reserve(self, long long end)
     cpdef flush(self)
     cpdef flush_appended(self)

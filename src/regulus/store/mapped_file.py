@@ -128,7 +128,7 @@ class MappedFile:
         assert view is not None
         return view[position:position + size]
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Raises StoreNotWritable when the disk has no room."""
         end = position + len(data)
         if end > self.reserved_position:

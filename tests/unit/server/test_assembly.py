@@ -182,7 +182,7 @@ async def test_a_server_that_stops_answers_what_it_took_and_takes_no_more(
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0)      # it has begun
         late = [asyncio.create_task(send(connection, b"late")) for _ in range(20)]
-        (reading,) = server.broker_server._listener.connections
+        (reading,) = server.broker_server._listeners[0].connections
         before = reading.active_time
         while reading.active_time == before:    # they have reached the server
             await asyncio.sleep(0)

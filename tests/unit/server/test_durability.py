@@ -11,6 +11,7 @@ from regulus.wire.frame_reader import FrameReader
 from regulus.wire.remoting_command import RemotingCommand
 
 DISK, REPLICAS = ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT
+ABSENT = ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 class Written:
@@ -94,10 +95,44 @@ async def test_what_somebody_waits_for_is_known(desk: Desk) -> None:
 async def test_a_condition_that_fails_refuses_all_that_waits(desk: Desk) -> None:
     desk.wait(100)
     desk.wait(200)
-    desk.replicated.failed("no replica is left")
+    desk.durability.refuse("the disk failed")
     assert desk.written.told == [(100, ResponseCode.SERVICE_NOT_AVAILABLE), (200, ResponseCode.SERVICE_NOT_AVAILABLE)]
-    assert {answer.remark for answers in desk.written.writes for answer in answers} == {"no replica is left"}
+    assert {answer.remark for answers in desk.written.writes for answer in answers} == {"the disk failed"}
     assert (desk.durability.is_awaited, desk.releases) == (False, 0)
+    desk.durability.stop()
+
+
+async def test_who_waits_for_nobody_is_told_so_when_the_rest_is_done(desk: Desk) -> None:
+    desk.wait(100)
+    desk.replicated.reached(150)
+    desk.wait(200)
+    desk.replicated.give_up(ABSENT)
+    assert desk.written.told == []
+    desk.wait(300)
+    desk.flushed.reached(250)
+    assert desk.written.told == [(100, ResponseCode.SUCCESS), (200, ABSENT)]
+    desk.replicated.reached(260)        # somebody is there again, and who came meanwhile keeps what it was told
+    desk.wait(400)
+    desk.flushed.reached(400)
+    desk.replicated.reached(400)
+    assert desk.written.told[2:] == [(300, ABSENT), (400, ResponseCode.SUCCESS)]
+    desk.durability.stop()
+
+
+async def test_an_answer_that_comes_late_does_not_wait_for_what_is_there(desk: Desk) -> None:
+    desk.flushed.reached(100)
+    desk.replicated.reached(100)
+    desk.wait(90)
+    assert desk.written.told == [(90, ResponseCode.SUCCESS)]
+    desk.durability.stop()
+
+
+async def test_without_any_condition_to_wait_for_answers_leave_at_once(desk: Desk) -> None:
+    desk.flushed.give_up(DISK)
+    desk.replicated.give_up(ABSENT)
+    desk.wait(100)
+    assert desk.written.told == [(100, ABSENT)]
+    assert not desk.durability.is_awaited
     desk.durability.stop()
 
 

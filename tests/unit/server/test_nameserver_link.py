@@ -50,7 +50,7 @@ async def test_a_name_server_that_is_down_holds_up_none(
         broker: BrokerState, name_server: NameServer, caplog: pytest.LogCaptureFixture) -> None:
     down = await started()
     await down.stop()
-    link = NameserverLink(broker, 10911, [(HOST, down.port), (HOST, name_server.port)])
+    link = NameserverLink(broker, 10911, 10912, [(HOST, down.port), (HOST, name_server.port)], lambda *master: None)
     await link.start()
     await until_known(name_server)
     await link.stop()
@@ -62,7 +62,7 @@ async def test_a_name_server_that_comes_back_is_told_again(
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MIN_S", 0.01)
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
     first = await started()
-    link = NameserverLink(broker, 10911, [(HOST, first.port)])
+    link = NameserverLink(broker, 10911, 10912, [(HOST, first.port)], lambda *master: None)
     await link.start()
     await until_known(first)
     await first.stop()
@@ -77,7 +77,7 @@ async def test_a_fault_of_our_own_does_not_end_the_registrations(
         caplog: pytest.LogCaptureFixture) -> None:
     """Such as an answer that nobody thought of: without its task a broker would be forgotten in silence."""
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
-    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    link = NameserverLink(broker, 10911, 10912, [(HOST, name_server.port)], lambda *master: None)
     with monkeypatch.context() as broken:
         broken.setattr(NameserverLink, "_register", lambda self, number: 1 // 0)
         await link.start()
@@ -89,7 +89,7 @@ async def test_a_fault_of_our_own_does_not_end_the_registrations(
 
 
 async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server: NameServer) -> None:
-    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    link = NameserverLink(broker, 10911, 10912, [(HOST, name_server.port)], lambda *master: None)
     await link.start()
     await until_known(name_server)
     await link.stop()
@@ -98,7 +98,7 @@ async def test_the_end_of_the_link_unregisters(broker: BrokerState, name_server:
 
 async def test_without_a_setting_the_broker_is_known_by_the_address_it_came_from(
         broker: BrokerState, name_server: NameServer) -> None:
-    link = NameserverLink(broker, 10911, [(HOST, name_server.port)])
+    link = NameserverLink(broker, 10911, 10912, [(HOST, name_server.port)], lambda *master: None)
     await link.start()
     await until_known(name_server)
     assert [row.broker_addrs for row in name_server.state.routes.brokers.values()] == [{0: f"{HOST}:10911"}]
@@ -106,7 +106,7 @@ async def test_without_a_setting_the_broker_is_known_by_the_address_it_came_from
 
 
 async def test_a_new_topic_is_told_at_once(broker: BrokerState, name_server: NameServer) -> None:
-    link = EmbeddedLink(broker, 10911, name_server.ask)
+    link = EmbeddedLink(broker, 10911, 10912, name_server.ask)
     await link.start()
     broker.topics.create_if_absent("Fresh", 1, 5)
     link.topics_changed()
@@ -120,7 +120,7 @@ def link_of_many_topics(broker: BrokerState, name_server: NameServer) -> Embedde
     """What it has to tell takes several requests."""
     for number in range(3 * TOPICS_PER_REQUEST):
         broker.topics.create_if_absent(f"T{number}", 1, 5)
-    return EmbeddedLink(broker, 10911, name_server.ask)
+    return EmbeddedLink(broker, 10911, 10912, name_server.ask)
 
 
 async def test_a_topic_that_is_made_while_others_are_told_is_told_behind_them(
@@ -173,7 +173,7 @@ async def test_a_fault_on_the_way_ends_the_start_and_all_is_told_anew(
         return name_server.ask(request)
 
     monkeypatch.setattr(nameserver_link, "RETRY_INTERVAL_MAX_S", 0.01)
-    link = EmbeddedLink(broker, 10911, ask)
+    link = EmbeddedLink(broker, 10911, 10912, ask)
     async with asyncio.timeout(10):
         await link.start()
         assert not broker.topics.facts.keys() <= name_server.state.routes.topics.keys()

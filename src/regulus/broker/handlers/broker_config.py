@@ -8,6 +8,7 @@ from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.errors import ConfigError
 from regulus.model import permission
+from regulus.model.broker_role import BrokerRole
 from regulus.model.fixed_settings import FIXED_BROKER_SETTINGS, setting_fault
 from regulus.model.peer import Peer
 from regulus.model.retention_rules import RetentionRules
@@ -44,7 +45,9 @@ def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: Br
     unserved = [fault for fault in map(setting_fault, values, values.values()) if fault is not None]
     if unserved:
         return refuse(request, ResponseCode.SYSTEM_ERROR, "; ".join(unserved))
-    fixed = sorted(values.keys() - UPDATABLE_KEYS - FIXED_BROKER_SETTINGS.keys())
+    shown = _shown(broker)
+    fixed = sorted(key for key in values.keys() - UPDATABLE_KEYS - FIXED_BROKER_SETTINGS.keys()
+                   if values[key].strip() != shown.get(key))
     if fixed:
         return refuse(request, ResponseCode.SYSTEM_ERROR,
                       f"{', '.join(fixed)} cannot change while the broker runs; these can: "
@@ -68,9 +71,14 @@ def handle_update_broker_config(request: RemotingCommand, peer: Peer, broker: Br
 
 def handle_get_broker_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """All settings of broker and store, sorted, and the version of the changes."""
-    values = {**FIXED_VALUES, **broker.runtime_facts.store_config, **config_text.config_values(broker.config)}
+    values = _shown(broker)
     version = GetBrokerConfigResponse(version=encode_data_version(broker.config_version).decode())
     return succeed(request, config_text.format_lines(values).encode(), version.ext())
+
+
+def _shown(broker: BrokerState) -> dict[str, str]:
+    return {**FIXED_VALUES, **broker.runtime_facts.store_config, **config_text.config_values(broker.config),
+            "brokerRole": broker.config.broker_role or BrokerRole.ASYNC_MASTER}
 
 
 def _offer_template(broker: BrokerState, offered: bool, now_ms: int) -> None:

@@ -1,0 +1,180 @@
+"""Copies the master's log into this broker's store, for as long as the broker runs.
+
+The slave says up to where it has the log, and gets what comes behind. It reports each time that its log has grown: with
+SYNC_FLUSH when that is on disk, so that a master that waits for it waits for its disk.
+
+Source: HAService.HAClient, DefaultHAClient.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from regulus.broker.config import BrokerConfig
+from regulus.errors import FrameError, RegulusError, StoreError
+from regulus.server.kept_task import KeptTask
+from regulus.transport.connector import CONNECT_TIMEOUT_MS, split_address
+from regulus.wire import ha_frame
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+
+
+class CopyingStore(Protocol):
+    """What is asked of the store here."""
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    def commit_log_max_offset(self) -> int: ...
+
+    def copy_log(self, offset: int, piece: bytes) -> None: ...
+
+    def interrupt_copy(self) -> None: ...
+
+
+class _Link(asyncio.Protocol):
+    """The way to the master. `ended` is done when it is over, and says why."""
+
+    def __init__(self, client: "HaClient", loop: asyncio.AbstractEventLoop) -> None:
+        self.ended: asyncio.Future[Exception] = loop.create_future()
+        self._client = client
+        self._loop = loop
+        self._reader = ha_frame.PieceReader()
+        self._transport: asyncio.Transport | None = None
+        self.heard_at = self.reported_at = loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.end(exc or ConnectionError("the master closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        try:
+            self._client.take(self._reader.feed(data))
+        except (FrameError, StoreError) as error:
+            self.end(error)
+            self.abort()
+
+    def report(self, offset: int) -> None:
+        if self._transport is not None:
+            self.reported_at = self._loop.time()
+            self._transport.write(ha_frame.encode_report(offset))
+
+    def end(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class HaClient:
+    """`on_copied` hears each time that the log has grown."""
+
+    def __init__(self, store: CopyingStore, config: BrokerConfig, on_copied: Callable[[], None]) -> None:
+        self._store = store
+        self._on_copied = on_copied
+        self._waits_for_disk = config.sync_flush
+        self._heartbeat = config.ha_send_heartbeat_interval / 1000
+        self._silence_max = config.ha_housekeeping_interval / 1000
+        self._loop = asyncio.get_running_loop()
+        self._task = KeptTask("copying the master's log", self._keep_copying, RETRY_S)
+        self._address = config.ha_master_address
+        self._is_found = asyncio.Event()
+        if self._address:
+            self._is_found.set()
+        self._is_fixed = bool(self._address)
+        self._link: _Link | None = None
+        self._told = ""
+
+    @property
+    def is_linked(self) -> bool:
+        return self._link is not None
+
+    def start(self) -> None:
+        self._task.start()
+
+    async def stop(self) -> None:
+        await self._task.stop()
+
+    def master_at(self, address: str) -> None:
+        """What a name server says of the master's port for slaves; a configured address goes before."""
+        if not self._is_fixed and address:
+            self._address = address
+            self._is_found.set()
+
+    def flushed(self, offset: int) -> None:
+        """The disk has the log up to there."""
+        if self._waits_for_disk and self._link is not None:
+            self._link.report(offset)
+
+    def take(self, pieces: list[tuple[int, bytes]]) -> None:
+        """Raises StoreError."""
+        before = self._store.commit_log_max_offset()
+        try:
+            for offset, piece in pieces:
+                if piece:
+                    self._store.copy_log(offset, piece)
+        finally:
+            end = self._store.commit_log_max_offset()
+            if end > before:
+                self._on_copied()
+                if not self._waits_for_disk and self._link is not None:
+                    self._link.report(end)
+
+    async def _keep_copying(self) -> None:
+        """Until cancelled. A fault is told once, and so is its end."""
+        while True:
+            await self._is_found.wait()
+            address = self._address
+            try:
+                await self._copy(address)
+            except (OSError, ValueError, RegulusError) as error:
+                text = f"the log of the master at {address} is not copied: {error or type(error).__name__}"
+                _log.log(logging.DEBUG if text == self._told else logging.WARNING, "%s; trying on", text)
+                self._told = text
+            await asyncio.sleep(RETRY_S)
+
+    async def _copy(self, address: str) -> None:
+        """As long as the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is no address."""
+        host, port = split_address(address)
+        # The first report says where to go on and what is sure, both.
+        while self._waits_for_disk and self._store.flushed_offset < self._store.commit_log_max_offset():
+            await asyncio.sleep(self._heartbeat / 100)
+        link = _Link(self, self._loop)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                await self._loop.create_connection(lambda: link, host, port)
+        except TimeoutError:
+            raise ConnectionError(f"no connection within {CONNECT_TIMEOUT_MS} ms") from None
+        try:
+            self._link = link
+            end = self._store.commit_log_max_offset()
+            link.report(end)
+            _log.info("copying the log of the master at %s from %d on", address, end)
+            self._told = ""
+            await self._watch(link)
+        finally:
+            self._link = None
+            link.abort()
+            self._store.interrupt_copy()
+
+    async def _watch(self, link: _Link) -> None:
+        """Until the link ends; keeps it alive."""
+        while True:
+            await asyncio.wait([link.ended], timeout=self._heartbeat / 4)
+            if link.ended.done():
+                raise link.ended.result()
+            now = self._loop.time()
+            if now - link.heard_at > self._silence_max:
+                raise ConnectionError(f"the master was silent for {self._silence_max:g} s")
+            if now - link.reported_at >= self._heartbeat:
+                link.report(self._store.flushed_offset if self._waits_for_disk
+                            else self._store.commit_log_max_offset())

@@ -1,0 +1,217 @@
+"""Lets slaves copy the log: each tells up to where it has it, and gets what comes behind that, as it is appended.
+
+A piece is what lies in one file of the log from one byte on; where records begin does not count. A slave that has
+nothing begins with the last file. What a slave reports fulfils a condition of `durability`, if answers wait for that:
+one slave has it.
+
+Source: HAService, HAConnection, DefaultHAService.
+"""
+
+import asyncio
+import logging
+from socket import socket
+from typing import Protocol, cast
+
+from regulus.broker.config import BrokerConfig
+from regulus.errors import FrameError
+from regulus.server.durability import Durability
+from regulus.wire import ha_frame
+from regulus.wire.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+LINKS_MAX = 64
+"""Slaves at once; a later one is closed."""
+_TURN_SIZE = 1 << 20            # bytes to one slave before others have a turn of the loop
+_UNSENT_MAX = 4 << 20           # bytes that the system has not taken yet; the log goes on when it has half of them
+
+
+class CopiedStore(Protocol):
+    """What is asked of the store here."""
+
+    def commit_log_min_offset(self) -> int: ...
+
+    def commit_log_max_offset(self) -> int: ...
+
+    def log_bytes(self, offset: int, size_max: int) -> memoryview | None: ...
+
+
+class _Link(asyncio.Protocol):
+    """One slave."""
+
+    def __init__(self, server: "HaServer", loop: asyncio.AbstractEventLoop) -> None:
+        self.name = "?"
+        self.reported = -1
+        """Up to where the slave has the log; -1 before it has told."""
+        self.is_first_of_file = False
+        self._server = server
+        self._loop = loop
+        self._reader = ha_frame.ReportReader()
+        self._transport: asyncio.Transport | None = None
+        self._position = 0
+        self._is_paused = False
+        self._next: asyncio.Handle | None = None
+        self.heard_at = self.wrote_at = loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        self.name = "{}:{}".format(*transport.get_extra_info("peername"))
+        self._transport.set_write_buffer_limits(_UNSENT_MAX)
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        self._transport = None
+        self._server.closed(self)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.go_on()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        try:
+            reported = self._reader.feed(data)
+        except FrameError as error:
+            self.close(str(error))
+            return
+        if reported is None:
+            return
+        is_first, self.reported = self.reported < 0, reported
+        if is_first and not self._begin(reported):
+            return
+        if reported > self._position:
+            self.close(f"it reports the log up to {reported}, and was sent it up to {self._position}")
+            return
+        self._server.heard()
+
+    def _begin(self, reported: int) -> bool:
+        """Go on behind what the slave has; whether there is something it can go on with."""
+        first, end = self._server.store.commit_log_min_offset(), self._server.store.commit_log_max_offset()
+        self._position = reported if reported else end - end % self._server.file_size
+        if not first <= self._position <= end:
+            what = f"begins only at {first}" if self._position < first else f"ends at {end}"
+            self.close(f"it has the log up to {reported}, and here it {what}: stop it and give it a copy of this "
+                       "broker's store, or an empty folder")
+            return False
+        _log.info("slave %s has the log up to %d and copies it from %d on", self.name, reported, self._position)
+        self._send(b"", self._position)
+        self.go_on()
+        return True
+
+    def go_on(self) -> None:
+        """Send what there is more of the log, a part of it in this turn."""
+        if self.reported < 0 or self._next is not None:
+            return
+        sent = 0
+        while not self._is_paused and self._transport is not None and not self._transport.is_closing():
+            piece = self._server.store.log_bytes(self._position, self._server.piece_size)
+            if piece is None:
+                return
+            self._send(piece, self._position)
+            self._position += len(piece)
+            sent += len(piece)
+            if sent >= _TURN_SIZE:
+                self._next = self._loop.call_soon(self._continue)
+                return
+
+    def _continue(self) -> None:
+        self._next = None
+        self.go_on()
+
+    def _send(self, piece: bytes | memoryview, offset: int) -> None:
+        assert self._transport is not None
+        self.wrote_at = self._loop.time()
+        self._transport.writelines((ha_frame.encode_head(offset, len(piece)), piece))
+
+    def keep_alive(self) -> None:
+        if self.reported >= 0 and not self._is_paused and self._transport is not None:
+            self._send(b"", self._position)
+
+    def close(self, reason: str) -> None:
+        """`reason` is told; none is needed at the end."""
+        if reason:
+            _log.warning("slave %s is not served: %s", self.name, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class HaServer:
+    """`bound`: the port, taken. `file_size`: of the log's files."""
+
+    def __init__(self, bound: socket, store: CopiedStore, config: BrokerConfig, file_size: int,
+                 durability: Durability | None) -> None:
+        """`durability` when answers wait for a slave."""
+        self.store = store
+        self.file_size = file_size
+        self.piece_size = config.ha_transfer_batch_size
+        self.port: int = bound.getsockname()[1]
+        self._bound = bound
+        self._links: dict[_Link, None] = {}
+        self._heartbeat = config.ha_send_heartbeat_interval / 1000
+        self._silence_max = config.ha_housekeeping_interval / 1000
+        self._behind_max = config.ha_slave_fallbehind_max
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._replicated = durability.require(ResponseCode.FLUSH_SLAVE_TIMEOUT, self._judge) \
+            if durability is not None else None
+        self._judge()
+
+    async def start(self) -> None:
+        self._server = await self._loop.create_server(lambda: _Link(self, self._loop), sock=self._bound)
+        self._look_after_links()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        else:
+            self._bound.close()
+        for link in tuple(self._links):
+            link.close("")
+
+    def appended(self) -> None:
+        """The log has more than before."""
+        for link in self._links:
+            link.go_on()
+
+    # --- what links tell ---------------------------------------------------------------------------------------------
+
+    def opened(self, link: _Link) -> None:
+        if len(self._links) >= LINKS_MAX:
+            link.close(f"there are {LINKS_MAX} already")
+            return
+        self._links[link] = None
+
+    def closed(self, link: _Link) -> None:
+        if self._links.pop(link, link) is None:
+            _log.info("slave %s is gone, which had the log up to %d", link.name, link.reported)
+            self._judge()
+
+    def heard(self) -> None:
+        self._judge()
+
+    def _judge(self) -> None:
+        """How far the slave has come that is furthest, unless that is too far behind to be waited for."""
+        if self._replicated is None:
+            return
+        reported = max([link.reported for link in self._links], default=-1)
+        if reported < 0 or self.store.commit_log_max_offset() - reported > self._behind_max:
+            self._replicated.give_up(ResponseCode.SLAVE_NOT_AVAILABLE)
+        elif self._replicated.absent is not None or reported > self._replicated.end:
+            self._replicated.reached(reported)
+
+    def _look_after_links(self) -> None:
+        now = self._loop.time()
+        for link in tuple(self._links):
+            if now - link.heard_at > self._silence_max:
+                link.close(f"it was silent for {self._silence_max:g} s")
+            elif now - link.wrote_at >= self._heartbeat:
+                link.keep_alive()
+        self._timer = self._loop.call_later(self._heartbeat / 4, self._look_after_links)

@@ -1,0 +1,110 @@
+"""Has a slave know what its master knows beside the log: topics, groups, what was consumed, what was delivered.
+
+Asked for now and then, over a connection of its own; a document that has not changed changes nothing here.
+
+Source: SlaveSynchronize.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from regulus.broker.state import (
+    CONSUMER_OFFSET_DOCUMENT,
+    DELAY_OFFSET_DOCUMENT,
+    SUBSCRIPTION_GROUP_DOCUMENT,
+    TOPICS_DOCUMENT,
+)
+from regulus.errors import BrokerRefused, RegulusError
+from regulus.server.kept_task import KeptTask
+from regulus.transport.connection import Connection
+from regulus.transport.connector import connect, split_address
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+HURRY_S = 0.02
+TIMEOUT_MS = 5_000
+
+_REQUESTS = {
+    TOPICS_DOCUMENT: RequestCode.GET_ALL_TOPIC_CONFIG,
+    SUBSCRIPTION_GROUP_DOCUMENT: RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    CONSUMER_OFFSET_DOCUMENT: RequestCode.GET_ALL_CONSUMER_OFFSET,
+    DELAY_OFFSET_DOCUMENT: RequestCode.GET_ALL_DELAY_OFFSET}
+
+
+class MasterDocuments:
+    """`take` gets the texts of all documents, by name; what it raises is told."""
+
+    def __init__(self, take: Callable[[Mapping[str, str]], None]) -> None:
+        self._take = take
+        self._address = ""
+        self._is_found = asyncio.Event()
+        self._is_hurried = asyncio.Event()
+        self._connection: Connection | None = None
+        self._connected_to = ""
+        self._told = ""
+        self._task = KeptTask("asking the master for its topics, groups and offsets", self._keep_asking, INTERVAL_S)
+
+    def start(self) -> None:
+        self._task.start()
+
+    async def stop(self) -> None:
+        await self._task.stop()
+        self._disconnect()
+
+    def hurry(self) -> None:
+        """Ask now: the log speaks of what is not known here."""
+        self._is_hurried.set()
+
+    def master_at(self, address: str) -> None:
+        """What a name server says of the master."""
+        if address:
+            self._address = address
+            self._is_found.set()
+
+    async def _keep_asking(self) -> None:
+        """Until cancelled. A fault is told once, and so is its end."""
+        while True:
+            await self._is_found.wait()
+            address = self._address
+            try:
+                self._take(await self._ask(address))
+                if self._told:
+                    _log.info("topics, groups and offsets of the master at %s are known again", address)
+                self._told = ""
+            except (RegulusError, ValueError) as error:
+                self._disconnect()
+                text = f"topics, groups and offsets of the master at {address} are not known: {error}"
+                _log.log(logging.DEBUG if text == self._told else logging.WARNING, "%s; trying on", text)
+                self._told = text
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the next time; sooner where somebody wants it, and no more often than every HURRY_S."""
+        await asyncio.sleep(HURRY_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(INTERVAL_S - HURRY_S):
+                await self._is_hurried.wait()
+        self._is_hurried.clear()
+
+    async def _ask(self, address: str) -> dict[str, str]:
+        """Raises ClientError, ValueError for what is no address."""
+        if self._connection is None or not self._connection.is_open or address != self._connected_to:
+            self._disconnect()
+            self._connection, self._connected_to = await connect(*split_address(address)), address
+        texts = {}
+        for name, code in _REQUESTS.items():
+            answer = await self._connection.request(RemotingCommand.request(code), TIMEOUT_MS)
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerRefused(answer.code, answer.remark)
+            texts[name] = answer.body.decode("utf-8", "replace")
+        return texts
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,79 @@
+"""What a broker does for the others of its name, by its role: a master lets slaves copy its log, a slave copies it."""
+
+from collections.abc import Callable, Mapping
+from socket import socket
+
+from regulus.broker.config import BrokerConfig
+from regulus.model.broker_role import BrokerRole
+from regulus.server.durability import Durability
+from regulus.server.ha_client import HaClient
+from regulus.server.ha_server import HaServer
+from regulus.server.master_documents import MasterDocuments
+from regulus.store.file_message_store import FileMessageStore
+
+
+class Replication:
+    """`bound` is a master's port for slaves, taken. A slave hands on the documents of its master to `take_documents`,
+    and tells `on_copied` when its log has grown."""
+
+    def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
+                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None]) -> None:
+        self._server: HaServer | None = None
+        self._client: HaClient | None = None
+        self._documents: MasterDocuments | None = None
+        if bound is not None:
+            is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
+            self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
+                                    durability if is_awaited else None)
+        if config.is_slave:
+            self._client = HaClient(store, config, on_copied)
+            self._documents = MasterDocuments(take_documents)
+
+    @property
+    def port(self) -> int:
+        """For slaves; 0 where there is none."""
+        return self._server.port if self._server is not None else 0
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether a slave is connected with its master."""
+        return self._client is not None and self._client.is_linked
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        if self._server is not None:
+            await self._server.start()
+        if self._client is not None and self._documents is not None:
+            self._client.start()
+            self._documents.start()
+
+    async def end_copying(self) -> None:
+        """The log grows no more."""
+        if self._client is not None and self._documents is not None:
+            await self._documents.stop()
+            await self._client.stop()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+    def appended(self) -> None:
+        """The log has more than before."""
+        if self._server is not None:
+            self._server.appended()
+
+    def hurry_documents(self) -> None:
+        """The log speaks of a topic that a slave does not know."""
+        if self._documents is not None:
+            self._documents.hurry()
+
+    def flushed(self, end: int) -> None:
+        """The disk has the log up to there."""
+        if self._client is not None:
+            self._client.flushed(end)
+
+    def master_at(self, address: str, ha_address: str) -> None:
+        """What a name server says of a slave's master: its address, and the one for slaves."""
+        if self._client is not None and self._documents is not None:
+            self._documents.master_at(address)
+            self._client.master_at(ha_address)

@@ -1,0 +1,45 @@
+"""Faults of a master and its slaves."""
+
+from tests.mutants import Mutant
+
+_COPY = "regulus/store/log_copy.py"
+_LOG = "regulus/store/commit_log.py"
+_STORE = "regulus/store/file_message_store.py"
+_SERVER = "regulus/server/ha_server.py"
+_CLIENT = "regulus/server/ha_client.py"
+_DURABILITY = "regulus/server/durability.py"
+_COPIES = ("tests/unit/store/test_log_copy.py",)
+_PAIRS = ("tests/unit/server/test_replication.py",)
+_ANSWERS = ("tests/unit/server/test_durability.py",)
+
+MUTANTS = [
+    Mutant(name="a copy takes a piece wherever it lies", path=_COPY,
+           old="        if offset != self.end:\n            self._begin(offset)\n", new="", tests=_COPIES),
+    Mutant(name="a copy takes what is no record", path=_COPY,
+           old="if magic not in _MAGICS:", new="if False:", tests=_COPIES),
+    Mutant(name="a copy takes a record of another place", path=_COPY,
+           old="if request.physical_offset != offset:", new="if False:", tests=_COPIES),
+    Mutant(name="a copy keeps the rest of a link that ended", path=_STORE,
+           old="        self._copy.forget_rest()\n", new="        pass\n", tests=_COPIES),
+    Mutant(name="a copy ends a file where it likes", path=_COPY,
+           old="            if size != room:\n", new="            if False:\n", tests=_COPIES),
+    Mutant(name="a copy has a file before its first one", path=_LOG,
+           old="return self._next is None and not self.begins_anywhere", new="return self._next is None", tests=_COPIES),
+    Mutant(name="a full disk that is cleared makes a master of a slave", path=_STORE,
+           old="or self._wish or self._copied", new="or self._wish", tests=_COPIES),
+    Mutant(name="a slave reports what its disk does not have", path=_CLIENT,
+           old="                if not self._waits_for_disk and self._link is not None:\n",
+           new="                if self._link is not None:\n", tests=_PAIRS),
+    Mutant(name="a slave that is too far behind is waited for", path=_SERVER,
+           old="reported < 0 or self.store.commit_log_max_offset() - reported > self._behind_max", new="reported < 0",
+           tests=_PAIRS),
+    Mutant(name="a master that lost its slaves says that they have it", path=_SERVER,
+           old="self._replicated.give_up(ResponseCode.SLAVE_NOT_AVAILABLE)", new="self._replicated.reached(1 << 62)",
+           tests=_PAIRS),
+    Mutant(name="a slave of another log is served", path=_SERVER,
+           old="if not first <= self._position <= end:", new="if False:", tests=_PAIRS),
+    Mutant(name="who waits when the last slave goes hears that it has it", path=_DURABILITY,
+           old="            self._durability.mark_behind(self.end, absent)\n", new="", tests=_ANSWERS),
+    Mutant(name="an answer that comes late waits for the next one", path=_DURABILITY,
+           old="if self._reached() >= end:", new="if False:", tests=_ANSWERS),
+]

@@ -1,0 +1,226 @@
+"""A master and its slaves over the loopback: whole servers, a real client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.broker.request_table import MASTER_ONLY
+from regulus.client.admin import Admin
+from regulus.client.producer import Producer
+from regulus.client.send_result import SendStatus
+from regulus.errors import ConfigError
+from regulus.model.broker_role import BrokerRole
+from regulus.model.message import Message
+from regulus.model.store_rules import FlushDiskType
+from regulus.model.topics import TopicConfig
+from regulus.nameserver.config import NamesrvConfig
+from regulus.server import ha_client, master_documents
+from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.store.config import MessageStoreConfig
+from regulus.transport.config import TransportConfig
+from regulus.transport.connector import connect
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+HOST = "127.0.0.1"
+LOOPBACK = TransportConfig(bind_address=HOST)
+FILE_SIZE = 1 << 16
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ha_client, "RETRY_S", 0.05)
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 0.05)
+
+
+def store_config(path: Path) -> MessageStoreConfig:
+    return MessageStoreConfig(store_path_root_dir=str(path), mapped_file_size_commit_log=FILE_SIZE,
+                              mapped_file_size_consume_queue=2000, max_hash_slot_num=500, max_index_num=2000)
+
+
+class Group:
+    """A name server, and the brokers of one name that are started."""
+
+    def __init__(self, path: Path, stack: AsyncExitStack) -> None:
+        self.path = path
+        self.stack = stack
+        self.name_server = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST), LOOPBACK)
+        self.running: set[BrokerServer] = set()
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.name_server.port}"
+
+    async def start(self, name: str, role: BrokerRole, **settings: Any) -> BrokerServer:
+        broker_id = 0 if role is not BrokerRole.SLAVE else int(name[-1])
+        config = BrokerConfig(broker_id=broker_id, listen_port=0, broker_ip1=HOST, namesrv_addr=self.address,
+                              broker_role=role, register_name_server_period=50, ha_send_heartbeat_interval=100,
+                              **settings)
+        server = BrokerServer(config, store_config(self.path / name), transport_config=LOOPBACK)
+        await server.start()
+        self.running.add(server)
+        return server
+
+    async def stop(self, server: BrokerServer) -> None:
+        self.running.discard(server)
+        await server.stop()
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[Group]:
+    async with AsyncExitStack() as stack:
+        group = Group(tmp_path, stack)
+        await group.name_server.start()
+        yield group
+        for server in tuple(group.running):
+            await group.stop(server)
+        await group.name_server.stop()
+
+
+async def until(is_so: Callable[[], bool], what: str, timeout_s: float = 10) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not is_so():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {timeout_s} s") from None
+
+
+def is_copy(slave: BrokerServer, master: BrokerServer) -> bool:
+    return slave.store.commit_log_max_offset() == master.store.commit_log_max_offset() > 0
+
+
+async def send_some(group: Group, count: int, first: int = 0, size: int = 1000) -> list[SendStatus]:
+    async with Producer(group.address, "PG") as producer:
+        results = await asyncio.gather(*(producer.send(Message("Orders", f"{number}".encode().ljust(size, b"."),
+                                                               keys=f"k{number}"))
+                                         for number in range(first, first + count)))
+    return [result.send_status for result in results]
+
+
+def log_of(path: Path) -> list[tuple[str, bytes]]:
+    return [(file.name, file.read_bytes()) for file in sorted((path / "commitlog").iterdir())]
+
+
+async def test_a_slave_has_the_master_s_log_byte_for_byte(group: Group) -> None:
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await send_some(group, 300)
+    await until(lambda: is_copy(slave, master), "the slave has the whole log")
+    await group.stop(slave)
+    await send_some(group, 100, 300)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: is_copy(slave, master), "the slave has what came while it was away")
+    await group.stop(master)
+    await group.stop(slave)
+    assert log_of(group.path / "slave1") == log_of(group.path / "master")
+
+
+async def test_topics_groups_and_offsets_come_to_the_slave(group: Group) -> None:
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    async with Admin(group.address) as admin:
+        await admin.create_topic(TopicConfig(topic_name="Wide", read_queue_nums=3, write_queue_nums=3))
+    master.broker.consumer_offsets.commit("billing", "Wide", 2, 17)
+    offsets = slave.broker.consumer_offsets
+    await until(lambda: "Wide" in slave.broker.topics and offsets.query("billing", "Wide", 2) == 17,
+                "topic and offset at the slave")
+    assert slave.broker.topics.get("Wide") == master.broker.topics.get("Wide")
+    async with Admin(group.address) as admin:
+        await admin.delete_topic("Wide")
+    await until(lambda: "Wide" not in slave.broker.topics, "the topic is gone at the slave")
+
+
+@pytest.mark.parametrize("code", sorted(MASTER_ONLY))
+async def test_a_slave_refuses_what_is_the_master_s(group: Group, code: RequestCode) -> None:
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    connection = await connect(HOST, slave.port)
+    answer = await connection.request(RemotingCommand.request(code), 5000)
+    connection.close()
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert answer.remark == "this is a slave of broker-a, which takes no messages and settings: ask its master"
+
+
+@pytest.mark.parametrize("flush", FlushDiskType)
+async def test_a_sync_master_answers_when_a_slave_has_it(group: Group, flush: FlushDiskType) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER, flush_disk_type=flush, slave_timeout=500)
+    assert set(await send_some(group, 3)) == {SendStatus.SLAVE_NOT_AVAILABLE}
+    slave = await group.start("slave1", BrokerRole.SLAVE, flush_disk_type=flush)
+    await until(lambda: is_copy(slave, master), "the slave has the whole log")
+    assert set(await send_some(group, 50, 3)) == {SendStatus.SEND_OK}
+    assert is_copy(slave, master)
+    if flush is FlushDiskType.SYNC_FLUSH:
+        assert slave.store.flushed_offset == slave.store.commit_log_max_offset()
+    await group.stop(slave)
+    assert set(await send_some(group, 3, 53)) == {SendStatus.SLAVE_NOT_AVAILABLE}
+
+
+async def test_a_slave_that_does_not_answer_in_time_is_told(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER, slave_timeout=200)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await send_some(group, 1)
+    await until(lambda: is_copy(slave, master), "the slave has the whole log")
+    await until(lambda: not master._durability.is_awaited, "nothing waits")
+    monkeypatch.setattr(ha_client.HaClient, "take", lambda client, pieces: None)
+    assert await send_some(group, 1, 1) == [SendStatus.FLUSH_SLAVE_TIMEOUT]
+
+
+async def test_logs_that_are_no_copies_are_told_and_left_alone(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    one = await group.start("one", BrokerRole.ASYNC_MASTER)
+    await send_some(group, 20)
+    await group.stop(one)
+    await group.start("other", BrokerRole.ASYNC_MASTER)
+    await send_some(group, 5)
+    (group.path / "one").rename(group.path / "slave1")
+    before = log_of(group.path / "slave1")
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: "stop it and give it a copy of this broker's store" in caplog.text, "the master tells it")
+    await group.stop(slave)
+    assert log_of(group.path / "slave1") == before
+
+
+async def test_a_slave_becomes_the_master(group: Group) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    statuses = await send_some(group, 100)
+    assert set(statuses) == {SendStatus.SEND_OK}
+    await until(lambda: "Orders" in slave.broker.topics, "the slave knows the topic")
+    await group.stop(master)
+    await group.stop(slave)
+    (group.path / "slave1").rename(group.path / "promoted")
+    promoted = await group.start("promoted", BrokerRole.ASYNC_MASTER)
+    assert set(await send_some(group, 10, 100)) == {SendStatus.SEND_OK}
+    ends = [promoted.store.max_offset("Orders", queue_id) for queue_id in range(8)]
+    assert sum(ends) == 110
+    for number in range(110):
+        assert len(promoted.store.query_message("Orders", f"k{number}", 4, 0, 1 << 62).buffers) == 1
+    back = await group.start("slave2", BrokerRole.SLAVE)
+    await until(lambda: is_copy(back, promoted), "the next slave has the whole log")
+
+
+async def test_a_topic_that_the_log_speaks_of_is_asked_for_at_once(group: Group,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 60.0)
+    await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    await send_some(group, 1)
+    await until(lambda: "Orders" in slave.broker.topics, "the slave knows the topic")
+
+
+def test_roles_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for settings, words in (({"broker_role": "SLAVE", "namesrv_addr": "h:1"}, "write 1 or more"),
+                            ({"broker_id": 1}, "brokerRole is not SLAVE"),
+                            ({"broker_role": "SLAVE", "broker_id": 1}, "namesrvAddr is empty"),
+                            ({"broker_role": "LEADER"}, "write ASYNC_MASTER or SYNC_MASTER or SLAVE")):
+        with pytest.raises(ConfigError, match=words):
+            BrokerConfig(**settings)    # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="a name server in the same process"):
+        Regulus(BrokerConfig(broker_role=BrokerRole.SLAVE, broker_id=1, namesrv_addr="h:1"), store_config(tmp_path),
+                NamesrvConfig())

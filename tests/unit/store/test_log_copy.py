@@ -1,0 +1,162 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from regulus.errors import StoreDamaged
+from regulus.model.message_filter import EVERYTHING
+from regulus.model.store_result import PutStatus
+from regulus.store.file_message_store import FileMessageStore
+from tests.stores import NOW, a_message, bodies, dispatch, fill, open_store, small_config
+
+RECORD_SIZE_MAX = 10_000
+FILE_SIZE = 4096
+
+
+def copying_store(root: Path, record_size_max: int = RECORD_SIZE_MAX, **settings: int) -> FileMessageStore:
+    store = FileMessageStore(small_config(root, **settings))
+    store.be_copy("this broker is a slave", record_size_max)
+    store.open()
+    return store
+
+
+def log_from(store: FileMessageStore, offset: int = 0, size_max: int = 1 << 20) -> list[tuple[int, bytes]]:
+    """Its pieces, as a master sends them."""
+    pieces = []
+    while (piece := store.log_bytes(offset, size_max)) is not None:
+        pieces.append((offset, bytes(piece)))
+        offset += len(piece)
+    return pieces
+
+
+def copy_all(original: FileMessageStore, copy: FileMessageStore) -> None:
+    for piece in log_from(original, 0, 300):
+        copy.copy_log(*piece)
+
+
+def files_of(root: Path, *folders: str) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for folder in folders
+            for path in sorted((root / folder).rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("size_max", [1, 7, 500, 1 << 20])
+def test_a_copy_has_the_bytes_and_the_queues_of_the_original(tmp_path: Path, size_max: int) -> None:
+    original = open_store(tmp_path / "original")
+    fill(original, 40, size=300, queues=3)
+    copy = copying_store(tmp_path / "copy")
+    for offset, piece in log_from(original, 0, size_max):
+        copy.copy_log(offset, piece)
+    dispatch(copy)
+    assert copy.commit_log_max_offset() == original.commit_log_max_offset()
+    for store in (original, copy):
+        store.close()
+    folders = ("commitlog", "consumequeue", "index")
+    ours, theirs = files_of(tmp_path / "copy", *folders), files_of(tmp_path / "original", *folders)
+    assert {name: data for name, data in ours.items() if "index" not in name} \
+        == {name: data for name, data in theirs.items() if "index" not in name}
+    assert sorted(data for name, data in ours.items() if "index" in name) \
+        == sorted(data for name, data in theirs.items() if "index" in name)
+
+
+def test_a_copy_goes_on_after_a_restart_and_an_interruption(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    original = open_store(tmp_path / "original")
+    expected = [message.body for message in fill(original, 60, size=500)]
+    copy = copying_store(tmp_path / "copy")
+    while copy.commit_log_max_offset() < original.commit_log_max_offset():
+        offset = copy.commit_log_max_offset()
+        for _ in range(chance.randint(1, 5)):
+            piece = original.log_bytes(offset, chance.randint(1, 900))
+            if piece is None:
+                break
+            copy.copy_log(offset, bytes(piece))
+            offset += len(piece)
+        if chance.random() < 0.5:
+            copy.interrupt_copy()
+        else:
+            copy.close()
+            copy = copying_store(tmp_path / "copy")
+    dispatch(copy)
+    assert bodies(copy) == expected
+
+
+def test_an_empty_copy_begins_with_any_file_of_the_original(tmp_path: Path) -> None:
+    original = open_store(tmp_path / "original")
+    expected = [message.body for message in fill(original, 40, size=500)]
+    begin = 2 * FILE_SIZE
+    copy = copying_store(tmp_path / "copy")
+    assert not copy.wants_allocation
+    for offset, piece in log_from(original, begin, 100):
+        copy.copy_log(offset, piece)
+    dispatch(copy)
+    first = copy.min_offset("TopicA", 0)
+    assert 0 < first < 30
+    assert copy.commit_log_min_offset() == begin
+    found = [copy.get_message("TopicA", 0, number, 1, 1 << 20, EVERYTHING).buffers for number in range(first, 40)]
+    assert all(expected[number] in bytes(buffers[0]) for number, buffers in enumerate(found, first))
+    copy.close()
+    again = copying_store(tmp_path / "copy")
+    assert (again.commit_log_min_offset(), again.min_offset("TopicA", 0)) == (begin, first)
+    assert again.commit_log_max_offset() == original.commit_log_max_offset()
+
+
+def test_a_copy_takes_no_messages_of_its_own(tmp_path: Path) -> None:
+    copy = copying_store(tmp_path)
+    refused = copy.append(a_message(), NOW)
+    assert (refused.status, refused.remark) == (PutStatus.SERVICE_NOT_AVAILABLE, "this broker is a slave")
+    copy.refuse_writes("the disk is full")
+    copy.refuse_writes("")
+    assert copy.append_batch([a_message()], NOW).remark == "this broker is a slave"
+    assert copy.fault == ""
+    assert not copy.is_writable
+    assert copy.commit_log_max_offset() == 0
+
+
+@pytest.mark.parametrize(("offset", "words"), [(8, "not copies of one log"), (FILE_SIZE, "not copies of one log"),
+                                               (0, "not copies of one log")])
+def test_what_does_not_go_on_where_the_copy_ends_is_refused(tmp_path: Path, offset: int, words: str) -> None:
+    original = open_store(tmp_path / "original")
+    fill(original, 3)
+    copy = copying_store(tmp_path / "copy")
+    (piece,) = log_from(original)
+    copy.copy_log(*piece)
+    end = copy.commit_log_max_offset()
+    with pytest.raises(StoreDamaged, match=words):
+        copy.copy_log(end + offset if offset else 0, piece[1])
+    assert copy.commit_log_max_offset() == end
+
+
+@pytest.mark.parametrize(("place", "words"), [
+    (4, "magic number is"), (0, "record of .* bytes"), (30, "says it is at"), (90, "body and its checksum differ")])
+def test_what_is_no_record_is_refused_and_what_came_before_stays(tmp_path: Path, place: int, words: str) -> None:
+    original = open_store(tmp_path / "original")
+    fill(original, 3)
+    (_, data), = log_from(original)
+    second = int.from_bytes(data[:4], "big")
+    harmed = bytearray(data)
+    harmed[second + place] ^= 0x40
+    copy = copying_store(tmp_path / "copy")
+    with pytest.raises(StoreDamaged, match=words):
+        copy.copy_log(0, bytes(harmed))
+    assert copy.commit_log_max_offset() == second
+    copy.copy_log(second, data[second:])
+    assert copy.commit_log_max_offset() == len(data)
+
+
+def test_files_of_another_size_are_told(tmp_path: Path) -> None:
+    original = open_store(tmp_path / "original", mapped_file_size_commit_log=2 * FILE_SIZE)
+    fill(original, 40, size=500)
+    for number, size in enumerate((FILE_SIZE, 3 * FILE_SIZE)):
+        copy = copying_store(tmp_path / f"{number}", mapped_file_size_commit_log=size)
+        with pytest.raises(StoreDamaged, match="set mappedFileSizeCommitLog to what the master has"):
+            copy_all(original, copy)
+    with pytest.raises(StoreDamaged, match="set mappedFileSizeCommitLog to what the master has"):
+        copying_store(tmp_path / "third", mapped_file_size_commit_log=3 * FILE_SIZE).copy_log(FILE_SIZE, b"")
+
+
+def test_a_record_that_is_too_long_is_not_waited_for(tmp_path: Path) -> None:
+    original = open_store(tmp_path / "original")
+    fill(original, 1, size=1000)
+    copy = copying_store(tmp_path / "copy", record_size_max=900)
+    with pytest.raises(StoreDamaged, match="set maxMessageSize to what the master has"):
+        copy.copy_log(0, bytes(original.log_bytes(0, 8) or b""))
