@@ -43,7 +43,6 @@ class _Link(asyncio.Protocol):
         self.name = "?"
         self.reported = -1
         """Up to where the slave has the log; -1 before it has told."""
-        self.is_first_of_file = False
         self._server = server
         self._loop = loop
         self._reader = ha_frame.ReportReader()
@@ -81,12 +80,16 @@ class _Link(asyncio.Protocol):
             return
         if reported is None:
             return
-        is_first, self.reported = self.reported < 0, reported
+        is_first = self.reported < 0
         if is_first and not self._begin(reported):
             return
         if reported > self._position:
             self.close(f"it reports the log up to {reported}, and was sent it up to {self._position}")
             return
+        # Only now: a link that is refused is among the others until a later turn of the loop.
+        self.reported = reported
+        if is_first:
+            self.go_on()
         self._server.heard()
 
     def _begin(self, reported: int) -> bool:
@@ -100,7 +103,6 @@ class _Link(asyncio.Protocol):
             return False
         _log.info("slave %s has the log up to %d and copies it from %d on", self.name, reported, self._position)
         self._send(b"", self._position)
-        self.go_on()
         return True
 
     def go_on(self) -> None:

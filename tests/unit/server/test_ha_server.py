@@ -1,0 +1,64 @@
+"""What a slave says counts only once it has been found true."""
+
+import asyncio
+import socket
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.server.durability import Durability
+from regulus.server.ha_server import HaServer, _Link
+from regulus.wire import ha_frame
+from tests.unit.server.test_durability import Written
+
+FILE_SIZE = 1 << 20
+
+
+class Log:
+    """A store with 1,000 bytes of log."""
+
+    def commit_log_min_offset(self) -> int:
+        return 0
+
+    def commit_log_max_offset(self) -> int:
+        return 1000
+
+    def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
+        return None
+
+
+class AbortedLater(asyncio.Transport):
+    """As of a loop: who aborts it hears that the connection is lost in a later turn, which never comes here."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", 1)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def writelines(self, list_of_data: object) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("reports", [(1 << 60,), (1000, 1 << 60)], ids=["its first report", "a later one"])
+async def test_a_slave_that_is_refused_acknowledges_nothing(reports: tuple[int, ...]) -> None:
+    loop = asyncio.get_running_loop()
+    durability = Durability(60.0, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = HaServer(bound, Log(), BrokerConfig(), FILE_SIZE, durability)
+        liar, honest = _Link(server, loop), _Link(server, loop)
+        for link in (liar, honest):
+            link.connection_made(AbortedLater())
+        for reported in reports:
+            liar.data_received(ha_frame.encode_report(reported))
+        honest.data_received(ha_frame.encode_report(900))
+        written = Written()
+        durability.answer_when_durable(2000, written, b"")
+        assert not written.writes
+        durability.stop()
