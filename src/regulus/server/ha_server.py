@@ -113,6 +113,10 @@ class _Link(asyncio.Protocol):
         while not self._is_paused and self._transport is not None and not self._transport.is_closing():
             piece = self._server.store.log_bytes(self._position, self._server.piece_size)
             if piece is None:
+                if self._position < self._server.store.commit_log_max_offset():
+                    self.close(f"the log has nothing at {self._position}, where it goes on: its file was deleted "
+                               f"meanwhile or is missing, and the log begins at "
+                               f"{self._server.store.commit_log_min_offset()}")
                 return
             self._send(piece, self._position)
             self._position += len(piece)

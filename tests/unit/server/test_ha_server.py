@@ -1,4 +1,4 @@
-"""What a slave says counts only once it has been found true."""
+"""What a slave says counts only once it has been found true, and none waits for what will not come."""
 
 import asyncio
 import socket
@@ -15,13 +15,16 @@ FILE_SIZE = 1 << 20
 
 
 class Log:
-    """A store with 1,000 bytes of log."""
+    """A store with 1,000 bytes of log, of which none can be had."""
+
+    def __init__(self) -> None:
+        self.first, self.end = 0, 1000
 
     def commit_log_min_offset(self) -> int:
-        return 0
+        return self.first
 
     def commit_log_max_offset(self) -> int:
-        return 1000
+        return self.end
 
     def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
         return None
@@ -29,6 +32,10 @@ class Log:
 
 class AbortedLater(asyncio.Transport):
     """As of a loop: who aborts it hears that the connection is lost in a later turn, which never comes here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_aborted = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("127.0.0.1", 1)
@@ -40,10 +47,10 @@ class AbortedLater(asyncio.Transport):
         pass
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_aborted
 
     def abort(self) -> None:
-        pass
+        self.is_aborted = True
 
 
 @pytest.mark.parametrize("reports", [(1 << 60,), (1000, 1 << 60)], ids=["its first report", "a later one"])
@@ -62,3 +69,18 @@ async def test_a_slave_that_is_refused_acknowledges_nothing(reports: tuple[int, 
         durability.answer_when_durable(2000, written, b"")
         assert not written.writes
         durability.stop()
+
+
+async def test_a_slave_whose_next_file_was_deleted_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    log, transport = Log(), AbortedLater()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = HaServer(bound, log, BrokerConfig(), FILE_SIZE, None)
+        link = _Link(server, asyncio.get_running_loop())
+        link.connection_made(transport)
+        link.data_received(ha_frame.encode_report(1000))
+        server.appended()
+        assert not transport.is_aborted         # it has all that there is
+        log.first, log.end = FILE_SIZE, FILE_SIZE + 1000
+        server.appended()
+    assert transport.is_aborted
+    assert "the log has nothing at 1000" in caplog.text
