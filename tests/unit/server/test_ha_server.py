@@ -84,3 +84,20 @@ async def test_a_slave_whose_next_file_was_deleted_is_told_so(caplog: pytest.Log
         server.appended()
     assert transport.is_aborted
     assert "the log has nothing at 1000" in caplog.text
+
+
+async def test_a_slave_that_is_far_behind_is_not_waited_for() -> None:
+    log, written = Log(), Written()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        durability = Durability(5.0, lambda: None)
+        server = HaServer(bound, log, BrokerConfig(ha_slave_fallbehind_max=100), FILE_SIZE, durability)
+        link = _Link(server, asyncio.get_running_loop())
+        link.connection_made(AbortedLater())
+        link.data_received(ha_frame.encode_report(1000))
+        log.end = 1100
+        durability.answer_when_durable(1100, written, b"")
+        assert not written.writes       # it is as far behind as it may be
+        log.end = 1101
+        durability.answer_when_durable(1101, written, b"")
+        assert len(written.writes) == 2
+        durability.stop()

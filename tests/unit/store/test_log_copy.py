@@ -146,9 +146,9 @@ def test_what_is_no_record_is_refused_and_what_came_before_stays(tmp_path: Path,
 def test_files_of_another_size_are_told(tmp_path: Path) -> None:
     original = open_store(tmp_path / "original", mapped_file_size_commit_log=2 * FILE_SIZE)
     fill(original, 40, size=500)
-    for number, size in enumerate((FILE_SIZE, 3 * FILE_SIZE)):
-        copy = copying_store(tmp_path / f"{number}", mapped_file_size_commit_log=size)
-        with pytest.raises(StoreDamaged, match="set mappedFileSizeCommitLog to what the master has"):
+    for size, words in ((FILE_SIZE, "bytes for .* left: set"), (3 * FILE_SIZE, "'s file ends .* bytes behind")):
+        copy = copying_store(tmp_path / f"{size}", mapped_file_size_commit_log=size)
+        with pytest.raises(StoreDamaged, match=words):
             copy_all(original, copy)
     with pytest.raises(StoreDamaged, match="set mappedFileSizeCommitLog to what the master has"):
         copying_store(tmp_path / "third", mapped_file_size_commit_log=3 * FILE_SIZE).copy_log(FILE_SIZE, b"")

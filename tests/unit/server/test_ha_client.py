@@ -1,0 +1,49 @@
+"""What a slave reports is what it has: with SYNC_FLUSH, what its disk has."""
+
+import asyncio
+
+import pytest
+
+from regulus.broker.config import BrokerConfig
+from regulus.model.store_rules import FlushDiskType
+from regulus.server.ha_client import HaClient, _Link
+from regulus.wire import ha_frame
+
+
+class Copy:
+    """A store that takes any piece; its disk has 0 bytes until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.end = self.flushed_offset = 0
+
+    def commit_log_max_offset(self) -> int:
+        return self.end
+
+    def copy_log(self, offset: int, piece: bytes) -> None:
+        self.end = offset + len(piece)
+
+    def interrupt_copy(self) -> None:
+        pass
+
+
+class Wire(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:   # type: ignore[override]
+        self.written.append(data)
+
+
+@pytest.mark.parametrize(("flush", "before_the_flush", "in_all"), [
+    (FlushDiskType.ASYNC_FLUSH, [300], [300]), (FlushDiskType.SYNC_FLUSH, [], [300])])
+async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskType, before_the_flush: list[int],
+                                                               in_all: list[int]) -> None:
+    client = HaClient(Copy(), BrokerConfig(flush_disk_type=flush), lambda: None)
+    wire = Wire()
+    client._link = _Link(client, asyncio.get_running_loop())
+    client._link.connection_made(wire)
+    client._link.data_received(ha_frame.encode_head(0, 300) + b"." * 300)
+    assert wire.written == [ha_frame.encode_report(end) for end in before_the_flush]
+    client.flushed(300)
+    assert wire.written == [ha_frame.encode_report(end) for end in in_all]
