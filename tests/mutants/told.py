@@ -68,6 +68,6 @@ MUTANTS = [
     Mutant(name="the demo forgives what is lost", path="regulus/cli/demo/verdict.py",
            old="found.is_kept and ", new="", tests=("tests/unit/cli/demo/test_verdict.py",)),
     Mutant(name="a listener that raises is told of its return, too", path="regulus/client/listener_workers.py",
-           old='        work.odd_answer = ""        # it answered nothing\n', new="",
+           old='        work.odd_answer = ""    # it failed, and has answered nothing\n', new="",
            tests=("tests/unit/client/test_calls.py",)),
 ]
