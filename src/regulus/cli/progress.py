@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from time import monotonic
 from types import TracebackType
 from typing import Self, TextIO
@@ -24,6 +25,13 @@ FIRST_LINE_S, LINE_GAP_MAX_S = 5.0, 60.0
 time of the one before."""
 
 _ERASE = "\r\x1b[2K"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Spark sets it for the programs that it starts itself."""
+
+
+class _Nowhere(StringIO):
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 class Progress:
@@ -46,6 +54,9 @@ class Progress:
 
     @classmethod
     def on_stderr(cls) -> Self:
+        """Nowhere where `spark-submit` runs the command, which puts standard error among the results."""
+        if _SUBMITTED in os.environ:
+            return cls(_Nowhere(), is_terminal=False)
         return cls(sys.stderr, sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
 
     def __enter__(self) -> Self:

@@ -129,3 +129,12 @@ def test_its_thread_ends_with_it():
         assert progress._thread.is_alive()
     assert not progress._thread.is_alive()
     assert on_screen(stream.getvalue())[-1] == ""
+
+
+def test_a_command_that_spark_submit_runs_says_nothing_among_its_results(monkeypatch, capsys):
+    for variable in ("", "PYSPARK_GATEWAY_PORT"):
+        if variable:
+            monkeypatch.setenv(variable, "1")
+        with Progress.on_stderr() as progress:
+            progress.say("starting Spark")
+        assert bool(capsys.readouterr().err) is not bool(variable)
