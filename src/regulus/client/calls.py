@@ -20,7 +20,7 @@ from regulus.client.core.send_back import DEAD_LETTER
 from regulus.client.core.token_bucket import TokenBucket
 from regulus.client.listener import ConsumeStatus, MessageListener
 from regulus.client.listener_workers import ListenerWorkers, Work
-from regulus.client.send_back import SendBack
+from regulus.client.send_back import IsOurs, SendBack
 from regulus.client.tasks import TaskGroup
 from regulus.model.message import MessageExt
 
@@ -190,7 +190,8 @@ class Calls:
         """`taken` gets those that a broker took, and has them also when this fails halfway."""
         assert self._send_back is not None
         for message in messages:
-            if owned.held((message,)) and await self._send_back.send_back(message, owned.queue, delay_level):
+            if owned.held((message,)) and await self._send_back.send_back(
+                    message, owned.queue, delay_level, _is_ours(owned)):
                 taken.append(message)
 
     def _retry_here_later(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
@@ -237,7 +238,8 @@ class Calls:
         """As `_send_back_all`."""
         assert self._send_back is not None
         for message in messages:
-            if await self._send_back.hand_on(message, owned.queue, delay_level, reasons[message.queue_offset]):
+            if await self._send_back.hand_on(message, owned.queue, delay_level, reasons[message.queue_offset],
+                                               _is_ours(owned)):
                 taken.append(message)
 
     # --- in order ----------------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class Calls:
         try:
             if not step.reason:
                 for message in step.messages:
-                    if await self._send_back.dead_letter(message, owned.queue):
+                    if await self._send_back.dead_letter(message, owned.queue, _is_ours(owned)):
                         taken.append(message)
             elif self._is_clustering:
                 await self._hand_on(owned, step.messages, DEAD_LETTER,
@@ -338,6 +340,10 @@ async def _tried(sending: Coroutine[object, object, None]) -> BaseException | No
     there is nobody to do that for, so our own cancellation goes on."""
     (error,) = await asyncio.gather(sending, return_exceptions=True)
     return error
+
+
+def _is_ours(owned: OwnedQueue) -> IsOurs:
+    return lambda: owned.is_pulled
 
 
 def _without(messages: Sequence[MessageExt], others: Collection[MessageExt]) -> list[MessageExt]:

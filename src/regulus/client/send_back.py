@@ -5,6 +5,7 @@ Source: DefaultMQPushConsumerImpl.sendMessageBack.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from regulus.client.client_instance import ClientInstance, steady_ms
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
@@ -35,6 +36,9 @@ LETTER_PAUSE_MAX_MS = 2_000
 BODY_SIZE_MAX = 0x7FFFFFFF
 """It came through a broker, packed, whatever producers may send by default."""
 
+IsOurs = Callable[[], bool]
+"""Whether the message's queue is still consumed here. A queue that is being given up waits for nothing."""
+
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 
@@ -50,7 +54,7 @@ class SendBack:
         self._limit = limit
         self._producer: Producer | None = None
 
-    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int, is_ours: IsOurs) -> bool:
         """True when a broker has the message again: the one it came from, or any other through the retry topic."""
         try:
             await self._to_its_broker(message, queue, delay_level)
@@ -62,18 +66,21 @@ class SendBack:
         retry = retry_message(message, self._group, delay_level, limit)
         refusal = await self._to_the_retry_topic(retry, message, queue)
         if refusal and message.reconsume_times >= self._limit.own:
-            return await self.dead_letter(message, queue)
+            return await self.dead_letter(message, queue, is_ours)
         return refusal is None
 
-    async def dead_letter(self, message: MessageExt, queue: MessageQueue) -> bool:
+    async def dead_letter(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
         """Make a dead letter of a message that was tried here often enough; True when a broker has it. What comes with
         a dead letter may not fit in a message that just did: then its broker makes it, or something is left out."""
         letter = retry_message(message, self._group, DEAD_LETTER, GROUP_LIMIT)
         refusal = await self._to_the_retry_topic(letter, message, queue)
         if not refusal:
             return refusal is None
-        if message.physical_offset != NOT_STORED and await self._made_by_its_broker(message, queue):
-            return True
+        if message.physical_offset != NOT_STORED:
+            if await self._made_by_its_broker(message, queue, is_ours):
+                return True
+            if not is_ours():
+                return False
         for with_body in (True, False):
             lacking = lacking_letter(message, queue, letter, refusal, with_body=with_body)
             if lacking is None:
@@ -87,9 +94,9 @@ class SendBack:
                 return said is None
         return False
 
-    async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue) -> bool:
+    async def _made_by_its_broker(self, message: MessageExt, queue: MessageQueue, is_ours: IsOurs) -> bool:
         """Whether it made the dead letter. It alone has the message, so it is asked again before anything is left out:
-        only an answer that says so is for good."""
+        only an answer that says so is for good. What is not ours any more its next owner has, who asks himself."""
         until_ms = steady_ms() + LETTER_WAIT_MS
         pause_ms = LETTER_PAUSE_FIRST_MS
         while True:
@@ -103,9 +110,12 @@ class SendBack:
                     return False
             self._instance.doubt_route(queue.topic)
             await asyncio.sleep(pause_ms / 1000)
+            if not is_ours():
+                return False
             pause_ms = min(2 * pause_ms, LETTER_PAUSE_MAX_MS)
 
-    async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str) -> bool:
+    async def hand_on(self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str,
+                      is_ours: IsOurs) -> bool:
         """Send a message back that cannot be read; True when a broker has it. Where its own broker does not take it,
         its bytes become a dead letter with the reason: as a retry they would be taken for a body."""
         if message.physical_offset != NOT_STORED:
@@ -116,7 +126,7 @@ class SendBack:
                 _log.warning("unreadable message at %d of %s not sent back, making a dead letter of its bytes: %s",
                              message.queue_offset, queue, error)
         message.properties[UNREADABLE] = reason
-        return await self.dead_letter(message, queue)
+        return await self.dead_letter(message, queue, is_ours)
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None

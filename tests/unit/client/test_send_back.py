@@ -49,7 +49,7 @@ async def dead_letter(cluster, letter=None, **settings):
     return await send_back(cluster, letter=letter or message(), **settings)
 
 
-async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, **settings):
+async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, is_ours=lambda: True, **settings):
     config = PushConsumerConfig(**settings)
     address = cluster.name_server.address
     instance = client_instance.acquire(address, config)
@@ -57,9 +57,9 @@ async def send_back(cluster, delay_level=0, letter=None, reconsume_times=1, **se
     failed = message()
     failed.reconsume_times = reconsume_times
     if letter is not None:
-        result = await back.dead_letter(letter, QUEUE)
+        result = await back.dead_letter(letter, QUEUE, is_ours)
     else:
-        result = await back.send_back(failed, QUEUE, delay_level)
+        result = await back.send_back(failed, QUEUE, delay_level, is_ours)
     await back.close()
     await client_instance.release(instance)
     return result
@@ -155,6 +155,20 @@ async def test_a_broker_that_stays_busy_is_asked_for_a_time(monkeypatch):
         assert await dead_letter(cluster)
         assert len(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)) > 1
         assert "NOT_WHOLE_REASON" in broker.sends()[-1].properties
+
+
+@pytest.mark.parametrize("asked", [1, 3])
+async def test_a_queue_that_is_given_up_waits_for_no_busy_broker_and_leaves_nothing_out(asked):
+    async with scripted_cluster() as cluster:
+        broker = await cluster.add_broker("a", takes(lambda command: "NOT_WHOLE_REASON" in str(command.ext)),
+                                          answering(ResponseCode.SYSTEM_BUSY))
+
+        def is_ours():
+            return len(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)) < asked
+
+        assert not await dead_letter(cluster, is_ours=is_ours)
+        assert len(broker.requests_of(RequestCode.CONSUMER_SEND_MSG_BACK)) == asked
+        assert not [send for send in broker.sends() if "NOT_WHOLE_REASON" in send.properties]
 
 
 async def test_what_a_dead_letter_lacks_is_told_with_its_ids(caplog):
