@@ -152,7 +152,7 @@ MUTANTS = [
            tests=_RECOVERY_TESTS),
     Mutant(name="a queue offset is given twice after a start on a full disk", path=_DISPATCH,
            old="queue.next_offset = max(queue.next_offset, request.queue_offset + 1)", new="pass",
-           tests=("tests/crash/test_store_full_disk.py",)),
+           tests=_RECOVERY_TESTS),
     Mutant(name="a record that says another place is one", path=_DISPATCH,
            old="if request.physical_offset != ", new="if False and request.physical_offset != ", tests=_RECOVERY_TESTS),
     Mutant(name="the last record that was synced may be a tail", path=_RECOVERY,

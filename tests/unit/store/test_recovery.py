@@ -1065,6 +1065,28 @@ def test_no_table_is_written_while_units_that_it_vouches_for_are_missing(tmp_pat
     assert bodies(store) == expected
 
 
+def test_no_queue_offset_is_given_twice_while_units_are_missing_that_a_start_found_no_room_for(
+        tmp_path: Path, full: list[str]) -> None:
+    """With room again they are built a part at a time, and messages come in between."""
+    full.clear()
+    store = open_store(tmp_path / "store")
+    fill(store, 30, size=300)
+    store.flush_commit_log()
+    copy = crashed_copy(tmp_path / "store", tmp_path / "copy")
+    shutil.rmtree(copy / "consumequeue")
+    full.append("full")
+    store = FileMessageStore(small_config(copy))
+    assert store.open().unfinished
+    full.clear()
+    store.dispatch(1)
+    store.finish_start()
+    assert store.dispatch_behind_bytes()
+    came = store.append(a_message(), NOW)
+    assert (came.status, came.queue_offset) == (PutStatus.PUT_OK, 30)
+    dispatch(store)
+    assert store.max_offset("TopicA", 0) == len(bodies(store)) == 31
+
+
 @pytest.mark.parametrize("room", ["full", "once"])
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_a_queue_that_is_lost_is_built_when_there_is_room(tmp_path: Path, full: list[str], stop: str,
