@@ -69,6 +69,9 @@ class History:
     def cut(self) -> None:
         start = self.store.commit_log_min_offset()
         if start + 8192 < self.store.commit_log_max_offset():
+            # A broker does so each second and each minute, and files go after hours: no table speaks of one that went.
+            self.store.flush_commit_log()
+            self.store.flush_queue_table()
             self.store.old_files.take_log_file(start, NOW)
             self.store.old_files.delete_hanging(NOW, 0)
 
@@ -155,6 +158,7 @@ def state(store: FileMessageStore) -> dict[Name, object]:
 @given(seed=st.integers(0, 1 << 32), has_whole_queues=st.booleans())
 @example(seed=0, has_whole_queues=True)
 @example(seed=91, has_whole_queues=False)   # the first two records of a cut log say the same number
+@example(seed=776808, has_whole_queues=False)   # of two records of a cut log the last one says to be another queue's
 def test_rot_in_one_record_costs_no_other(seed: int, has_whole_queues: bool) -> None:
     folder = Path(tempfile.mkdtemp())
     try:

@@ -92,7 +92,10 @@ class _QueueNumbering:
         is believed, unless it would have the queue begin anew after it had more than that."""
         if self.held and self._known_end != self._next:
             self._settle(self._known_end)
-        if self.held and self._next == _UNKNOWN and all(each.queue_offset < self._known_end for each in self.held):
+        # One that says to be the last but one may well be it: as likely as its number, the last one's place has rotted.
+        is_last_missing = len(self.held) == 1 and self.held[0].queue_offset == self._known_end - 2
+        if self.held and self._next == _UNKNOWN and not is_last_missing \
+                and all(each.queue_offset < self._known_end for each in self.held):
             self._derive_all(self._known_end - len(self.held))
         while self.held:
             if self.held[0].queue_offset == 0 and self._known_end > 1:

@@ -121,6 +121,12 @@ def test_a_record_of_another_queue_hides_no_neighbour_where_a_log_begins_later(s
     assert told.startswith(f"the record at 100 of the log says that it is message {said}, and those before")
 
 
+def test_the_only_record_behind_the_log_s_beginning_may_be_the_last_but_one() -> None:
+    placed, told = numbered([49], known_end=51, is_log_whole=False)
+    assert placed == {0: 49}
+    assert told == ["the log has no record of messages 50 to 50; they are passed over"]
+
+
 def test_the_only_record_behind_the_log_s_beginning_is_the_last_that_is_known() -> None:
     placed, (told,) = numbered([7], known_end=51, is_log_whole=False)
     assert placed == {0: 50}
