@@ -15,8 +15,10 @@ import asyncio, socket, sys
 from regulus.cli.demo.processes import told_to_stop
 
 async def main():
+    told = asyncio.create_task(told_to_stop())
+    await asyncio.sleep(0)      # it listens to signals before anybody is let in who could send one
     async with await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", int(sys.argv[1])):
-        await told_to_stop()
+        await told
     print("stopped as told")
 
 asyncio.run(main())
