@@ -1,7 +1,6 @@
 """Processes that are started, killed and stopped, and say so when they end by themselves."""
 
 import os
-import socket
 import sys
 
 import pytest
@@ -22,6 +21,14 @@ async def main():
     print("stopped as told")
 
 asyncio.run(main())
+"""
+
+DEAF = """
+import signal, socket, sys, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    time.sleep(60)
 """
 
 
@@ -90,10 +97,7 @@ def test_a_process_that_never_listens_is_told(make, monkeypatch, unused_tcp_port
 
 def test_a_process_that_does_not_stop_is_killed_and_told(make, monkeypatch, unused_tcp_port):
     monkeypatch.setattr(processes, "STOP_TIMEOUT_S", 0.1)
-    deaf = WAITS.replace("await told_to_stop()", "__import__('signal').signal(15, 1); await asyncio.sleep(60)")
-    process = make(deaf, unused_tcp_port)
+    process = make(DEAF, unused_tcp_port)
     process.await_port(unused_tcp_port)
-    with socket.create_connection(("127.0.0.1", unused_tcp_port)) as answered:
-        answered.recv(1)        # it runs, deaf
     with pytest.raises(RegulusError, match=r"did not stop within 0\.1 s and was killed"):
         process.stop()
