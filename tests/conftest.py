@@ -3,21 +3,25 @@
 The package brings the fixtures as a pytest plugin; naming them serves an uninstalled checkout.
 """
 
+import logging
 import re
+from collections.abc import Iterator
 from functools import cache
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import regulus.record.message_record
+from regulus.client import shared_loop
 from regulus.testing.fixtures import broker_process, make_broker_process, regulus_server, simulated_regulus
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-__all__ = ["broker_process", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
+__all__ = ["broker_process", "caplog", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
            "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus"]
 SESSION = "tests of the Spark session"
 _USES_SESSION = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark\b", re.MULTILINE)
@@ -45,6 +49,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
             return scope(super()._split_scope(nodeid))
 
     return Scopes(config, log)
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[pytest.LogCaptureFixture]:
+    """pytest's own, but for a coroutine without what the blocking clients say.
+
+    They share one thread of the process. What an earlier test's client still says there (that its broker is gone)
+    is nothing that this test has caused.
+    """
+    def mine(record: logging.LogRecord) -> bool:
+        return record.threadName != shared_loop.THREAD_NAME
+
+    if not iscoroutinefunction(request.function):
+        yield caplog
+        return
+    caplog.handler.addFilter(mine)
+    yield caplog
+    caplog.handler.removeFilter(mine)
 
 
 def pytest_report_header() -> str:

@@ -22,6 +22,8 @@ from regulus.transport.event_loop import loop_factory
 R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
+THREAD_NAME = "regulus-clients"
+
 _lock = threading.Lock()
 _loops: "list[_SharedLoop]" = []
 
@@ -76,7 +78,7 @@ class _SharedLoop:
         self.loop = loop_factory()()
         self._handed: deque[tuple[Coroutine[Any, Any, Any], Future[Any]]] = deque()
         self._is_begin_due = False
-        threading.Thread(target=_keep_running, args=(self.loop,), name="regulus-clients", daemon=True).start()
+        threading.Thread(target=_keep_running, args=(self.loop,), name=THREAD_NAME, daemon=True).start()
 
     def hand_over(self, coroutine: Coroutine[Any, Any, R], future: "Future[R]") -> None:
         self._handed.append((coroutine, future))
