@@ -292,8 +292,8 @@ def check_columns(present: set[str], table: Table = stubs) -> None:
 
 
 def missing_table(table: Table = stubs) -> ReliabilityRefused:
-    return ReliabilityRefused(f"the database has no table {table.name}; make it with regulus.reliability.tables."
-                              "create(connection), or by a migration made from its metadata")
+    return ReliabilityRefused(f"the database has no table {table.name}; make it with `regulus outbox migrate`, with "
+                              "regulus.reliability.tables.create(connection), or by a migration made from its metadata")
 
 
 def commits_each_statement(dialect: Dialect, dbapi_connection: Any) -> bool:
