@@ -11,6 +11,7 @@ _APPLYING = "regulus/reliability/applying.py"
 _EFFECT = "regulus/reliability/effect_transaction.py"
 _JUDGES = "regulus/reliability/judges.py"
 _RULES = "regulus/model/resend_rules.py"
+_POLICY = "regulus/reliability/retry_policy.py"
 _DEAD_LETTERS = "regulus/reliability/dead_letters.py"
 _WATCH = "regulus/reliability/broker_watch.py"
 _STUB_PURGE = "regulus/reliability/stub_purge.py"
@@ -26,6 +27,7 @@ _INBOX_TESTS = ("tests/unit/reliability/test_inbox.py",)
 _TABLE_TESTS = ("tests/unit/reliability/test_decision_table.py",)
 _GROUP_TESTS = ("tests/unit/reliability/test_groups.py",)
 _CONFIRMS_TESTS = ("tests/unit/reliability/test_confirms.py",)
+_RULES_TESTS = ("tests/property/test_resend_rules.py",)
 _REVIEW_TESTS = ("tests/unit/reliability/test_review.py",)
 _LOG_TESTS = ("tests/unit/reliability/test_delivery_log.py",)
 _DEAD_LETTER_TESTS = ("tests/unit/reliability/test_dead_letters.py",)
@@ -114,6 +116,28 @@ MUTANTS = [
            old=" or self._is_review_due():", new=":", tests=_LOOP_TESTS),
     Mutant(name="one bad message holds up its batch", path=_RELAY_LOOP,
            old="            if len(batch) > 1:\n", new="            if False:\n", tests=_LOOP_TESTS),
+    Mutant(name="what waits for its retry is in nobody's hands", path=_POLICY,
+           old="fresh_since_ms=now_ms - self.stale_ms", new="fresh_since_ms=now_ms - self.lease_ms",
+           tests=_REVIEW_TESTS),
+    Mutant(name="a stub is sent once too often", path=_RULES, old="facts[\"send_count\"] >= limits",
+           new="facts[\"send_count\"] > limits", tests=_RULES_TESTS),
+    Mutant(name="the last moment to send has passed", path=_RULES,
+           old="facts[\"first_send_time\"] < limits.sent_since_ms",
+           new="facts[\"first_send_time\"] <= limits.sent_since_ms", tests=_RULES_TESTS),
+    Mutant(name="a stub may wait behind later ones for ever", path=_TABLE,
+           old=".order_by(stubs.c.resend_time).with_for", new=".with_for", tests=_RELAY_TESTS),
+    Mutant(name="the receipt of the slowest group is that of all", path=_TABLE, old="select(func.max(message_log",
+           new="select(func.min(message_log", tests=_REVIEW_TESTS),
+    Mutant(name="backlog is counted from the fastest group", path=_TABLE,
+           old="_over_open_groups(func.min(watermarks.c.queue_offset_max))",
+           new="_over_open_groups(func.max(watermarks.c.queue_offset_max))", tests=_REVIEW_TESTS),
+    Mutant(name="a late failure is that of the latest send", path=_TABLE,
+           old="stubs.c.send_count == bindparam(\"its_count\")).values(version",
+           new="bindparam(\"its_count\") > 0).values(version", tests=_RELAY_TESTS),
+    Mutant(name="a failure waits for the effect", path=_TABLE,
+           old="for failure in failures if failure.message_id in free]", new="for failure in failures]", tests=_RELAY_TESTS),
+    Mutant(name="a lease begins with its transaction", path=_TABLES, old="epoch FROM clock_timestamp()",
+           new="epoch FROM now()", tests=("tests/unit/reliability/test_tables.py",)),
     # --- inbox ------------------------------------------------------------------------------------------------------
     Mutant(name="a confirmation takes what is confirmed", path=_JUDGES,
            old="where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",
@@ -169,6 +193,12 @@ MUTANTS = [
     Mutant(name="the inbox forgets what copies may still come of", path="regulus/reliability/inbox_purge.py",
            old="    check_keep_ms(keep_ms, policy or ResendPolicy())\n", new="",
            tests=("tests/unit/reliability/test_inbox_purge.py",)),
+    Mutant(name="what another works on is a stray", path=_APPLYING,
+           old="outcome is Outcome.MISSING and _is_last_try", new="_is_last_try", tests=_INBOX_TESTS),
+    Mutant(name="a stray is given up with another's tries", path=_APPLYING, old="all(map(_is_last_try, strays))",
+           new="any(map(_is_last_try, strays))", tests=_INBOX_TESTS),
+    Mutant(name="any stub that an effect writes is its confirmation", path=_LOG,
+           old="where(judged.c.message_id == _given(\"message_id\", String),", new="where(", tests=_EFFECT_TESTS),
     # --- receipts ---------------------------------------------------------------------------------------------------
     Mutant(name="a watermark goes back", path=_LOG,
            old="where=given.queue_offset_max > watermarks.c.queue_offset_max)",
@@ -187,6 +217,23 @@ MUTANTS = [
     Mutant(name="a later receipt is not told", path=_LOG,
            old="    return {name: statement.excluded[name] for name in _RECEIVED_ANEW}",
            new="    return {\"topic\": \"\"}", tests=_LOG_TESTS),
+    Mutant(name="an effect is committed as loosely as its receipt", path=_LOG, old="\"off\", true())",
+           new="\"off\", false())", tests=_LOG_TESTS),
+    Mutant(name="a receipt goes with the effect of another group", path=_LOG,
+           old="bindparam(\"its_id\"),\n                                     "
+               "message_log.c.consumer_group == bindparam(\"its_group\"))",
+           new="bindparam(\"its_id\"))", tests=_LOG_TESTS),
+    Mutant(name="a receipt goes with the effect of another group in PostgreSQL", path=_LOG,
+           old=",\n                                          "
+               "message_log.c.consumer_group == _given(\"consumer_group\", String))",
+           new=")", tests=_LOG_TESTS),
+    Mutant(name="a later receipt has the time of the first", path=_LOG,
+           old="\"reconsume_times\", \"receive_time\")\n", new="\"reconsume_times\")\n", tests=_LOG_TESTS),
+    Mutant(name="a watermark is lowered for all groups", path=_LOG,
+           old="        watermarks.c.consumer_group == consumer_group, watermarks.c.topic",
+           new="        watermarks.c.topic", tests=_LOG_TESTS),
+    Mutant(name="a watermark is lowered in all queues", path=_LOG,
+           old="watermarks.c.queue_id == queue.queue_id,\n", new="\n", tests=_LOG_TESTS),
     # --- deaths -----------------------------------------------------------------------------------------------------
     Mutant(name="a send is counted when it was made", path="regulus/reliability/relay.py",
            old="        with self._engine.begin() as connection:\n            claimed = _claimed(",
@@ -219,6 +266,9 @@ MUTANTS = [
     Mutant(name="a human ends what a consumer ended before", path="regulus/reliability/operator.py",
            old="update(stubs).where(stubs.c.message_id == message_id, stubs.c.status == UNCONFIRMED)",
            new="update(stubs).where(stubs.c.message_id == message_id)",
+           tests=("tests/unit/reliability/test_operator.py",)),
+    Mutant(name="a decision that is refused settles groups", path="regulus/reliability/operator.py",
+           old="confirmations.c.status == UNCONFIRMED, is_open)", new="confirmations.c.status == UNCONFIRMED)",
            tests=("tests/unit/reliability/test_operator.py",)),
     Mutant(name="a confirmed stub needs no proof", path="regulus/reliability/ledger.py",
            old="        if is_proven or is_by_hand:", new="        if True:", tests=_LEDGER_TESTS),
@@ -276,6 +326,11 @@ MUTANTS = [
     Mutant(name="a place behind the end of its queue is kept", path=_WATCH,
            old="            outbox_table.forget_places(connection, each.queue, each.end)\n", new="            pass\n",
            tests=_WATCH_TESTS),
+    Mutant(name="the place of the end is kept", path=_TABLE, old="stubs.c.queue_offset >= end",
+           new="stubs.c.queue_offset > end", tests=_WATCH_TESTS),
+    Mutant(name="places in queues of other brokers are forgotten", path=_TABLE,
+           old="stubs.c.topic == queue.topic, stubs.c.broker_name == queue.broker_name,",
+           new="stubs.c.topic == queue.topic,", tests=_WATCH_TESTS),
     Mutant(name="dead letters that could not be told are forgotten", path=_WATCH,
            old="        await asyncio.to_thread(self._write, group.tell_dead_letters, count)\n"
                "        group.told_dead_letters(count)\n",

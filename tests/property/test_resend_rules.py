@@ -1,9 +1,10 @@
 """The rules of resends: the answers of SQLite, PostgreSQL and Spark are those of the table in their docstring."""
 
 from datetime import timedelta
+from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import (
     BigInteger,
@@ -29,6 +30,9 @@ TIMES = st.sampled_from([0, 1, SENT - 1, SENT, MOVES - 1, MOVES, FRESH - 1, FRES
 ROWS = st.lists(st.tuples(
     st.sampled_from(["UNCONFIRMED", "CONFIRMED", "VOIDED"]), st.booleans(), st.integers(0, MAX + 1), TIMES,
     st.booleans(), st.none() | TIMES, TIMES, st.none() | TIMES), min_size=1, max_size=40)
+EDGES = list(product(["UNCONFIRMED"], [False], [MAX - 1, MAX], [NOW, NOW + 1], [False, True],
+                     [None, 0, FRESH - 1, FRESH], [MOVES - 1, MOVES], [None, SENT - 1, SENT, MOVES - 1, MOVES]))
+"""Both sides of each limit, with all that stands beside it."""
 
 metadata = MetaData()
 facts = Table("facts", metadata, Column("number", Integer, primary_key=True), Column("status", String(11)),
@@ -74,6 +78,7 @@ def engine(request):
 
 @settings(deadline=timedelta(seconds=5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS)
+@example(rows=EDGES)
 def test_a_database_answers_as_the_table_says(engine, rows):
     rules = resend_rules({name: facts.c[name] for name in FACTS}, LIMITS)
     action = case(*[(condition, then.value) for condition, then in rules], else_=ResendAction.RESEND.value)

@@ -12,7 +12,7 @@ from regulus.errors import ConfigError, ReliabilityRefused
 from regulus.model.message import Message
 from regulus.model.message_queue import MessageQueue
 from regulus.nameserver.config import NamesrvConfig
-from regulus.reliability import delivery_log, tables
+from regulus.reliability import delivery_log, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
 from regulus.reliability.delivery_log import MadeAnew
@@ -82,6 +82,17 @@ async def test_stored_offsets_are_watermarks_and_retries_move_none(engine, regul
     ends = {("billing", each.message_queue.queue_id): each.queue_offset + 1 for each in sent}
     assert watermarks(engine) == ends
     assert {topic for topic, in rows(engine, tables.watermarks, "topic")} == {"orders"}
+
+
+@pytest.mark.parametrize(("values", "is_forgotten"), [
+    ({}, True), ({"queue_offset": 4}, False), ({"topic": "bills"}, False), ({"broker_name": "broker-b"}, False),
+    ({"queue_id": 1}, False), ({"status": "CONFIRMED"}, False), ({"is_manual": True}, False)])
+def test_places_are_forgotten_from_the_end_of_the_queue_on_and_of_what_waits(engine, values, is_forgotten):
+    place_orders(engine, "1")
+    set_stub(engine, "1", **{"broker_name": "broker-a", "queue_id": 0, "queue_offset": 5, **values})
+    with engine.begin() as connection:
+        outbox_table.forget_places(connection, MessageQueue("orders", "broker-a", 0), 5)
+    assert (stub(engine, "1").queue_offset is None) is is_forgotten
 
 
 async def test_the_last_message_of_a_quiet_queue_is_sent_again_where_its_confirmation_is_lost(

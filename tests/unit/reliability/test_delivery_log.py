@@ -1,14 +1,17 @@
 """What a consumer writes down of each delivery: that it came, how far the group is, and how it ended."""
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert, text
 
 from regulus.client.listener import ConsumeStatus
-from regulus.reliability import tables
+from regulus.model.message import Message
+from regulus.reliability import delivery_log, tables
+from regulus.reliability.delivery_log import MadeAnew
 from regulus.reliability.inbox import ApplyOnce
+from regulus.reliability.outbox import Outbox
 
-from .deliveries import RETRY_QUEUE, context, message, rows
-from .shop import book, booked, place_orders, set_stub
+from .deliveries import QUEUE, RETRY_QUEUE, context, message, rows
+from .shop import book, booked, orders, place_orders, set_stub
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 
@@ -100,6 +103,40 @@ def fails_at(message_id):
     return effect
 
 
+def test_an_effect_is_on_disk_when_it_is_committed_though_its_receipt_is_not(engine):
+    """Receipt and effect may come by the same connection of the pool."""
+    if engine.dialect.name != "postgresql":
+        pytest.skip("PostgreSQL alone has commits that do not wait for the disk")
+    place_orders(engine, "1")
+    seen = []
+    listener = ApplyOnce(engine, lambda connection, message: seen.append(
+        connection.execute(text("SHOW synchronous_commit")).scalar_one()))
+    assert listener([message("1")], context()) is SUCCESS
+    assert seen == ["on"]
+
+
+def test_a_receipt_goes_with_the_effect_of_its_group_alone(engine):
+    with engine.begin() as connection:
+        connection.execute(insert(orders).values(id="1"))
+        Outbox(groups=("billing", "stock")).add(connection, Message("orders", b"1"), message_id="1")
+    with pytest.raises(ValueError):
+        ApplyOnce(engine, fails)([message("1", 7)], context("stock"))
+    assert ApplyOnce(engine, book)([message("1", 7)], context("billing")) is SUCCESS
+    assert received(engine) == [("1", "stock", 7, 0)]
+
+
+def test_a_later_copy_is_received_later(engine):
+    """What waits for its retry is in the group's hands from each delivery on."""
+    place_orders(engine, "1")
+    for times in (0, 1):
+        with engine.begin() as connection:
+            connection.execute(tables.message_log.update().values(create_time=1, receive_time=1))
+        with pytest.raises(ValueError):
+            ApplyOnce(engine, fails)([message("1", times=times)], context())
+    [(created, got)] = rows(engine, tables.message_log, "create_time", "receive_time")
+    assert (created, got > 1_000_000) == (1, True)
+
+
 def test_a_copy_in_one_call_is_one_receipt(engine):
     place_orders(engine, "1")
     with pytest.raises(ValueError):
@@ -147,6 +184,16 @@ def test_groups_have_watermarks_of_their_own(engine):
     for group, offset in (("billing", 3), ("stock", 5)):
         ApplyOnce(engine, book)([message("1", offset)], context(group))
     assert [(row[0], row[-1]) for row in watermark(engine)] == [("billing", 3), ("stock", 5)]
+
+
+def test_a_watermark_is_lowered_in_its_own_queue_and_group_alone(engine):
+    others = [QUEUE._replace(topic="bills"), QUEUE._replace(broker_name="broker-b"), QUEUE._replace(queue_id=1)]
+    with engine.begin() as connection:
+        for group, queues in (("billing", [QUEUE, *others]), ("stock", [QUEUE])):
+            delivery_log.raise_watermarks(connection, group, dict.fromkeys(queues, 9))
+        assert delivery_log.lower_watermark(connection, "billing", MadeAnew(QUEUE, 9, end=5, stored=3))
+        found = {group: delivery_log.watermarks_of(connection, group) for group in ("billing", "stock")}
+    assert found == {"billing": {QUEUE: 3, **dict.fromkeys(others, 9)}, "stock": {QUEUE: 9}}
 
 
 # --- the ledger --------------------------------------------------------------------------------------------------

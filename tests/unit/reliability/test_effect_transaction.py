@@ -10,7 +10,7 @@ from regulus.reliability.inbox import ApplyOnce
 from regulus.reliability.outbox import Outbox
 
 from .deliveries import context, message
-from .shop import book, booked, bookings, place_orders, stub
+from .shop import book, booked, bookings, count_stubs, place_orders, stub
 
 ENDED = "ended the transaction by itself"
 
@@ -95,6 +95,18 @@ def test_where_a_group_is_one_of_several(engine):
         Outbox(groups=("billing", "stock")).add(connection, Message("orders", b"1"), message_id="1")
     assert ENDED in str(ends(engine, rolls_back_in_words))
     assert booked(engine) == ["order"]
+
+
+def test_what_the_effect_commits_in_a_transaction_of_its_own_making_is_no_confirmation(engine):
+    """Another stub, which the rest of the effect writes, does not stand for the one that was rolled back."""
+    place_orders(engine, "1")
+
+    def rolls_back_and_goes_on(connection):
+        connection.connection.rollback()
+        Outbox().add(connection, Message("orders", b"2"), message_id="2")
+
+    assert ENDED in str(ends(engine, rolls_back_and_goes_on))
+    assert (booked(engine), count_stubs(engine)) == ([], 1)
 
 
 def test_what_the_effect_undoes_within_it_is_its_own_affair(engine):

@@ -225,6 +225,15 @@ def test_a_stray_among_others_holds_none_up_and_makes_no_dead_letters_of_them(en
     assert deliver(ApplyOnce(engine, book), "?", times=3) == (LATER, -1)
 
 
+def test_a_stray_has_all_its_tries_whatever_comes_with_it(engine):
+    """The other may have been sent before its commit was seen."""
+    given = ConsumeContext(MessageQueue("orders", "broker-a", 0), "billing")
+    strays = [MessageExt("orders", b"x", {"BUSINESS_ID": each}, reconsume_times=times)
+              for each, times in (("early", 0), ("late", 2))]
+    assert ApplyOnce(engine, book)(strays, given) is LATER
+    assert given.delay_level_when_next_consume == 0
+
+
 @pytest.mark.parametrize("odd", ["x" * 129, "a b", "a\0b"])
 def test_an_id_that_no_outbox_gives_is_a_strays_and_holds_up_no_other_message(engine, odd):
     place_orders(engine, "1")
@@ -232,6 +241,14 @@ def test_an_id_that_no_outbox_gives_is_a_strays_and_holds_up_no_other_message(en
     assert deliver(listener, odd, "1") == (LATER, 0)
     assert booked(engine) == ["1"]
     assert deliver(listener, odd, times=2) == (LATER, -1)
+
+
+def test_what_another_works_on_is_no_stray_however_often_it_comes(engine):
+    place_orders(engine, "1")
+    assert deliver(ApplyOnce(engine, book, claims=KeptClaims({"1": "another"})), "1", times=5) == (LATER, 0)
+    with engine.connect() as connection:
+        assert connection.execute(select(tables.alarms.c.subject)).scalars().all() == []
+        assert connection.execute(select(tables.message_log.c.message_id)).scalars().all() == ["1"]
 
 
 def test_messages_without_an_id_share_no_claim(engine):

@@ -57,9 +57,13 @@ def test_a_verdict_counts_for_the_groups_that_are_open(parked, act, status):
 def test_what_is_done_is_not_changed(engine, act, status):
     place_orders(engine, "1")
     set_stub(engine, "1", status=status)
-    with engine.begin() as connection, pytest.raises(ReliabilityRefused, match=f"stub 1 is {status}"):
-        act(connection, "1", **ANN)
+    with engine.begin() as connection:
+        connection.execute(insert(tables.confirmations).values(message_id="1", consumer_group="stock",
+                                                               status=tables.UNCONFIRMED))
+        with pytest.raises(ReliabilityRefused, match=f"stub 1 is {status}"):
+            act(connection, "1", **ANN)
     assert (stub(engine, "1").status, rows(engine, ACTIONS)) == (status, [])
+    assert rows(engine, GROUPS) == [("stock", tables.UNCONFIRMED)]
 
 
 def test_an_unknown_stub_is_told(engine):

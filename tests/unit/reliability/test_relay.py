@@ -65,6 +65,8 @@ def test_a_claim_has_a_largest_size_and_the_oldest_go_first(engine):
     place_orders(engine, *"abcde")
     for place, each in enumerate("ecadb"):
         set_stub(engine, each, resend_time=place, create_time=place)
+    for index in stubs.indexes:     # in whatever order the database finds them
+        index.drop(engine)
     due = DueStubs(engine, RelayConfig(batch_max=2))
     assert [[claimed.message_id for claimed in due.claim()] for _ in range(4)] == [["e", "c"], ["a", "d"], ["b"], []]
 
@@ -116,6 +118,13 @@ def test_a_failure_is_told_and_leaves_count_and_position(engine, due):
     assert row.last_error == ("no broker" * 100)[:500]
 
 
+def test_a_failure_of_an_earlier_send_says_nothing_of_the_latest(engine, due):
+    place_orders(engine, "1")
+    set_stub(engine, "1", send_count=2)
+    due.store([Failure("1", 1, "no broker")])
+    assert stub(engine, "1").last_error is None
+
+
 def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
     if engine.dialect.name == "sqlite":
         pytest.skip("SQLite locks the whole file")
@@ -125,6 +134,18 @@ def test_positions_wait_for_no_effect_that_is_being_applied(engine, due):
         assert judges.confirm(effect, "1", "billing")
         due.store([Position("1", 1, "a", 0, 7), Position("2", 1, "a", 0, 8)])
     assert (stub(engine, "1").queue_offset, stub(engine, "2").queue_offset) == (None, 8)
+
+
+def test_failures_wait_for_no_effect_that_is_being_applied(engine, due):
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite locks the whole file")
+    place_orders(engine, "1", "2")
+    due.claim()
+    with engine.begin() as effect:
+        assert judges.confirm(effect, "1", "billing")
+        due.store([Failure("1", 1, "no broker"), Failure("2", 1, "no broker")])
+    assert (stub(engine, "1").last_error, stub(engine, "2").last_error) == (None, "no broker")
+    assert rows(engine, attempts, "message_id", "outcome") == [("1", "FAILED"), ("2", "FAILED")]
 
 
 @pytest.fixture

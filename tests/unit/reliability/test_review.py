@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import insert
 
 from regulus.model.message import Message
-from regulus.reliability import tables
+from regulus.reliability import outbox_table, tables
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Reviewed
 from regulus.reliability.relay import Backlog, DueStubs, RelayConfig
@@ -92,9 +92,10 @@ def test_a_stub_without_a_place_is_sent_again(engine, due):
     assert sent_again(due) == ["1"]
 
 
-def test_what_a_consumer_has_is_waited_for(engine, due):
+@pytest.mark.parametrize("age_ms", [60_000, ResendPolicy().retry_gap_ms], ids=["at work", "until its last retry"])
+def test_what_a_consumer_has_is_waited_for(engine, due, age_ms):
     received_up_to(engine, 71)
-    received(engine, "1", age_ms=60_000)
+    received(engine, "1", age_ms)
     assert sent_again(due) == []
     assert (stub(engine, "1").send_count, stub(engine, "1").resend_time > NOW_MS) == (1, True)
 
@@ -203,6 +204,24 @@ def test_a_group_that_never_began_is_told_though_another_gets_on(engine):
     received_up_to(engine, 71, "billing")
     assert sent_again(DueStubs(engine, RelayConfig())) == []
     assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
+
+
+def test_what_one_group_has_is_waited_for_though_another_had_it_too_long(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    for group, age_ms in (("billing", STALE), ("stock", 60_000)):
+        received_up_to(engine, 71, group)
+        received(engine, "1", age_ms, group)
+    assert (sent_again(DueStubs(engine, RelayConfig())), alarms(engine)) == ([], [])
+
+
+def test_backlog_is_counted_from_the_slowest_group_that_is_open(engine):
+    commit(engine, "1", groups=("billing", "stock", "mail"))
+    for group, offset in (("billing", 40), ("stock", 50), ("mail", 10)):
+        received_up_to(engine, offset, group)
+    confirmed_by(engine, "mail")
+    with engine.begin() as connection:
+        [found] = outbox_table.review(connection, ResendPolicy(), 10)
+    assert (found.action, found.received_up_to) == ("POSTPONE", 40)
 
 
 # --- how long backlog takes --------------------------------------------------------------------------------------

@@ -41,6 +41,15 @@ def test_the_clock_is_that_of_the_database_in_ms(engine):
     assert before - 50 < told < time.time() * 1000 + 50
 
 
+def test_the_clock_goes_on_within_a_transaction(engine):
+    """A lease that began with the transaction would be over before it is committed."""
+    deadline = time.monotonic() + 30
+    with engine.begin() as connection:
+        first = connection.execute(select(tables.now_ms())).scalar_one()
+        while connection.execute(select(tables.now_ms())).scalar_one() == first:
+            assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize(("which", "index"), [("claim", "regulus_stub_new"), ("review", "regulus_stub_due")])
 def test_each_look_at_what_is_due_uses_its_index(engine, which, index):
     """One whose condition the statement does not repeat word by word would never be used."""
