@@ -135,7 +135,11 @@ MUTANTS = [
            old="stubs.c.send_count == bindparam(\"its_count\")).values(version",
            new="bindparam(\"its_count\") > 0).values(version", tests=_RELAY_TESTS),
     Mutant(name="a failure waits for the effect", path=_TABLE,
-           old="for failure in failures if failure.message_id in free]", new="for failure in failures]", tests=_RELAY_TESTS),
+           old="for failure in failures if failure.message_id in free]", new="for failure in failures]",
+           tests=_RELAY_TESTS),
+    Mutant(name="a stub is old before consumers see its first copy", path=_TABLE,
+           old=",\n                    first_send_time=stubs.c.first_send_time + bindparam(\"wait_ms\"))", new=")",
+           tests=_RELAY_TESTS),
     Mutant(name="a lease begins with its transaction", path=_TABLES, old="epoch FROM clock_timestamp()",
            new="epoch FROM now()", tests=("tests/unit/reliability/test_tables.py",)),
     # --- inbox ------------------------------------------------------------------------------------------------------

@@ -4,18 +4,19 @@ import threading
 from collections import deque
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from regulus.errors import ConfigError
 from regulus.model.message import Message
 from regulus.reliability import judges, outbox_table
+from regulus.reliability.outbox import Outbox
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import BATCH_SIZE_MAX, PLACE_TRIES_MAX, Claimed, DueStubs, RelayConfig, batches
 from regulus.reliability.retry_policy import ResendPolicy
 from regulus.reliability.tables import attempts, stubs
 
 from .deliveries import rows
-from .shop import make_due, place_orders, set_stub, stub
+from .shop import make_due, orders, place_orders, set_stub, stub
 
 
 @pytest.fixture(params=["by one statement", "by two statements"])
@@ -36,6 +37,17 @@ def test_a_claim_gives_the_message_and_counts_its_send_before_it(engine, due):
     row = stub(engine, "1")
     assert (row.send_count, row.status) == (1, "UNCONFIRMED")
     assert 59_000 <= row.resend_time - row.create_time <= 70_000
+
+
+def test_what_waits_at_the_broker_is_sent_first_when_consumers_see_it(engine):
+    """Else a delay of a week would be the end of its stub."""
+    with engine.begin() as connection:
+        connection.execute(insert(orders).values(id="1"))
+        Outbox().add(connection, Message("orders", b"1", properties={"TIMER_DELAY_SEC": "3600"}), message_id="1")
+    assert len(DueStubs(engine, RelayConfig()).claim()) == 1
+    row = stub(engine, "1")
+    assert row.first_send_time - row.create_time >= 3_600_000
+    assert row.resend_time - row.first_send_time >= 60_000
 
 
 def test_w5_each_claim_moves_the_next_further_and_the_last_is_the_sixteenth(engine, due):
