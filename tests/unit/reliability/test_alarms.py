@@ -177,6 +177,12 @@ def test_a_group_that_is_gone_keeps_no_alarm_open(engine):
     assert settled(engine)
 
 
+def test_a_queue_whose_stubs_are_passed_has_no_alarm_however_long_it_is_quiet(engine):
+    got_to(engine, 8, "billing", moved=LONG_AGO)
+    waits_behind(engine)
+    assert settled(engine)
+
+
 def test_a_group_that_never_began_keeps_the_alarm_open(engine):
     got_to(engine, 3, "billing")
     waits_behind(engine, groups=("billing", "stock"))

@@ -243,6 +243,13 @@ def test_an_id_that_no_outbox_gives_is_a_strays_and_holds_up_no_other_message(en
     assert deliver(listener, odd, times=2) == (LATER, -1)
 
 
+def test_a_late_delivery_takes_a_stub_back_from_the_human(engine):
+    place_orders(engine, "1")
+    set_stub(engine, "1", is_manual=True)
+    assert deliver(ApplyOnce(engine, book), "1") == (SUCCESS, 0)
+    assert (stub(engine, "1").status, stub(engine, "1").is_manual) == ("CONFIRMED", False)
+
+
 def test_what_another_works_on_is_no_stray_however_often_it_comes(engine):
     place_orders(engine, "1")
     assert deliver(ApplyOnce(engine, book, claims=KeptClaims({"1": "another"})), "1", times=5) == (LATER, 0)

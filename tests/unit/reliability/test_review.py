@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import create_engine, insert
+from sqlalchemy.exc import OperationalError
 
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
@@ -167,6 +168,19 @@ def test_what_a_consumer_has_is_not_left_to_a_human_yet(engine, due):
     assert due.review().left_to_human == []
 
 
+def test_w6_two_relays_review_no_stub_at_once(engine, due):
+    with engine.begin() as first:
+        assert len(outbox_table.review(first, ResendPolicy(), 10)) == 1
+        if engine.dialect.name == "sqlite":
+            other = create_engine(engine.url, connect_args={"timeout": 0})
+            with pytest.raises(OperationalError, match="locked"), other.begin() as second:
+                outbox_table.review(second, ResendPolicy(), 10)
+            other.dispose()
+        else:
+            with engine.begin() as second:
+                assert outbox_table.review(second, ResendPolicy(), 10) == []
+
+
 # --- several groups ----------------------------------------------------------------------------------------------
 
 
@@ -178,6 +192,22 @@ def test_all_open_groups_must_have_passed(engine):
     received_up_to(engine, 71, "stock")
     set_stub(engine, "1", resend_time=0)
     assert sent_again(due) == ["1"]
+
+
+def test_a_group_that_received_the_message_last_has_not_passed_it(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    received_up_to(engine, 71, "billing")
+    received_up_to(engine, 70, "stock")
+    assert sent_again(DueStubs(engine, RelayConfig())) == []
+
+
+def test_what_an_open_group_has_is_waited_for_though_another_is_done(engine):
+    commit(engine, "1", groups=("billing", "stock"))
+    for group in ("billing", "stock"):
+        received_up_to(engine, 71, group)
+    received(engine, "1", 60_000, "stock")
+    confirmed_by(engine, "billing")
+    assert sent_again(DueStubs(engine, RelayConfig())) == []
 
 
 def test_a_group_that_is_done_is_waited_for_no_more(engine):
