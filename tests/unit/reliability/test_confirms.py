@@ -70,6 +70,12 @@ def test_another_message_of_an_id_that_is_applied_is_neither_lost_nor_confirmed_
     assert rows(engine, tables.attempts, "outcome") == [("APPLIED",), ("FAILED",)]
 
 
+def test_two_groups_in_one_database_have_inboxes_of_their_own(engine):
+    listener = ApplyOnce(engine, book, confirms=Lost())
+    answers = [listener([message("1")], context(group)) for group in ("billing", "stock", "billing", "stock")]
+    assert (answers, booked(engine)) == ([SUCCESS] * 4, ["1", "1"])
+
+
 def test_a_row_of_an_earlier_version_answers_any_copy(engine, business):
     listener = ApplyOnce(engine, book, confirms=StubConfirms(business))
     listener([message("1")], context())

@@ -14,10 +14,10 @@ DAY_MS = 86_400_000
 PLACE = {"broker_name": "broker-a", "queue_id": 0, "queue_offset": 7}
 
 
-def apply(engine, message_id, age_ms):
+def apply(engine, message_id, age_ms, group="billing"):
     """What the delivery of a message leaves in each table, some time ago."""
     at = tables.now_ms() - age_ms
-    row = {"message_id": message_id, "consumer_group": "billing", **PLACE}
+    row = {"message_id": message_id, "consumer_group": group, **PLACE}
     with engine.begin() as connection:
         connection.execute(insert(tables.inbox).values(apply_time=at, **row))
         connection.execute(insert(tables.attempts).values(
@@ -34,6 +34,14 @@ def test_what_is_older_goes_however_much_it_is(engine, monkeypatch):
     assert [purge_inbox(engine) for _ in range(2)] == [5, 0]
     for table in (tables.inbox, tables.attempts, tables.message_log):
         assert rows(engine, table, "message_id") == [("new",)]
+
+
+def test_what_one_group_applied_lately_stays_though_another_did_long_ago(engine):
+    apply(engine, "1", INBOX_KEEP_MS + 60_000, "billing")
+    apply(engine, "1", INBOX_KEEP_MS - 60_000, "stock")
+    assert purge_inbox(engine) == 1
+    for table in (tables.inbox, tables.message_log):
+        assert rows(engine, table, "consumer_group") == [("stock",)]
 
 
 def test_what_copies_may_still_come_of_is_not_removed(engine):

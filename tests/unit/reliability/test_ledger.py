@@ -135,6 +135,7 @@ def test_each_committed_stub_is_in_one_sum(engine):
     set_stub(engine, "4", status=tables.CONFIRMED)
     act(engine, "4", "CONFIRM")
     set_stub(engine, "5", status=tables.CONFIRMED)
+    act(engine, "5", "RETRY")       # is no proof
     found = audited(engine)
     assert found.verdict() == "6 committed = 2 applied + 1 voided + 1 parked + 1 under way, 1 lost, 0 doubled"
     assert (found.parked.names, found.lost.names) == (["3"], ["5"])

@@ -98,7 +98,7 @@ def test_what_a_consumer_has_is_waited_for(engine, due, age_ms):
     received_up_to(engine, 71)
     received(engine, "1", age_ms)
     assert sent_again(due) == []
-    assert (stub(engine, "1").send_count, stub(engine, "1").resend_time > NOW_MS) == (1, True)
+    assert (stub(engine, "1").send_count, stub(engine, "1").resend_time >= NOW_MS + 60_000) == (1, True)
 
 
 def test_w9_what_a_consumer_has_had_too_long_is_sent_again_and_told_once(engine, due):
@@ -115,6 +115,7 @@ def test_a_queue_that_stands_still_is_told_once_and_nothing_is_sent(engine, due)
     received_up_to(engine, 5, moved=NOW_MS - DOWN)
     for _ in range(2):
         assert sent_again(due) == []
+        assert stub(engine, "1").resend_time >= NOW_MS + 60_000
         set_stub(engine, "1", resend_time=0)
     assert alarms(engine) == [("CONSUMER_DOWN", "orders/broker-a/3")]
 
