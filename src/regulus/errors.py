@@ -174,6 +174,32 @@ class SendFailed(ClientError):
         self.brokers = brokers
 
 
+class AnswerUnreadable(ClientError):
+    """The broker's answer to a send tells success, and not where: sent again, the message would be stored twice."""
+
+
+class NoMaster(ClientError):
+    """The route names no master for the chosen queue's broker."""
+
+
+class SendKept(ClientError):
+    """The send failed, and whoever was asked to keeps its messages and sends them again: do not send them again too.
+
+    `code` and `__cause__` are those of the failure.
+    """
+
+
+class SendNotKept(ClientError):
+    """The send failed, and its messages could not be kept either: they are the application's again.
+
+    `code` and `__cause__` are those of the failure.
+    """
+
+
+class KeptFileUnusable(ClientError):
+    """A file of kept sends cannot be opened, read or written; the text names file, cause and remedy."""
+
+
 class PartlySent(ClientError):
     """A list of messages that goes out in several batches: those before the failed one are stored.
 

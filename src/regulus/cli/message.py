@@ -7,6 +7,7 @@ import click
 
 from regulus.cli.connection import Moment, Server, with_admin, with_server
 from regulus.cli.group import parse_queue
+from regulus.cli.kept import kept
 from regulus.cli.options import COUNT, OFFSET, renamed
 from regulus.cli.output import print_facts, print_rows, time_text, with_output
 from regulus.client.admin import Admin
@@ -27,6 +28,9 @@ CLI_GROUP = "regulus_cli"
 @click.group()
 def message() -> None:
     """Send messages and find them."""
+
+
+message.add_command(kept)
 
 
 @message.command()

@@ -102,6 +102,29 @@ class ProducerConfig(ClientConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSendsConfig:
+    """Of the sends that failed for good and are kept in a file: how much it holds, and when they are sent again."""
+
+    sends_max: int = 100_000                # in the file, those that were given up included; above it none is kept
+    size_max: int = 256 << 20               # of their messages
+    attempts_max: int = 16                  # of one send, of those that reached a broker; then it is given up
+    age_max_ms: int = 7 * 24 * 3_600_000    # of one that fails still; then it is given up
+    rest_ms: int = 1_000                    # of a topic after a failure; twice as long after each that follows
+    rest_ms_max: int = 30 * 60_000          # ... where a broker was reached
+    away_rest_ms_max: int = 30_000          # ... where none was, or it asks for fewer requests: most are back soon
+    poll_ms: int = 1_000                    # how often to look for what other processes keep, and whether they ended
+    tell_ms: int = 60_000                   # between two tellings of what was given up: those of a time are one
+
+    def __post_init__(self) -> None:
+        _between(self, 1, 10_000_000, "sends_max")
+        _between(self, 1, 1 << 40, "size_max")
+        _between(self, 1, 1_000, "attempts_max")
+        _between(self, 1, 365 * 24 * 3_600_000, "age_max_ms")
+        _between(self, 1, 24 * 3_600_000, "rest_ms", "rest_ms_max", "away_rest_ms_max", "tell_ms")
+        _between(self, 1, 60_000, "poll_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig(ClientConfig):
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET

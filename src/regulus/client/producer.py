@@ -2,7 +2,8 @@
 
 A send chooses a queue, waits until it is its turn there, waits for the broker's answer and, when an attempt fails,
 tries again elsewhere while its time budget lasts. A returned result means that the message is stored; an error means
-that it may or may not be (a lost answer cannot be told from a lost request), and that the application owns it again.
+that it may or may not be (a lost answer cannot be told from a lost request), and that the application owns it again,
+unless `on_send_failed` took it over.
 
 Its turn is a place among the requests to the broker, and room for its bytes among all that are under way. Both are
 given back before a place at another broker is waited for: whoever waits for a place holds nothing that others wait for.
@@ -18,6 +19,7 @@ from regulus.client.client_instance import ClientInstance, RequestHandler, stead
 from regulus.client.config import IsolationStrategy, ProducerConfig
 from regulus.client.core import batching, fault_isolation
 from regulus.client.core.fault_isolation import NO_ISOLATION, Outcome, brokers_to_avoid
+from regulus.client.core.kept_rules import is_worth_keeping
 from regulus.client.core.message_check import check_group, check_message, check_topic
 from regulus.client.core.queue_selector import QueueSelector, RoundRobin, check_selected
 from regulus.client.core.resend import (
@@ -31,6 +33,7 @@ from regulus.client.core.resend import (
 )
 from regulus.client.core.routes import Route
 from regulus.client.core.send_course import SendCourse
+from regulus.client.failed_sends import FailedSend, OnSendFailed, SendKeeper, hand_over
 from regulus.client.gathered_sends import GatheredSends, split_result
 from regulus.client.outgoing import Outgoing
 from regulus.client.send_result import SendResult, SendStatus
@@ -38,6 +41,7 @@ from regulus.client.started import Started
 from regulus.client.tasks import TaskGroup
 from regulus.client.turns import Room
 from regulus.errors import (
+    AnswerUnreadable,
     BrokerRefused,
     ClientClosed,
     ClientError,
@@ -47,6 +51,7 @@ from regulus.errors import (
     HeaderError,
     MessageIllegal,
     NoBroker,
+    NoMaster,
     NoRoute,
     PartlySent,
     RequestTimeout,
@@ -83,12 +88,17 @@ class Producer(Started):
     `back_pressure_for_async_send_num` are under way at most; the others wait for their turn, in the order of the calls.
     """
 
-    def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None) -> None:
-        """Connects to nothing yet. Raises ConfigError."""
+    def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None, *,
+                 on_send_failed: OnSendFailed | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError.
+
+        `on_send_failed` is told of each send that failed for good and may take it over, as `KeptSends` does.
+        """
         check_group(group)
         self.group = group
         self.config = config or ProducerConfig()
         self._name_server = name_server
+        self._on_send_failed = on_send_failed
         self._instance: ClientInstance | None = None
         self._was_shut_down = False
         self._turns: dict[str, RoundRobin] = {}
@@ -113,9 +123,19 @@ class Producer(Started):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address."""
-        if self._instance is None:
-            self._instance = client_instance.acquire(self._name_server, self.config, self)
+        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
+        if self._instance is not None:
+            return
+        instance = self._instance = client_instance.acquire(self._name_server, self.config, self)
+        if isinstance(self._on_send_failed, SendKeeper):
+            is_started = False
+            try:
+                await self._on_send_failed.start(self._send_kept)
+                is_started = True
+            finally:
+                if not is_started:
+                    self._instance = None
+                    await client_instance.release(instance, self)
 
     async def shutdown(self) -> None:
         """Send what gathers in batches, unregister, and close connections that nobody else uses.
@@ -136,6 +156,8 @@ class Producer(Started):
         try:
             if pending := self._tasks.all():
                 await asyncio.wait(pending)
+            if isinstance(self._on_send_failed, SendKeeper):
+                await self._on_send_failed.shutdown()
         finally:
             # Another call may have come first, and who cancels this one must not keep the instance from being closed.
             if self._instance is instance:
@@ -159,7 +181,7 @@ class Producer(Started):
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
         retried; SendFailed when all attempts failed, or an answer cannot be read; Throttled and TooManyRequests when
-        the budget leaves no room.
+        the budget leaves no room; in their place SendKept or SendNotKept where failed sends are kept.
         """
         check_message(message, self.config.max_message_size)
         if selector is not None:
@@ -170,7 +192,7 @@ class Producer(Started):
             future = self._gathered.add(message, queue)
             if future is not None:
                 return await future
-        return await self._send(message, queue, timeout_ms)
+        return await self._send_or_hand_over(message, queue, timeout_ms)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None,
                          timeout_ms: int | None = None) -> SendResult:
@@ -180,13 +202,14 @@ class Producer(Started):
         MessageIllegal also when the messages cannot be one batch.
         """
         self._check_batch(messages)
-        return await self._send(messages, queue, timeout_ms)
+        return await self._send_or_hand_over(messages, queue, timeout_ms)
 
     async def send_in_batches(self, messages: Iterable[Message], *, size_max: int = 1 << 20) -> list[SendResult]:
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
 
         The result of each batch, as `send_batch` gives it. Raises as that, MessageIllegal before anything is sent;
-        PartlySent when a batch fails and those before it are stored.
+        PartlySent when a batch fails and those before it are stored; where failed sends are kept, so is all that is not
+        stored.
         """
         listed = list(messages)
         if listed:
@@ -197,9 +220,10 @@ class Producer(Started):
             try:
                 results.append(await self._send(batch, None, None))
             except (ClientError, MessageIllegal) as error:
+                told = await self._after_failure(listed[stored:], None, error)
                 if not stored:
-                    raise
-                raise PartlySent(results=results, stored=stored, count=len(listed), cause=error) from error
+                    raise told from told.__cause__
+                raise PartlySent(results=results, stored=stored, count=len(listed), cause=told) from told
             stored += len(batch)
         return results
 
@@ -246,6 +270,33 @@ class Producer(Started):
 
     def request_handlers(self) -> dict[int, RequestHandler]:
         return {}
+
+    # --- sends that fail for good ------------------------------------------------------------------------------------
+
+    async def _send_or_hand_over(self, message: Message | Sequence[Message], queue: MessageQueue | None,
+                                 timeout_ms: int | None) -> SendResult:
+        try:
+            return await self._send(message, queue, timeout_ms)
+        except ClientError as error:
+            told = await self._after_failure([message] if isinstance(message, Message) else message, queue, error)
+            raise told from told.__cause__
+
+    async def _after_failure(self, messages: Sequence[Message], queue: MessageQueue | None,
+                             error: ClientError | MessageIllegal) -> ClientError | MessageIllegal:
+        """What the caller is told: the failure, or what became of the messages instead."""
+        hook, instance = self._on_send_failed, self._instance
+        if hook is None or instance is None or isinstance(error, MessageIllegal) or not is_worth_keeping(error):
+            return error
+        now = client_instance.now_ms()
+        for message in messages:
+            instance.unique_keys.give(message, now)
+        told = await hand_over(hook, FailedSend(messages, queue, error))
+        if told is not error:
+            told.__cause__ = error
+        return told
+
+    async def _send_kept(self, messages: Sequence[Message], queue: MessageQueue | None) -> SendResult:
+        return await self._send(messages[0] if len(messages) == 1 else messages, queue, None)
 
     # --- one send ----------------------------------------------------------------------------------------------------
 
@@ -322,14 +373,14 @@ class Producer(Started):
         now = steady_ms()
         if isinstance(error, BrokerRefused):
             return error.code in self._retry_codes
-        if isinstance(error, _BadAnswer):
+        if isinstance(error, AnswerUnreadable):
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectRefused) and self.config.retry_refused_connection:
             course.was_refused()
             self._back_off.refused(broker_name, begun_ms, now)
-        return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout | _NoMaster)
+        return isinstance(error, ConnectFailed | ConnectionLost | RequestTimeout | NoMaster)
 
     # --- its turn ----------------------------------------------------------------------------------------------------
 
@@ -417,12 +468,12 @@ class Producer(Started):
                        begun_ms: int) -> SendResult:
         """One request.
 
-        Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, _NoMaster, _BadAnswer; MessageIllegal.
+        Raises BrokerRefused, ConnectFailed, ConnectionLost, RequestTimeout, NoMaster, AnswerUnreadable; MessageIllegal.
         """
         broker_name = queue.broker_name
         if address is None:
             self._report(broker_name, Outcome.CLIENT_FAULT, begun_ms)
-            raise _NoMaster(f"broker {broker_name} has no master")
+            raise NoMaster(f"broker {broker_name} has no master")
         try:
             answer = await self._running().connections.request(address, outgoing.command(queue), timeout_ms)
         except (ConnectFailed, ConnectionLost, RequestTimeout):
@@ -434,7 +485,7 @@ class Producer(Started):
         try:
             result = outgoing.result(answer, queue)
         except HeaderError as error:
-            raise _BadAnswer(f"{address} stored the message and its answer cannot be read: {error}") from error
+            raise AnswerUnreadable(f"{address} stored the message and its answer cannot be read: {error}") from error
         if result is None:
             self._report(broker_name, Outcome.BROKER_FAULT, begun_ms)
             if answer.code == ResponseCode.SYSTEM_BUSY and self.config.throttle_back_off:
@@ -453,19 +504,19 @@ class Producer(Started):
 
     async def _send_together(self, messages: Sequence[Message],
                              queue: MessageQueue | None) -> Sequence[SendResult | BaseException]:
-        if len(messages) == 1:
-            return [await self._send(messages[0], queue, None)]
         try:
+            if len(messages) == 1:
+                return [await self._send(messages[0], queue, None)]
             return split_result(await self._send(messages, queue, None), messages)
-        except (MessageIllegal, BrokerRefused) as error:
-            if isinstance(error, BrokerRefused) and error.code != ResponseCode.MESSAGE_ILLEGAL:
-                raise
-            # One of them breaks a rule, and none was stored. The others must not suffer for it.
-            return [await self._alone(message, queue) for message in messages]
+        except (MessageIllegal, ClientError) as error:
+            if len(messages) > 1 and error.code == ResponseCode.MESSAGE_ILLEGAL:
+                # One of them breaks a rule, and none was stored. The others must not suffer for it.
+                return [await self._alone(message, queue) for message in messages]
+            return await asyncio.gather(*(self._after_failure([message], queue, error) for message in messages))
 
     async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | BaseException:
         """Whatever it fails with is its own: those before it are stored, and their callers are to hear that."""
-        [result] = await asyncio.gather(self._send(message, queue, None), return_exceptions=True)
+        [result] = await asyncio.gather(self._send_or_hand_over(message, queue, None), return_exceptions=True)
         return result
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -539,14 +590,6 @@ class Producer(Started):
             raise ClientClosed(f"producer {self.group} was shut down" if self._was_shut_down else
                                f"producer {self.group} is not running; use `async with` or call start() first")
         return self._instance
-
-
-class _BadAnswer(ClientError):
-    """The broker's answer to a send tells success, and not where: sent again, the message would be stored twice."""
-
-
-class _NoMaster(ClientError):
-    """The route names no master for the chosen queue's broker."""
 
 
 def _master(route: Route, queue: MessageQueue) -> str:

@@ -17,6 +17,7 @@ from regulus.client.admin import Admin as AsyncioAdmin
 from regulus.client.bulk_admin import BULK_SIZE, QueueRead, QueueState
 from regulus.client.config import ClientConfig, ProducerConfig, PushConsumerConfig
 from regulus.client.core.queue_selector import QueueSelector
+from regulus.client.failed_sends import OnSendFailed
 from regulus.client.group_admin import GroupProgress
 from regulus.client.listener import MessageListener
 from regulus.client.log_admin import LOG_READ_SIZE, LogRead
@@ -58,12 +59,17 @@ from regulus.wire.headers import GetLogStateResponse
 class Producer(shared_loop.Blocking):
     """Blocking `regulus.Producer`."""
 
-    def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None) -> None:
-        """Connects to nothing yet. Raises ConfigError."""
-        self._client = shared_loop.call(lambda: AsyncioProducer(name_server, group, config))
+    def __init__(self, name_server: str, group: str, config: ProducerConfig | None = None, *,
+                 on_send_failed: OnSendFailed | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError.
+
+        `on_send_failed` is told of each send that failed for good and may take it over, as `KeptSends` does.
+        """
+        self._client = shared_loop.call(lambda: AsyncioProducer(
+            name_server, group, config, on_send_failed=on_send_failed))
 
     def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address."""
+        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
         shared_loop.run(self._client.start())
 
     def shutdown(self) -> None:
@@ -87,7 +93,7 @@ class Producer(shared_loop.Blocking):
 
         Raises MessageIllegal before anything is sent; NoRoute, NoNameServer; BrokerRefused for an answer that is not
         retried; SendFailed when all attempts failed, or an answer cannot be read; Throttled and TooManyRequests when
-        the budget leaves no room.
+        the budget leaves no room; in their place SendKept or SendNotKept where failed sends are kept.
         """
         return shared_loop.run(self._client.send(
             message, queue=queue, selector=selector, argument=argument, timeout_ms=timeout_ms))
@@ -111,7 +117,8 @@ class Producer(shared_loop.Blocking):
         """Store any number of messages of one topic, cut into batches of at most `size_max` bytes, one after another.
 
         The result of each batch, as `send_batch` gives it. Raises as that, MessageIllegal before anything is sent;
-        PartlySent when a batch fails and those before it are stored.
+        PartlySent when a batch fails and those before it are stored; where failed sends are kept, so is all that is not
+        stored.
         """
         return shared_loop.run(self._client.send_in_batches(messages, size_max=size_max))
 
@@ -134,10 +141,14 @@ class TransactionProducer(Producer):
     _client: AsyncioTransactionProducer
 
     def __init__(self, name_server: str, group: str, check: Check | None = None,
-                 config: TransactionProducerConfig | None = None, *, topics: Iterable[str] = ()) -> None:
-        """Connects to nothing yet. Raises ConfigError, MessageIllegal."""
+                 config: TransactionProducerConfig | None = None, *, topics: Iterable[str] = (),
+                 on_send_failed: OnSendFailed | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError, MessageIllegal.
+
+        `on_send_failed` is told of ordinary sends alone: a half message that is sent later would be another one.
+        """
         self._client = shared_loop.call(lambda: AsyncioTransactionProducer(
-            name_server, group, check, config, topics=topics))
+            name_server, group, check, config, topics=topics, on_send_failed=on_send_failed))
 
     def send_in_transaction(self, message: Message, execute: Execute, *,
                             timeout_ms: int | None = None) -> TransactionSendResult:

@@ -17,6 +17,7 @@ from regulus.client.client_instance import RequestHandler, now_ms
 from regulus.client.config import ProducerConfig
 from regulus.client.core.message_check import check_message, check_topic
 from regulus.client.core.resend import SendBudget
+from regulus.client.failed_sends import OnSendFailed
 from regulus.client.foreign_calls import call_anywhere
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendResult, SendStatus
@@ -106,10 +107,14 @@ class TransactionProducer(Producer):
     """
 
     def __init__(self, name_server: str, group: str, check: Check | None = None,
-                 config: TransactionProducerConfig | None = None, *, topics: Iterable[str] = ()) -> None:
-        """Connects to nothing yet. Raises ConfigError, MessageIllegal."""
+                 config: TransactionProducerConfig | None = None, *, topics: Iterable[str] = (),
+                 on_send_failed: OnSendFailed | None = None) -> None:
+        """Connects to nothing yet. Raises ConfigError, MessageIllegal.
+
+        `on_send_failed` is told of ordinary sends alone: a half message that is sent later would be another one.
+        """
         self._transactions = config or TransactionProducerConfig()
-        super().__init__(name_server, group, self._transactions)
+        super().__init__(name_server, group, self._transactions, on_send_failed=on_send_failed)
         self._check = check
         self._topics = frozenset(topics)
         for topic in self._topics:
@@ -119,7 +124,7 @@ class TransactionProducer(Producer):
         self._half_retries = replace(self._retries, resends_without_answer=self._transactions.retry_half_without_answer)
 
     async def start(self) -> None:
-        """Needs no network. Raises ConfigError for a malformed name server address."""
+        """Needs no network. Raises ConfigError for a malformed name server address, KeptFileUnusable."""
         await super().start()
         for topic in self._topics:
             self._tasks.spawn(self._greet_brokers(topic), f"brokers of {topic}")

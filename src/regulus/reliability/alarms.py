@@ -38,6 +38,7 @@ class AlarmKind(StrEnum):
     CONSUMER_DOWN = "CONSUMER_DOWN"         # a queue of a group that does not move, with stubs waiting behind it
     DEAD_LETTERS = "DEAD_LETTERS"           # a group whose dead letters grow
     BLOCKED_QUEUE = "BLOCKED_QUEUE"         # a group of which queues stand still at one message
+    GIVEN_UP_SENDS = "GIVEN_UP_SENDS"       # a file of kept sends of which some were given up
 
 
 OF_STUBS = (AlarmKind.MANUAL, AlarmKind.DEAD_LETTER, AlarmKind.STALE_RECEIPT)

@@ -1,0 +1,356 @@
+"""Keeps sends that failed for good in a local file, and sends them again once there is a broker, in order.
+
+    kept  --its turn among the sends of its topic, and the topic does not rest-->  sent again
+    sent again  --stored-->  gone
+                --failed-->  kept: its topic rests, longer each time, and nothing behind it goes before it
+                --failed, and tried as often, or kept as long, as may be-->  given up: told, and left to a human
+
+The order is that in which sends were kept, topic by topic; what is sent anew meanwhile does not wait for it. Of the
+processes that keep in one file, one sends at a time, whose claim ends with it: then another goes on. A message that is
+stored and whose row was not removed yet when its process died is stored once more, as after a lost answer; its unique
+key is the same.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regulus.client.client_instance import now_ms, steady_ms
+from regulus.client.config import KeptSendsConfig
+from regulus.client.core.kept_rules import counts, is_stored, is_worth_keeping, rest_ms
+from regulus.client.failed_sends import FailedSend, SendAgain, SendKeeper
+from regulus.client.file_claim import FileClaim
+from regulus.client.foreign_calls import call_anywhere
+from regulus.client.kept_file import KeptFile, KeptSend, KeptStatus, NewSend, encode
+from regulus.client.tasks import TaskGroup
+from regulus.errors import (
+    ClientClosed,
+    ClientError,
+    ConfigError,
+    HeaderError,
+    KeptFileUnusable,
+    MessageIllegal,
+    SendNotKept,
+)
+
+_log = logging.getLogger(__name__)
+
+_IN_A_ROW_MAX = 100
+"""Sends of one topic before it is another's turn."""
+_TOLD_MAX = 10
+
+
+class GivenUpSends(NamedTuple):
+    """What is told of a file: how many sends are given up there now, and some of those that nobody was told of yet.
+
+    `given_up` 0: there are none, or none any more.
+    """
+
+    path: Path
+    given_up: int
+    sends: Sequence[KeptSend]
+
+
+OnGivenUp = Callable[[GivenUpSends], Awaitable[None] | None]
+"""Called at the first send that is given up, for all that follow within `tell_ms` together, and when the last one was
+sent or dropped, or there is none at the start. A coroutine function runs in the event loop, any other in a thread;
+when it raises it is called again."""
+
+
+class _Rest(NamedTuple):
+    failures: int
+    until_ms: int
+
+
+class KeptSends(SendKeeper):
+    """For one producer, which starts it and shuts it down:
+
+        async with Producer(name_server, "orders", on_send_failed=KeptSends("orders.kept")) as producer:
+            try:
+                await producer.send(message)
+            except SendKept:
+                ...     # it will be stored, unless it is given up
+    """
+
+    def __init__(self, path: str | Path, config: KeptSendsConfig | None = None, *,
+                 on_given_up: OnGivenUp | None = None, tells: bool = True) -> None:
+        """Opens nothing yet. With `tells=False` what is given up is left to be told by others who use the file."""
+        self.path = Path(path).absolute()
+        self.config = config or KeptSendsConfig()
+        self._on_given_up = on_given_up
+        self._tells = tells
+        self._file: KeptFile | None = None
+        self._send: SendAgain | None = None
+        self._claim = FileClaim(self.path)
+        self._status = KeptStatus(0, 0, 0, 0)
+        self._tasks = TaskGroup()
+        self._worker: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._gathering: list[tuple[NewSend, asyncio.Future[str | None]]] = []
+        self._rests: dict[str, _Rest] = {}
+        self._owed: int | None = None
+        self._is_open_alarm: bool | None = None
+        self._tells_from_ms = 0
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self, send: SendAgain) -> None:
+        """Raises KeptFileUnusable; ConfigError when another producer has it."""
+        if self._send is not None:
+            raise ConfigError(f"this KeptSends of {self.path} is another producer's; make one of its own for each, "
+                              "with the same path if they may share it")
+        self._send = send
+        try:
+            self._file = await asyncio.to_thread(KeptFile, self.path)
+            await self._look()
+        finally:
+            if self._file is None:
+                self._send = None
+        self._stopping.clear()
+        self._worker = self._tasks.supervise(self._work, f"kept sends of {self.path}")
+
+    async def shutdown(self) -> None:
+        """Wait for the send under way and for what is being written; what is kept stays for the next process."""
+        file = self._file
+        if file is None:
+            return
+        self._stopping.set()
+        try:
+            async with self._sending:
+                assert self._worker is not None
+                self._worker.cancel()       # it looks, tells or rests
+            if tasks := self._tasks.all():
+                await asyncio.wait(tasks)
+        finally:
+            if self._file is file:
+                self._file = self._send = None
+                self._claim.release()
+                await asyncio.to_thread(file.close)
+
+    @property
+    def status(self) -> KeptStatus:
+        """How many wait, are given up, and how old the oldest is: as of the last look, `poll_ms` ago at most."""
+        return self._status
+
+    # --- keeping -----------------------------------------------------------------------------------------------------
+
+    async def __call__(self, failed: FailedSend) -> bool:
+        """Keep the messages; they are on the disk when this returns. Raises SendNotKept, MessageIllegal."""
+        first = failed.messages[0]
+        send = NewSend(first.topic, failed.queue, first.message_id, len(failed.messages), encode(failed.messages),
+                       str(failed.error))
+        written: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._gathering.append((send, written))
+        if len(self._gathering) == 1:
+            self._tasks.spawn(self._write(), f"keep sends in {self.path}")
+        refusal = await written
+        if refusal is not None:
+            raise SendNotKept(f"{failed.error}; and it is not kept in {self.path}: {refusal}", failed.error.code)
+        return True
+
+    async def _write(self) -> None:
+        """What gathered while the writing before this one took its time, in one transaction."""
+        async with self._writing:
+            gathered, self._gathering = self._gathering, []
+            refusals = await self._add([send for send, _ in gathered])
+            for (send, written), refusal in zip(gathered, refusals, strict=True):
+                if not written.done():
+                    written.set_result(refusal)
+                if refusal is None and send.topic not in self._rests:       # it has just been tried
+                    self._rests[send.topic] = self._rest_after(1, counted=False)
+
+    async def _add(self, sends: list[NewSend]) -> list[str | None]:
+        was_empty = not self._status.waiting
+        try:
+            refusals = await asyncio.to_thread(self._opened().add, sends, self.config, now_ms())
+            await self._look()
+        except (KeptFileUnusable, ClientClosed) as error:
+            return [str(error)] * len(sends)
+        if was_empty and self._status.waiting:
+            _log.warning("sends that fail are kept in %s, to be sent again: %s", self.path, sends[0].error)
+        return [None if refusal is None else f"{refusal}; {self._status.given_up} of them are given up: see `regulus "
+                f"message kept`" for refusal in refusals]
+
+    # --- sending again -----------------------------------------------------------------------------------------------
+
+    async def send_now(self) -> KeptStatus | None:
+        """Send what waits without waiting for the end of any rest, until each topic has nothing left or fails.
+
+        None when another process, or another KeptSends, sends what is in the file.
+        """
+        if not self._has_claim():
+            return None
+        over = _Rest(0, steady_ms())
+        self._rests = dict.fromkeys(await asyncio.to_thread(self._opened().topics), over)
+        await self._send_waiting()
+        return self._status
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            if self._has_claim():
+                await self._send_waiting()
+                if self._tells:
+                    await self._tell()
+            else:
+                self._rests.clear()
+                await self._look()
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self.config.poll_ms / 1000)
+            except TimeoutError:
+                continue
+
+    def _has_claim(self) -> bool:
+        try:
+            return self._claim.take()
+        except OSError as error:
+            raise KeptFileUnusable(f"the claim on {self.path} cannot be taken: {error}; see to its folder and its "
+                                   "rights") from error
+
+    async def _send_waiting(self) -> None:
+        async with self._sending:
+            await self._settle()
+            is_more = True
+            while is_more and not self._stopping.is_set():
+                is_more = False
+                topics = await asyncio.to_thread(self._opened().topics)
+                for topic in self._rests.keys() - topics:
+                    del self._rests[topic]
+                for topic in topics:
+                    is_more |= await self._send_some(topic)
+            await self._look()
+
+    async def _send_some(self, topic: str) -> bool:
+        """Whether there may be more that can go now."""
+        for _ in range(_IN_A_ROW_MAX):
+            if self._stopping.is_set() or not await self._send_head(topic):
+                return False
+        return True
+
+    async def _send_head(self, topic: str) -> bool:
+        """Whether it is gone, or given up, so that it is the next one's turn."""
+        if self._is_resting(topic):
+            return False
+        head = await asyncio.to_thread(self._opened().head, topic)
+        if head is None:
+            return False
+        if topic not in self._rests and (rest := self._rest_from_before(head)) is not None:
+            self._rests[topic] = rest
+            return False
+        try:
+            await self._send_again(head)
+        except (MessageIllegal, HeaderError) as error:
+            await self._failed(head, error, head.attempts, is_given_up=True)
+        except ClientClosed:
+            return False
+        except ClientError as error:
+            if is_stored(error):
+                _log.warning("kept message %s to %s is stored, as it seems: %s", head.message_id, topic, error)
+            elif is_worth_keeping(error):
+                return await self._try_later(head, error)
+            else:
+                await self._failed(head, error, head.attempts, is_given_up=True)
+                return True
+            await self._remove(head)
+        else:
+            await self._remove(head)
+        return True
+
+    async def _send_again(self, head: KeptSend) -> None:
+        assert self._send is not None
+        messages = await asyncio.to_thread(self._opened().messages, head.send_id)
+        if messages:        # else it was dropped a moment ago
+            await self._send(messages, head.queue)
+
+    async def _remove(self, head: KeptSend) -> None:
+        self._owed = head.send_id
+        await self._settle()
+        self._rests.pop(head.topic, None)
+
+    async def _settle(self) -> None:
+        """Nothing is sent while the file still has a send that is stored: on a full disk it would go out for ever."""
+        if self._owed is not None:
+            await asyncio.to_thread(self._opened().remove, [self._owed])
+            self._owed = None
+
+    async def _try_later(self, head: KeptSend, error: ClientError) -> bool:
+        counted = counts(error)
+        attempts = head.attempts + counted
+        too_old = now_ms() - self.config.age_max_ms
+        is_given_up = attempts >= self.config.attempts_max or head.kept_time < too_old
+        await self._failed(head, error, attempts, is_given_up=is_given_up)
+        if is_given_up:
+            await asyncio.to_thread(self._opened().give_up_older, head.topic, too_old)
+            return True
+        rest = self._rests.get(head.topic)
+        failures = attempts if counted else 1 if rest is None else rest.failures + 1
+        self._rests[head.topic] = self._rest_after(failures, counted=counted)
+        return False
+
+    async def _failed(self, head: KeptSend, error: ClientError | MessageIllegal | HeaderError, attempts: int, *,
+                      is_given_up: bool) -> None:
+        await asyncio.to_thread(self._opened().failed, head.send_id, attempts, f"{type(error).__name__}: {error}",
+                                now_ms(), is_given_up=is_given_up)
+
+    # --- rests -------------------------------------------------------------------------------------------------------
+
+    def _is_resting(self, topic: str) -> bool:
+        rest = self._rests.get(topic)
+        return rest is not None and steady_ms() < rest.until_ms
+
+    def _rest_after(self, failures: int, *, counted: bool) -> _Rest:
+        longest = self.config.rest_ms_max if counted else self.config.away_rest_ms_max
+        return _Rest(failures, steady_ms() + rest_ms(failures, self.config.rest_ms, longest, random.uniform(-1, 1)))
+
+    def _rest_from_before(self, head: KeptSend) -> _Rest | None:
+        """What is left of the rest that an earlier process began: one that dies again and again must not use up all
+        attempts within a moment. A clock that was set back makes it no longer."""
+        if not head.attempts:
+            return None
+        rest = rest_ms(head.attempts, self.config.rest_ms, self.config.rest_ms_max, 0)
+        left = min(rest, head.tried_time + rest - now_ms())
+        return _Rest(head.attempts, steady_ms() + left) if left > 0 else None
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    async def _tell(self) -> None:
+        """Of what was given up since, as one; and when nothing is given up any more."""
+        if steady_ms() < self._tells_from_ms:
+            return
+        count, sends = await asyncio.to_thread(self._opened().untold, _TOLD_MAX)
+        given_up = self._status.given_up
+        if count:
+            _log.error("%d sends kept in %s are given up, of them %d now, and left to you (`regulus message kept`): %s",
+                       given_up, self.path, count, "; ".join(
+                           f"{send.message_id} to {send.topic}, {send.attempts} attempts, {send.last_error}"
+                           for send in sends))
+        elif given_up or self._is_open_alarm is False:
+            return
+        if count:
+            self._tells_from_ms = steady_ms() + self.config.tell_ms
+        if self._on_given_up is not None:
+            _, raised = await call_anywhere(self._on_given_up, GivenUpSends(self.path, given_up, sends))
+            if raised is not None:
+                self._tells_from_ms = steady_ms() + self.config.tell_ms
+                _log.error("on_given_up of %s raised, and is called again in %d ms", self.path, self.config.tell_ms,
+                           exc_info=raised)
+                return
+        await asyncio.to_thread(self._opened().mark_told)
+        self._is_open_alarm = count > 0
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        waited = self._status.waiting
+        self._status = await asyncio.to_thread(self._opened().status)
+        if waited and not self._status.waiting:
+            _log.info("no kept send waits in %s any more; %d are given up", self.path, self._status.given_up)
+
+    def _opened(self) -> KeptFile:
+        if self._file is None:
+            raise ClientClosed(f"the producer of {self.path} is not running")
+        return self._file
