@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from regulus.client.config import (
         ClientConfig,
         ConsumeFromWhere,
+        KeptSendsConfig,
         MessageModel,
         ProducerConfig,
         PushConsumerConfig,
     )
+    from regulus.client.kept_sends import KeptSends
     from regulus.client.listener import ConsumeContext, ConsumeStatus
     from regulus.client.producer import Producer
     from regulus.client.push_consumer import PushConsumer
@@ -39,6 +41,8 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeStatus",
     "HalfMessage",
+    "KeptSends",
+    "KeptSendsConfig",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -63,6 +67,8 @@ _HOMES = {
     "ConsumeFromWhere": "regulus.client.config",
     "ConsumeStatus": "regulus.client.listener",
     "HalfMessage": "regulus.client.transaction_producer",
+    "KeptSends": "regulus.client.kept_sends",
+    "KeptSendsConfig": "regulus.client.config",
     "Message": "regulus.model.message",
     "MessageExt": "regulus.model.message",
     "MessageModel": "regulus.client.config",

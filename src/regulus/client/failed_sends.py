@@ -15,11 +15,20 @@ _log = logging.getLogger(__name__)
 
 
 class FailedSend(NamedTuple):
-    """`messages`: one, or those of a batch, each with its unique key; `queue`: the one that the application chose."""
+    """`batches`: what would have been a request each; a plain send is one batch of one message. Each message has its
+    unique key. `queue`: the one that the application chose."""
 
-    messages: Sequence[Message]
+    batches: Sequence[Sequence[Message]]
     queue: MessageQueue | None
     error: ClientError
+
+    @property
+    def messages(self) -> list[Message]:
+        return [message for batch in self.batches for message in batch]
+
+    @property
+    def topic(self) -> str:
+        return self.batches[0][0].topic
 
 
 OnSendFailed = Callable[[FailedSend], Awaitable[bool | None] | bool | None]
@@ -52,9 +61,8 @@ async def hand_over(hook: OnSendFailed, failed: FailedSend) -> ClientError | Mes
     if isinstance(raised, ClientError | MessageIllegal):
         return raised
     if raised is not None:
-        _log.error("on_send_failed raised for a send to %s, which stays failed", failed.messages[0].topic,
-                   exc_info=raised)
+        _log.error("on_send_failed raised for a send to %s, which stays failed", failed.topic, exc_info=raised)
     if answer is not True:
         return failed.error
-    return SendKept(f"the send to {failed.messages[0].topic} failed, and is kept to be sent again: {failed.error}",
+    return SendKept(f"the send to {failed.topic} failed, and is kept to be sent again: {failed.error}",
                     failed.error.code)

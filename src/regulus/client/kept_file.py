@@ -1,7 +1,7 @@
 """The file in which sends that failed for good are kept: an SQLite database, and this module the only door to it.
 
-    sends     one row for each call that failed, in the order in which they were kept: `messages` has its messages as
-              a batch travels (wire.message_batch); a row goes once its messages are stored
+    sends     one row for each request that failed, in the order in which they were kept: `messages` has its messages
+              as a batch travels (wire.message_batch); a row goes once they are stored
     totals    one row: what the sends are together, kept up to date by triggers, so that no count walks over the sends
 
 What was added is on the disk when `add` returns, and so is each other change: WAL with synchronous=FULL. The methods
@@ -138,17 +138,21 @@ class KeptFile:
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
-    def add(self, sends: Sequence[NewSend], config: KeptSendsConfig, now_ms: int) -> list[str | None]:
-        """Keep the sends, in order, in one transaction; for each, None or why it is not kept: the file is full."""
+    def add(self, calls: Sequence[Sequence[NewSend]], config: KeptSendsConfig, now_ms: int) -> list[str | None]:
+        """Keep what calls could not send, in order, in one transaction; for each call, whose sends are kept all or not
+        at all, None or why they are not: the file is full."""
         refusals: list[str | None] = []
         with self._change() as database:
             count, size = database.execute("SELECT sends, size FROM totals").fetchone()
-            for send in sends:
-                full = _fullness(count, size + len(send.messages), config)
-                refusals.append(full)
-                if full is None:
-                    _insert(database, send, now_ms)
-                    count, size = count + 1, size + len(send.messages)
+            for sends in calls:
+                count_then = count + len(sends)
+                size_then = size + sum(len(send.messages) for send in sends)
+                refusal = _fullness(count, count_then, size_then, config)
+                refusals.append(refusal)
+                if refusal is None:
+                    for send in sends:
+                        _insert(database, send, now_ms)
+                    count, size = count_then, size_then
         return refusals
 
     # --- sending again -----------------------------------------------------------------------------------------------
@@ -270,11 +274,11 @@ def _make(path: Path) -> None:
         os.close(folder)
 
 
-def _fullness(count: int, size: int, config: KeptSendsConfig) -> str | None:
-    if count >= config.sends_max:
-        return f"it holds {count} sends, as many as sends_max allows"
-    if size > config.size_max:
-        return f"it would hold {size} bytes of messages, more than size_max {config.size_max}"
+def _fullness(count: int, count_then: int, size_then: int, config: KeptSendsConfig) -> str | None:
+    if count_then > config.sends_max:
+        return f"it holds {count} sends of {config.sends_max} that sends_max allows"
+    if size_then > config.size_max:
+        return f"it would hold {size_then} bytes of messages, more than size_max {config.size_max}"
     return None
 
 
@@ -283,8 +287,8 @@ def _insert(database: sqlite3.Connection, send: NewSend, now_ms: int) -> None:
     database.execute(
         "INSERT INTO sends (topic, broker_name, queue_id, message_id, message_count, size, kept_time, tried_time, "
         "last_error, messages) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (send.topic, broker_name, queue_id, send.message_id, send.message_count, len(send.messages), now_ms, now_ms,
-         _storable(send.error), send.messages))
+        (send.topic, broker_name, queue_id, _storable(send.message_id), send.message_count, len(send.messages), now_ms,
+         now_ms, _storable(send.error), send.messages))
 
 
 def _storable(text: str) -> str:

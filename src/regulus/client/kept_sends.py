@@ -91,7 +91,7 @@ class KeptSends(SendKeeper):
         self._stopping = asyncio.Event()
         self._sending = asyncio.Lock()
         self._writing = asyncio.Lock()
-        self._gathering: list[tuple[NewSend, asyncio.Future[str | None]]] = []
+        self._gathering: list[tuple[Sequence[NewSend], asyncio.Future[str | None]]] = []
         self._rests: dict[str, _Rest] = {}
         self._owed: int | None = None
         self._is_open_alarm: bool | None = None
@@ -111,7 +111,8 @@ class KeptSends(SendKeeper):
         finally:
             if self._file is None:
                 self._send = None
-        self._stopping.clear()
+        # In the event loop of this start, which may be another than that of the one before.
+        self._stopping, self._sending, self._writing = asyncio.Event(), asyncio.Lock(), asyncio.Lock()
         self._worker = self._tasks.supervise(self._work, f"kept sends of {self.path}")
 
     async def shutdown(self) -> None:
@@ -141,11 +142,10 @@ class KeptSends(SendKeeper):
 
     async def __call__(self, failed: FailedSend) -> bool:
         """Keep the messages; they are on the disk when this returns. Raises SendNotKept, MessageIllegal."""
-        first = failed.messages[0]
-        send = NewSend(first.topic, failed.queue, first.message_id, len(failed.messages), encode(failed.messages),
-                       str(failed.error))
+        sends = [NewSend(failed.topic, failed.queue, batch[0].message_id, len(batch), encode(batch), str(failed.error))
+                 for batch in failed.batches]
         written: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._gathering.append((send, written))
+        self._gathering.append((sends, written))
         if len(self._gathering) == 1:
             self._tasks.spawn(self._write(), f"keep sends in {self.path}")
         refusal = await written
@@ -157,22 +157,26 @@ class KeptSends(SendKeeper):
         """What gathered while the writing before this one took its time, in one transaction."""
         async with self._writing:
             gathered, self._gathering = self._gathering, []
-            refusals = await self._add([send for send, _ in gathered])
-            for (send, written), refusal in zip(gathered, refusals, strict=True):
-                if not written.done():
-                    written.set_result(refusal)
-                if refusal is None and send.topic not in self._rests:       # it has just been tried
-                    self._rests[send.topic] = self._rest_after(1, counted=False)
+            refusals: list[str | None] = ["the log says why"] * len(gathered)
+            try:
+                refusals = await self._add([sends for sends, _ in gathered])
+            finally:
+                for (_, written), refusal in zip(gathered, refusals, strict=True):
+                    if not written.done():
+                        written.set_result(refusal)
 
-    async def _add(self, sends: list[NewSend]) -> list[str | None]:
+    async def _add(self, calls: list[Sequence[NewSend]]) -> list[str | None]:
         was_empty = not self._status.waiting
         try:
-            refusals = await asyncio.to_thread(self._opened().add, sends, self.config, now_ms())
+            refusals = await asyncio.to_thread(self._opened().add, calls, self.config, now_ms())
+            for sends in calls:
+                if sends[0].topic not in self._rests:       # it has just been tried
+                    self._rests[sends[0].topic] = self._rest_after(1, counted=False)
             await self._look()
         except (KeptFileUnusable, ClientClosed) as error:
-            return [str(error)] * len(sends)
+            return [str(error)] * len(calls)
         if was_empty and self._status.waiting:
-            _log.warning("sends that fail are kept in %s, to be sent again: %s", self.path, sends[0].error)
+            _log.warning("sends that fail are kept in %s, to be sent again: %s", self.path, calls[0][0].error)
         return [None if refusal is None else f"{refusal}; {self._status.given_up} of them are given up: see `regulus "
                 f"message kept`" for refusal in refusals]
 

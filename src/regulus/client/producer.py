@@ -216,11 +216,12 @@ class Producer(Started):
             self._check_batch(listed)
         results: list[SendResult] = []
         stored = 0
-        for batch in batching.split(listed, size_max):
+        batches = list(batching.split(listed, size_max))
+        for number, batch in enumerate(batches):
             try:
                 results.append(await self._send(batch, None, None))
             except (ClientError, MessageIllegal) as error:
-                told = await self._after_failure(listed[stored:], None, error)
+                told = await self._after_failure(batches[number:], None, error)
                 if not stored:
                     raise told from told.__cause__
                 raise PartlySent(results=results, stored=stored, count=len(listed), cause=told) from told
@@ -278,19 +279,21 @@ class Producer(Started):
         try:
             return await self._send(message, queue, timeout_ms)
         except ClientError as error:
-            told = await self._after_failure([message] if isinstance(message, Message) else message, queue, error)
+            batch = [message] if isinstance(message, Message) else message
+            told = await self._after_failure([batch], queue, error)
             raise told from told.__cause__
 
-    async def _after_failure(self, messages: Sequence[Message], queue: MessageQueue | None,
+    async def _after_failure(self, batches: Sequence[Sequence[Message]], queue: MessageQueue | None,
                              error: ClientError | MessageIllegal) -> ClientError | MessageIllegal:
         """What the caller is told: the failure, or what became of the messages instead."""
         hook, instance = self._on_send_failed, self._instance
         if hook is None or instance is None or isinstance(error, MessageIllegal) or not is_worth_keeping(error):
             return error
+        failed = FailedSend(batches, queue, error)
         now = client_instance.now_ms()
-        for message in messages:
+        for message in failed.messages:
             instance.unique_keys.give(message, now)
-        told = await hand_over(hook, FailedSend(messages, queue, error))
+        told = await hand_over(hook, failed)
         if told is not error:
             told.__cause__ = error
         return told
@@ -512,7 +515,7 @@ class Producer(Started):
             if len(messages) > 1 and error.code == ResponseCode.MESSAGE_ILLEGAL:
                 # One of them breaks a rule, and none was stored. The others must not suffer for it.
                 return [await self._alone(message, queue) for message in messages]
-            return await asyncio.gather(*(self._after_failure([message], queue, error) for message in messages))
+            return await asyncio.gather(*(self._after_failure([[message]], queue, error) for message in messages))
 
     async def _alone(self, message: Message, queue: MessageQueue | None) -> SendResult | BaseException:
         """Whatever it fails with is its own: those before it are stored, and their callers are to hear that."""

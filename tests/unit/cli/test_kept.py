@@ -25,7 +25,8 @@ def path(tmp_path):
     with closing(KeptFile(path)) as file:
         for body in ("one", "two", "three"):
             kept = Message("T", body.encode(), "tag", properties={"UNIQ_KEY": f"KEY-{body}"})
-            file.add([NewSend("T", None, kept.message_id, 1, encode([kept]), "no broker")], KeptSendsConfig(), KEPT_TIME)
+            send = NewSend("T", None, kept.message_id, 1, encode([kept]), "no broker")
+            file.add([[send]], KeptSendsConfig(), KEPT_TIME)
         file.failed(1, 16, "BrokerRefused: 16", 2_000, is_given_up=True)
     return path
 

@@ -41,7 +41,7 @@ class Keeper:
         return self.answer
 
     def bodies(self):
-        return [[message.body for message in each.messages] for each in self.failed]
+        return [[[message.body for message in batch] for batch in each.batches] for each in self.failed]
 
 
 def producer_of(cluster, keeper, **settings):
@@ -171,7 +171,7 @@ async def test_a_batch_is_one_failure():
         async with producer_of(cluster, keeper) as producer:
             with pytest.raises(SendKept):
                 await producer.send_batch([Message("T", b"1"), Message("T", b"2")])
-    assert keeper.bodies() == [[b"1", b"2"]]
+    assert keeper.bodies() == [[[b"1", b"2"]]]
 
 
 async def test_of_several_batches_all_that_is_not_stored_is_kept():
@@ -182,12 +182,13 @@ async def test_of_several_batches_all_that_is_not_stored_is_kept():
             command, ResponseCode.SYSTEM_ERROR))
         async with producer_of(cluster, keeper) as producer:
             with pytest.raises(PartlySent) as caught:
-                await producer.send_in_batches([Message("T", b"x" * 40) for _ in range(5)], size_max=150)
+                await producer.send_in_batches([Message("T", b"%d" % number * 40) for number in range(5)], size_max=300)
             assert isinstance(caught.value.__cause__, SendKept)
-            assert caught.value.stored == 1
+            assert caught.value.stored == 2
             with pytest.raises(SendKept):
                 await producer.send_in_batches([Message("T", b"y")])
-    assert [len(failed.messages) for failed in keeper.failed] == [4, 1]
+    assert [[[body[:1] for body in batch] for batch in batches] for batches in keeper.bodies()] == [
+        [[b"2", b"3"], [b"4"]], [[b"y"]]]
 
 
 async def test_each_send_of_a_gathered_batch_is_a_failure_of_its_own_in_order():
@@ -198,7 +199,7 @@ async def test_each_send_of_a_gathered_batch_is_a_failure_of_its_own_in_order():
             errors = await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(5)),
                                           return_exceptions=True)
     assert {type(error) for error in errors} == {SendKept}
-    assert keeper.bodies() == [[b"%d" % number] for number in range(5)]
+    assert keeper.bodies() == [[[b"%d" % number]] for number in range(5)]
 
 
 async def test_a_shutdown_waits_until_what_gathers_is_kept():

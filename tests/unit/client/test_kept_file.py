@@ -26,7 +26,7 @@ def new_send(topic="T", body=b"x", queue=None, key="K", **message):
 
 
 def add(file, *sends, now_ms=1_000, **config):
-    return file.add(sends, KeptSendsConfig(**config), now_ms)
+    return file.add([[send] for send in sends], KeptSendsConfig(**config), now_ms)
 
 
 def ids(file, **which):
@@ -37,7 +37,7 @@ def test_a_message_comes_back_as_it_was(file):
     properties = {"UNIQ_KEY": "U1", "DELAY": "3", "colour": "réd", "WAIT": "false"}
     message = Message("T", b"\0body", "tag", "k1 k2", properties, flag=7)
     queue = MessageQueue("T", "broker-a", 3)
-    file.add([NewSend("T", queue, "U1", 1, encode([message]), "why")], CONFIG, 5)
+    file.add([[NewSend("T", queue, "U1", 1, encode([message]), "why")]], CONFIG, 5)
     head = file.head("T")
     [back] = file.messages(head.send_id)
     assert (back.topic, back.body, back.properties, back.flag) == (
@@ -48,7 +48,7 @@ def test_a_message_comes_back_as_it_was(file):
 
 
 def test_a_batch_stays_one(file):
-    file.add([NewSend("T", None, "U1", 2, encode([Message("T", b"1"), Message("T", b"2")]), "why")], CONFIG, 5)
+    file.add([[NewSend("T", None, "U1", 2, encode([Message("T", b"1"), Message("T", b"2")]), "why")]], CONFIG, 5)
     assert [message.body for message in file.messages(1)] == [b"1", b"2"]
     assert file.head("T").queue is None
 
@@ -72,13 +72,25 @@ def test_no_id_is_given_twice(file):
 
 def test_a_full_file_takes_no_send_and_loses_none(file):
     assert add(file, new_send(), new_send(), new_send(), sends_max=2) == [
-        None, None, "it holds 2 sends, as many as sends_max allows"]
+        None, None, "it holds 2 sends of 2 that sends_max allows"]
     file.failed(1, 1, "refused", 9, is_given_up=True)
     assert add(file, new_send(), sends_max=2)[0] is not None, "what is given up takes its place, too"
     assert ids(file) == [1, 2]
     file.remove([1])
     assert add(file, new_send(), sends_max=2) == [None]
     assert ids(file) == [2, 3]
+
+
+def test_what_one_call_could_not_send_is_kept_all_or_not_at_all(file):
+    assert file.add([[new_send()], [new_send(), new_send()], [new_send()]], KeptSendsConfig(sends_max=2), 1) == [
+        None, "it holds 1 sends of 2 that sends_max allows", None]
+    assert ids(file) == [1, 2]
+
+
+def test_texts_that_no_database_takes_are_kept_as_far_as_they_go(file):
+    assert file.add([[NewSend("T", None, "\ud800", 1, b"", "\ud800" + "x" * 1000)]], CONFIG, 5) == [None]
+    [send] = file.sends(1)
+    assert (send.message_id, send.last_error) == ("?", "?" + "x" * 499)
 
 
 def test_the_bytes_are_bounded_too_and_a_smaller_send_may_fit(file):

@@ -49,7 +49,7 @@ async def until(condition):
 
 
 def failing(body, topic="T", error=AWAY, queue=None):
-    return FailedSend([Message(topic, body, properties={"UNIQ_KEY": body.decode()})], queue, error)
+    return FailedSend([[Message(topic, body, properties={"UNIQ_KEY": body.decode()})]], queue, error)
 
 
 class Broker:
@@ -227,10 +227,10 @@ async def test_sends_that_fail_together_are_kept_in_their_order(path, broker):
 async def test_a_batch_is_sent_again_as_one_and_to_the_queue_that_was_chosen(path, broker):
     queue = MessageQueue("T", "broker-a", 2)
     async with started(path, broker) as kept:
-        await kept(FailedSend([Message("T", b"1"), Message("T", b"2")], queue, AWAY))
+        await kept(FailedSend([[Message("T", b"1"), Message("T", b"2")], [Message("T", b"3")]], queue, AWAY))
         await until(lambda: not kept.status.waiting)
-    assert broker.got == ["1+2"]
-    assert broker.queues == [queue]
+    assert broker.got == ["1+2", "3"]
+    assert broker.queues == [queue, queue]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ async def test_a_full_file_refuses_and_says_what_failed(path, broker):
     async with started(path, broker, KeptSendsConfig(sends_max=2, rest_ms=3_600_000)) as kept:
         await kept(failing(b"1"))
         await kept(failing(b"2"))
-        with pytest.raises(SendNotKept, match=r"nobody listens; and it is not kept in .*kept: it holds 2 sends, as "
-                                              r"many as sends_max allows; 0 of them are given up") as caught:
+        with pytest.raises(SendNotKept, match=r"nobody listens; and it is not kept in .*kept: it holds 2 sends of 2 "
+                                              r"that sends_max allows; 0 of them are given up") as caught:
             await kept(failing(b"3"))
         assert caught.value.code == AWAY.code
         assert kept.status.waiting == 2
@@ -433,7 +433,7 @@ def test_a_kill_loses_nothing_that_was_said_to_be_kept(path, after):
 
             async def keep(number):
                 message = Message("T", b"x" * 1000, properties={{"UNIQ_KEY": str(number)}})
-                await kept(FailedSend([message], None, ConnectRefused("nobody")))
+                await kept(FailedSend([[message]], None, ConnectRefused("nobody")))
                 print(number, flush=True)
 
             for first in range(0, 1000, 4):

@@ -50,7 +50,7 @@ async def test_what_a_producer_gives_up_is_an_alarm(engine, tmp_path):
 
     kept = KeptSends(tmp_path / "kept", KeptSendsConfig(rest_ms=1, poll_ms=1), on_given_up=GivenUpSendsAlarm(engine))
     await kept.start(send)
-    await kept(FailedSend([Message("T", b"x", properties={"UNIQ_KEY": "U1"})], None, ConnectRefused("nobody")))
+    await kept(FailedSend([[Message("T", b"x", properties={"UNIQ_KEY": "U1"})]], None, ConnectRefused("nobody")))
     await wait_until(lambda: alarms(engine))
     await kept.shutdown()
     [(kind, _, detail, is_closed)] = alarms(engine)
