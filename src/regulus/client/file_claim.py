@@ -30,6 +30,12 @@ class FileClaim:
     def release(self) -> None:
         """Nothing is done without a claim."""
         if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)    # a child that is just being forked has it open, too
+            self.forget()
+
+    def forget(self) -> None:
+        """Close what a forked child has of its parent's claim, which stays the parent's."""
+        if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
             _held.discard(self)
@@ -41,7 +47,7 @@ _held: "WeakSet[FileClaim]" = WeakSet()
 def _leave_to_the_parent() -> None:
     """A forked child has its parent's descriptor, and with it a claim that would outlive the parent."""
     for claim in list(_held):
-        claim.release()
+        claim.forget()
 
 
 os.register_at_fork(after_in_child=_leave_to_the_parent)

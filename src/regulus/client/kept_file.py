@@ -114,6 +114,12 @@ def encode(messages: Sequence[Message]) -> bytes:
     return message_batch.encode(messages)
 
 
+def decode(topic: str, messages: bytes) -> list[Message]:
+    """Raises HeaderError."""
+    return [Message(topic, each.body, properties=each.properties, flag=each.flag)
+            for each in message_batch.decode(messages)]
+
+
 class KeptFile:
     def __init__(self, path: Path) -> None:
         """Makes the file where there is none. Raises KeptFileUnusable."""
@@ -161,17 +167,11 @@ class KeptFile:
         """Those of which sends wait."""
         return [topic for (topic,) in self._rows(_TOPICS)]
 
-    def head(self, topic: str) -> KeptSend | None:
-        """The topic's oldest send that waits."""
-        found = self._rows(f"SELECT {_COLUMNS} FROM sends WHERE is_given_up = 0 AND topic = ? ORDER BY send_id LIMIT 1",
-                           topic)
-        return _kept_send(found[0]) if found else None
-
-    def messages(self, send_id: int) -> list[Message]:
-        """Of one send; none when it is gone meanwhile. Raises HeaderError when they cannot be read."""
-        found = self._rows("SELECT topic, messages FROM sends WHERE send_id = ?", send_id)
-        return [Message(topic, each.body, properties=each.properties, flag=each.flag)
-                for topic, messages in found for each in message_batch.decode(messages)]
+    def head(self, topic: str) -> tuple[KeptSend, bytes] | None:
+        """The topic's oldest send that waits, and its messages, encoded."""
+        found = self._rows(f"SELECT messages, {_COLUMNS} FROM sends WHERE is_given_up = 0 AND topic = ? "
+                           "ORDER BY send_id LIMIT 1", topic)
+        return (_kept_send(found[0][1:]), found[0][0]) if found else None
 
     def remove(self, send_ids: Sequence[int]) -> int:
         """How many there were."""

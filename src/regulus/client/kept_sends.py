@@ -15,6 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from regulus.client.core.kept_rules import counts, is_stored, is_worth_keeping, 
 from regulus.client.failed_sends import FailedSend, SendAgain, SendKeeper
 from regulus.client.file_claim import FileClaim
 from regulus.client.foreign_calls import call_anywhere
-from regulus.client.kept_file import KeptFile, KeptSend, KeptStatus, NewSend, encode
+from regulus.client.kept_file import KeptFile, KeptSend, KeptStatus, NewSend, decode, encode
 from regulus.client.tasks import TaskGroup
 from regulus.errors import (
     ClientClosed,
@@ -106,8 +107,7 @@ class KeptSends(SendKeeper):
                               "with the same path if they may share it")
         self._send = send
         try:
-            self._file = await asyncio.to_thread(KeptFile, self.path)
-            await self._look()
+            self._file, self._status = await asyncio.to_thread(_open, self.path)
         finally:
             if self._file is None:
                 self._send = None
@@ -172,9 +172,10 @@ class KeptSends(SendKeeper):
             for sends in calls:
                 if sends[0].topic not in self._rests:       # it has just been tried
                     self._rests[sends[0].topic] = self._rest_after(1, counted=False)
-            await self._look()
         except (KeptFileUnusable, ClientClosed) as error:
             return [str(error)] * len(calls)
+        with suppress(KeptFileUnusable):    # they are kept, whatever can be read of them; the next look says why
+            await self._look()
         if was_empty and self._status.waiting:
             _log.warning("sends that fail are kept in %s, to be sent again: %s", self.path, calls[0][0].error)
         return [None if refusal is None else f"{refusal}; {self._status.given_up} of them are given up: see `regulus "
@@ -239,36 +240,34 @@ class KeptSends(SendKeeper):
         """Whether it is gone, or given up, so that it is the next one's turn."""
         if self._is_resting(topic):
             return False
-        head = await asyncio.to_thread(self._opened().head, topic)
-        if head is None:
+        found = await asyncio.to_thread(self._opened().head, topic)
+        if found is None:
             return False
+        head, messages = found
         if topic not in self._rests and (rest := self._rest_from_before(head)) is not None:
             self._rests[topic] = rest
             return False
-        try:
-            await self._send_again(head)
-        except (MessageIllegal, HeaderError) as error:
-            await self._failed(head, error, head.attempts, is_given_up=True)
-        except ClientClosed:
+        error = await self._attempt(head, messages)
+        if isinstance(error, ClientClosed):
             return False
-        except ClientError as error:
-            if is_stored(error):
-                _log.warning("kept message %s to %s is stored, as it seems: %s", head.message_id, topic, error)
-            elif is_worth_keeping(error):
-                return await self._try_later(head, error)
-            else:
-                await self._failed(head, error, head.attempts, is_given_up=True)
-                return True
+        if error is None:
             await self._remove(head)
+        elif isinstance(error, ClientError) and is_worth_keeping(error):
+            return await self._try_later(head, error)
         else:
-            await self._remove(head)
+            await self._failed(head, error, head.attempts, is_given_up=True)
         return True
 
-    async def _send_again(self, head: KeptSend) -> None:
+    async def _attempt(self, head: KeptSend, messages: bytes) -> ClientError | MessageIllegal | HeaderError | None:
+        """Why it is not stored, or None."""
         assert self._send is not None
-        messages = await asyncio.to_thread(self._opened().messages, head.send_id)
-        if messages:        # else it was dropped a moment ago
-            await self._send(messages, head.queue)
+        try:
+            await self._send(decode(head.topic, messages), head.queue)
+        except (ClientError, MessageIllegal, HeaderError) as error:
+            if not isinstance(error, ClientError) or not is_stored(error):
+                return error
+            _log.warning("kept message %s is stored, as it seems: %s", head.message_id, error)
+        return None
 
     async def _remove(self, head: KeptSend) -> None:
         self._owed = head.send_id
@@ -358,3 +357,12 @@ class KeptSends(SendKeeper):
         if self._file is None:
             raise ClientClosed(f"the producer of {self.path} is not running")
         return self._file
+
+
+def _open(path: Path) -> tuple[KeptFile, KeptStatus]:
+    file = KeptFile(path)
+    try:
+        return file, file.status()
+    except KeptFileUnusable:
+        file.close()
+        raise

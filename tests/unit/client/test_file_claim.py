@@ -1,4 +1,8 @@
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 
 from regulus.client.file_claim import FileClaim
 
@@ -18,19 +22,36 @@ def test_claims_on_other_files_are_others(tmp_path):
     assert FileClaim(tmp_path / "g").take()
 
 
-def test_a_forked_child_holds_nothing_for_its_parent(tmp_path):
-    """Or a claim would outlive the process that has it, for as long as any child of it runs."""
-    claim, other = FileClaim(tmp_path / "f"), FileClaim(tmp_path / "f")
+def test_a_claim_ends_with_its_process_though_a_forked_child_of_it_lives(tmp_path):
+    program = f"""
+        import os, signal
+        from pathlib import Path
+        from regulus.client.file_claim import FileClaim
+
+        claim = FileClaim(Path("{tmp_path}/f"))
+        assert claim.take()
+        parent = os.getpid()
+        if os.fork() == 0:
+            os.kill(parent, signal.SIGKILL)
+            print("alone", flush=True)
+            os.read(0, 1)
+        os.read(0, 1)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"alone\n"
+        assert process.wait() == -signal.SIGKILL
+        is_free = FileClaim(tmp_path / "f").take()
+    assert is_free
+
+
+def test_a_child_that_ends_leaves_its_parent_the_claim(tmp_path):
+    claim = FileClaim(tmp_path / "f")
     assert claim.take()
-    may_end, ends = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(ends)
-        os.read(may_end, 1)
         os._exit(0)
-    claim.release()
-    is_free = other.take()
-    os.close(ends)
     os.waitpid(child, 0)
-    os.close(may_end)
-    assert is_free
+    assert not FileClaim(tmp_path / "f").take()
+    claim.release()
+    assert FileClaim(tmp_path / "f").take()

@@ -170,7 +170,7 @@ async def test_the_next_process_sends_what_a_killed_one_has_kept(broker_process,
     await asyncio.to_thread(broker_process.stop)
     await asyncio.to_thread(keep_in_another_process, broker_process, path, "KeptSendsConfig()")
     with opened(path) as file:
-        kept = [file.messages(send.send_id)[0] for send in file.sends(9)]
+        ids = [send.message_id for send in file.sends(9)]
     await asyncio.to_thread(broker_process.start)
     begun = int(asyncio.get_running_loop().time() * 1000)
     async with Producer(broker_process.name_server_address, "PG", PATIENT,
@@ -178,7 +178,7 @@ async def test_the_next_process_sends_what_a_killed_one_has_kept(broker_process,
         found = await stored(broker_process, "T", count=4)
         is_late = asyncio.get_running_loop().time() * 1000 - begun
     assert [message.body for message in found] == [b"0", b"1", b"2", b"3"]
-    assert [message.message_id for message in found] == [message.message_id for message in kept]
+    assert [message.message_id for message in found] == ids
     assert is_late >= 1000, "the last one has a delay of a second"
 
 
@@ -488,4 +488,4 @@ async def test_a_send_without_a_broker_has_its_key_when_it_is_kept(path):
         [send] = file.sends(9)
         assert send.message_id == message.message_id
         assert len(send.message_id) == 32
-        assert file.messages(send.send_id)[0].properties["UNIQ_KEY"] == message.message_id
+        assert message.message_id.encode() in file.head("T")[1]
