@@ -121,6 +121,8 @@ async def test_without_any_broker_the_message_has_its_key_nevertheless():
         async with producer_of(cluster, keeper, send_msg_timeout=50) as producer:
             with pytest.raises(SendKept):
                 await producer.send(Message("T", b"x"))
+            with pytest.raises(NoBroker):
+                await producer.send(Message("T", b"x"), selector=lambda queues, message, argument: queues[0])
     [failed] = keeper.failed
     assert isinstance(failed.error, NoBroker)
     assert len(failed.messages[0].message_id) == 32

@@ -12,10 +12,11 @@ import pytest
 
 from regulus.client import sync
 from regulus.client.admin import Admin
+from regulus.client.client_instance import now_ms
 from regulus.client.config import KeptSendsConfig, ProducerConfig
 from regulus.client.failed_sends import FailedSend
 from regulus.client.file_claim import FileClaim
-from regulus.client.kept_file import KeptFile
+from regulus.client.kept_file import KeptFile, NewSend, encode
 from regulus.client.kept_sends import KeptSends
 from regulus.client.producer import Producer
 from regulus.errors import (
@@ -40,6 +41,14 @@ AWAY = ConnectRefused("nobody listens")
 NO_TIME = ProducerConfig(send_msg_timeout=100)
 PATIENT = ProducerConfig(send_msg_timeout=60_000)
 """No answer of a busy machine comes too late, so that nothing is stored twice."""
+
+
+KEPT = 1_000
+
+
+def new_send(number):
+    message = Message("T", b"%d" % number, properties={"UNIQ_KEY": f"U{number}"})
+    return NewSend("T", None, message.message_id, 1, encode([message]), "no broker")
 
 
 async def until(condition):
@@ -105,12 +114,12 @@ def path(tmp_path):
 
 
 async def stored(server, topic, *, count):
-    """The messages of the topic's only queue."""
-    async with Admin(server.name_server_address) as admin:
-        queue = MessageQueue(topic, "broker-a", 0)
-        async with asyncio.timeout(30):
-            while len(found := (await admin.pull(queue, 0)).messages) < count:
-                await asyncio.sleep(0.02)
+    """The messages of the topic's only queue, which are as many at least."""
+    found = []
+    async with Admin(server.name_server_address) as admin, asyncio.timeout(30):
+        while (pulled := await admin.pull(MessageQueue(topic, "broker-a", 0), len(found))).messages \
+                or len(found) < count:
+            found += pulled.messages
         return found
 
 
@@ -180,6 +189,32 @@ async def test_the_next_process_sends_what_a_killed_one_has_kept(broker_process,
     assert [message.body for message in found] == [b"0", b"1", b"2", b"3"]
     assert [message.message_id for message in found] == ids
     assert is_late >= 1000, "the last one has a delay of a second"
+
+
+async def test_a_sender_that_is_killed_leaves_the_rest_to_the_next_and_doubles_one_at_most(broker_process, path):
+    await create(broker_process, "T")
+    program = f"""
+        import time
+        from regulus import KeptSends, ProducerConfig
+        from regulus.client.sync import Producer
+
+        with Producer("{broker_process.name_server_address}", "PG", ProducerConfig(send_msg_timeout=60_000),
+                      on_send_failed=KeptSends("{path}")):
+            time.sleep(60)
+    """
+    with opened(path) as file:
+        file.add([[new_send(number)] for number in range(KEPT)], QUICK, now_ms())
+        with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)]) as sender:
+            await until(lambda: file.status().waiting < KEPT - 5)
+            sender.kill()
+        left = file.status().waiting
+    assert 0 < left < KEPT
+    kept = KeptSends(path, QUICK)
+    async with Producer(broker_process.name_server_address, "PG", PATIENT, on_send_failed=kept):
+        await until(lambda: not kept.status.waiting)
+    bodies = [int(message.body) for message in await stored(broker_process, "T", count=KEPT)]
+    next_one = KEPT - left      # when the sender was killed, its answer may have been on its way
+    assert bodies in ([*range(KEPT)], [*range(next_one + 1), *range(next_one, KEPT)])
 
 
 def test_with_the_blocking_client_too(broker_process, path):
