@@ -53,10 +53,13 @@ MUTANTS = [
            tests=_FAILED_TESTS),
     # --- sending again -----------------------------------------------------------------------------------------------
     Mutant(name="kept sends go newest first", path=_FILE,
-           old='                           "ORDER BY send_id LIMIT 1", topic)',
-           new='                           "ORDER BY send_id DESC LIMIT 1", topic)', tests=_FILE_TESTS),
+           old='                           "ORDER BY send_id LIMIT 1", lane)',
+           new='                           "ORDER BY send_id DESC LIMIT 1", lane)', tests=_FILE_TESTS),
+    Mutant(name="a queue whose broker is away holds its topic back", path=_FILE,
+           old='return topic if queue is None else f"{topic} {queue.broker_name}/{queue.queue_id}"\n',
+           new="return topic\n", tests=_kept("a_chosen_queue_whose_broker_is_away_holds_nothing_else_back")),
     Mutant(name="what fails is overtaken", path=_KEPT,
-           old="        self._rests[head.topic] = self._rest_after(failures, counted=counted)\n        return False\n",
+           old="        self._rests[head.lane] = self._rest_after(failures, counted=counted)\n        return False\n",
            new="        await asyncio.to_thread(self._opened().failed, head.send_id, 0, '', 0, is_given_up=True)\n"
                "        return True\n",
            tests=_kept("nothing_overtakes_what_fails_and_each_topic_has_an_order_of_its_own")),

@@ -31,6 +31,7 @@ _SCHEMA = f"""
 PRAGMA journal_mode = WAL;
 CREATE TABLE sends (
     send_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane TEXT NOT NULL,
     topic TEXT NOT NULL,
     broker_name TEXT,
     queue_id INTEGER,
@@ -44,7 +45,7 @@ CREATE TABLE sends (
     is_given_up INTEGER NOT NULL DEFAULT 0,
     is_told INTEGER NOT NULL DEFAULT 0,
     messages BLOB NOT NULL);
-CREATE INDEX sends_of_topics ON sends (is_given_up, topic);
+CREATE INDEX sends_of_lanes ON sends (is_given_up, lane);
 CREATE INDEX sends_by_age ON sends (is_given_up, kept_time);
 CREATE INDEX untold_sends ON sends (send_id) WHERE is_given_up = 1 AND is_told = 0;
 CREATE TABLE totals (sends INTEGER NOT NULL, size INTEGER NOT NULL, given_up INTEGER NOT NULL);
@@ -62,15 +63,15 @@ PRAGMA user_version = {_FORMAT};
 _COLUMNS = ("send_id, topic, broker_name, queue_id, message_id, message_count, size, kept_time, tried_time, attempts, "
             "last_error, is_given_up")
 
-_TOPICS = """
-WITH RECURSIVE named(topic) AS (
-    SELECT min(topic) FROM sends WHERE is_given_up = 0
+_LANES = """
+WITH RECURSIVE named(lane) AS (
+    SELECT min(lane) FROM sends WHERE is_given_up = 0
     UNION ALL
-    SELECT (SELECT min(topic) FROM sends WHERE is_given_up = 0 AND topic > named.topic) FROM named
-    WHERE named.topic IS NOT NULL)
-SELECT topic FROM named WHERE topic IS NOT NULL
+    SELECT (SELECT min(lane) FROM sends WHERE is_given_up = 0 AND lane > named.lane) FROM named
+    WHERE named.lane IS NOT NULL)
+SELECT lane FROM named WHERE lane IS NOT NULL
 """
-"""Goes from one topic to the next in the index, however many sends each has."""
+"""Goes from one lane to the next in the index, however many sends each has."""
 
 
 class NewSend(NamedTuple):
@@ -80,6 +81,10 @@ class NewSend(NamedTuple):
     message_count: int
     messages: bytes
     error: str
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.topic, self.queue)
 
 
 class KeptSend(NamedTuple):
@@ -98,6 +103,10 @@ class KeptSend(NamedTuple):
     last_error: str
     is_given_up: bool
 
+    @property
+    def lane(self) -> str:
+        return lane_of(self.topic, self.queue)
+
 
 class KeptStatus(NamedTuple):
     """Of all kept sends; `waiting` and `given_up` are they together, and `oldest_time` is when the oldest one that
@@ -107,6 +116,12 @@ class KeptStatus(NamedTuple):
     given_up: int
     size: int
     oldest_time: int
+
+
+def lane_of(topic: str, queue: MessageQueue | None) -> str:
+    """What has one order: the sends to a topic, or to a queue of it that was chosen, whose broker alone can take them.
+    No name of a topic has a space."""
+    return topic if queue is None else f"{topic} {queue.broker_name}/{queue.queue_id}"
 
 
 def encode(messages: Sequence[Message]) -> bytes:
@@ -163,14 +178,14 @@ class KeptFile:
 
     # --- sending again -----------------------------------------------------------------------------------------------
 
-    def topics(self) -> list[str]:
-        """Those of which sends wait."""
-        return [topic for (topic,) in self._rows(_TOPICS)]
+    def lanes(self) -> list[str]:
+        """Those in which sends wait."""
+        return [lane for (lane,) in self._rows(_LANES)]
 
-    def head(self, topic: str) -> tuple[KeptSend, bytes] | None:
-        """The topic's oldest send that waits, and its messages, encoded."""
-        found = self._rows(f"SELECT messages, {_COLUMNS} FROM sends WHERE is_given_up = 0 AND topic = ? "
-                           "ORDER BY send_id LIMIT 1", topic)
+    def head(self, lane: str) -> tuple[KeptSend, bytes] | None:
+        """The lane's oldest send that waits, and its messages, encoded."""
+        found = self._rows(f"SELECT messages, {_COLUMNS} FROM sends WHERE is_given_up = 0 AND lane = ? "
+                           "ORDER BY send_id LIMIT 1", lane)
         return (_kept_send(found[0][1:]), found[0][0]) if found else None
 
     def remove(self, send_ids: Sequence[int]) -> int:
@@ -183,11 +198,11 @@ class KeptFile:
             database.execute("UPDATE sends SET attempts = ?, tried_time = ?, last_error = ?, is_given_up = ? "
                              "WHERE send_id = ?", (attempts, now_ms, _storable(error), is_given_up, send_id))
 
-    def give_up_older(self, topic: str, kept_before_ms: int) -> None:
+    def give_up_older(self, lane: str, kept_before_ms: int) -> None:
         """Those that waited for too long, each with the error that it has."""
         with self._change() as database:
-            database.execute("UPDATE sends SET is_given_up = 1 WHERE is_given_up = 0 AND topic = ? AND kept_time < ?",
-                             (topic, kept_before_ms))
+            database.execute("UPDATE sends SET is_given_up = 1 WHERE is_given_up = 0 AND lane = ? AND kept_time < ?",
+                             (lane, kept_before_ms))
 
     def begin_anew(self, now_ms: int, send_ids: Sequence[int] | None = None) -> int:
         """Let given-up sends wait again, all of them by default, in their old place, and with time and attempts as if
@@ -285,10 +300,10 @@ def _fullness(count: int, count_then: int, size_then: int, config: KeptSendsConf
 def _insert(database: sqlite3.Connection, send: NewSend, now_ms: int) -> None:
     broker_name, queue_id = (None, None) if send.queue is None else (send.queue.broker_name, send.queue.queue_id)
     database.execute(
-        "INSERT INTO sends (topic, broker_name, queue_id, message_id, message_count, size, kept_time, tried_time, "
-        "last_error, messages) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (send.topic, broker_name, queue_id, _storable(send.message_id), send.message_count, len(send.messages), now_ms,
-         now_ms, _storable(send.error), send.messages))
+        "INSERT INTO sends (lane, topic, broker_name, queue_id, message_id, message_count, size, kept_time, "
+        "tried_time, last_error, messages) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (send.lane, send.topic, broker_name, queue_id, _storable(send.message_id), send.message_count,
+         len(send.messages), now_ms, now_ms, _storable(send.error), send.messages))
 
 
 def _storable(text: str) -> str:

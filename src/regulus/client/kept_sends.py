@@ -1,14 +1,14 @@
 """Keeps sends that failed for good in a local file, and sends them again once there is a broker, in order.
 
-    kept  --its turn among the sends of its topic, and the topic does not rest-->  sent again
+    kept  --its turn in its lane, and the lane does not rest-->  sent again
     sent again  --stored-->  gone
-                --failed-->  kept: its topic rests, longer each time, and nothing behind it goes before it
+                --failed-->  kept: its lane rests, longer each time, and nothing behind it goes before it
                 --failed, and tried as often, or kept as long, as may be-->  given up: told, and left to a human
 
-The order is that in which sends were kept, topic by topic; what is sent anew meanwhile does not wait for it. Of the
-processes that keep in one file, one sends at a time, whose claim ends with it: then another goes on. A message that is
-stored and whose row was not removed yet when its process died is stored once more, as after a lost answer; its unique
-key is the same.
+A lane is a topic, or a queue of it that was chosen for the send; its order is that in which sends were kept. What is
+sent anew meanwhile does not wait for it. Of the processes that keep in one file, one sends at a time, whose claim ends
+with it: then another goes on. A message that is stored and whose row was not removed yet when its process died is
+stored once more, as after a lost answer; its unique key is the same.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from regulus.errors import (
 _log = logging.getLogger(__name__)
 
 _IN_A_ROW_MAX = 100
-"""Sends of one topic before it is another's turn."""
+"""Sends of one lane before it is another's turn."""
 _TOLD_MAX = 10
 
 
@@ -170,8 +170,8 @@ class KeptSends(SendKeeper):
         try:
             refusals = await asyncio.to_thread(self._opened().add, calls, self.config, now_ms())
             for sends in calls:
-                if sends[0].topic not in self._rests:       # it has just been tried
-                    self._rests[sends[0].topic] = self._rest_after(1, counted=False)
+                if sends[0].lane not in self._rests:        # it has just been tried
+                    self._rests[sends[0].lane] = self._rest_after(1, counted=False)
         except (KeptFileUnusable, ClientClosed) as error:
             return [str(error)] * len(calls)
         with suppress(KeptFileUnusable):    # they are kept, whatever can be read of them; the next look says why
@@ -184,14 +184,14 @@ class KeptSends(SendKeeper):
     # --- sending again -----------------------------------------------------------------------------------------------
 
     async def send_now(self) -> KeptStatus | None:
-        """Send what waits without waiting for the end of any rest, until each topic has nothing left or fails.
+        """Send what waits without waiting for the end of any rest, until each lane has nothing left or fails.
 
         None when another process, or another KeptSends, sends what is in the file.
         """
         if not self._has_claim():
             return None
         over = _Rest(0, steady_ms())
-        self._rests = dict.fromkeys(await asyncio.to_thread(self._opened().topics), over)
+        self._rests = dict.fromkeys(await asyncio.to_thread(self._opened().lanes), over)
         await self._send_waiting()
         return self._status
 
@@ -222,30 +222,30 @@ class KeptSends(SendKeeper):
             is_more = True
             while is_more and not self._stopping.is_set():
                 is_more = False
-                topics = await asyncio.to_thread(self._opened().topics)
-                for topic in self._rests.keys() - topics:
-                    del self._rests[topic]
-                for topic in topics:
-                    is_more |= await self._send_some(topic)
+                lanes = await asyncio.to_thread(self._opened().lanes)
+                for lane in self._rests.keys() - lanes:
+                    del self._rests[lane]
+                for lane in lanes:
+                    is_more |= await self._send_some(lane)
             await self._look()
 
-    async def _send_some(self, topic: str) -> bool:
+    async def _send_some(self, lane: str) -> bool:
         """Whether there may be more that can go now."""
         for _ in range(_IN_A_ROW_MAX):
-            if self._stopping.is_set() or not await self._send_head(topic):
+            if self._stopping.is_set() or not await self._send_head(lane):
                 return False
         return True
 
-    async def _send_head(self, topic: str) -> bool:
+    async def _send_head(self, lane: str) -> bool:
         """Whether it is gone, or given up, so that it is the next one's turn."""
-        if self._is_resting(topic):
+        if self._is_resting(lane):
             return False
-        found = await asyncio.to_thread(self._opened().head, topic)
+        found = await asyncio.to_thread(self._opened().head, lane)
         if found is None:
             return False
         head, messages = found
-        if topic not in self._rests and (rest := self._rest_from_before(head)) is not None:
-            self._rests[topic] = rest
+        if lane not in self._rests and (rest := self._rest_from_before(head)) is not None:
+            self._rests[lane] = rest
             return False
         error = await self._attempt(head, messages)
         if isinstance(error, ClientClosed):
@@ -272,7 +272,7 @@ class KeptSends(SendKeeper):
     async def _remove(self, head: KeptSend) -> None:
         self._owed = head.send_id
         await self._settle()
-        self._rests.pop(head.topic, None)
+        self._rests.pop(head.lane, None)
 
     async def _settle(self) -> None:
         """Nothing is sent while the file still has a send that is stored: on a full disk it would go out for ever."""
@@ -287,11 +287,11 @@ class KeptSends(SendKeeper):
         is_given_up = attempts >= self.config.attempts_max or head.kept_time < too_old
         await self._failed(head, error, attempts, is_given_up=is_given_up)
         if is_given_up:
-            await asyncio.to_thread(self._opened().give_up_older, head.topic, too_old)
+            await asyncio.to_thread(self._opened().give_up_older, head.lane, too_old)
             return True
-        rest = self._rests.get(head.topic)
+        rest = self._rests.get(head.lane)
         failures = attempts if counted else 1 if rest is None else rest.failures + 1
-        self._rests[head.topic] = self._rest_after(failures, counted=counted)
+        self._rests[head.lane] = self._rest_after(failures, counted=counted)
         return False
 
     async def _failed(self, head: KeptSend, error: ClientError | MessageIllegal | HeaderError, attempts: int, *,
@@ -301,8 +301,8 @@ class KeptSends(SendKeeper):
 
     # --- rests -------------------------------------------------------------------------------------------------------
 
-    def _is_resting(self, topic: str) -> bool:
-        rest = self._rests.get(topic)
+    def _is_resting(self, lane: str) -> bool:
+        rest = self._rests.get(lane)
         return rest is not None and steady_ms() < rest.until_ms
 
     def _rest_after(self, failures: int, *, counted: bool) -> _Rest:

@@ -29,8 +29,8 @@ def add(file, *sends, now_ms=1_000, **config):
     return file.add([[send] for send in sends], KeptSendsConfig(**config), now_ms)
 
 
-def head_id(file, topic):
-    return file.head(topic)[0].send_id
+def head_id(file, lane):
+    return file.head(lane)[0].send_id
 
 
 def ids(file, **which):
@@ -42,7 +42,7 @@ def test_a_message_comes_back_as_it_was(file):
     message = Message("T", b"\0body", "tag", "k1 k2", properties, flag=7)
     queue = MessageQueue("T", "broker-a", 3)
     file.add([[NewSend("T", queue, "U1", 1, encode([message]), "why")]], CONFIG, 5)
-    head, messages = file.head("T")
+    head, messages = file.head("T broker-a/3")
     [back] = decode("T", messages)
     assert (back.topic, back.body, back.properties, back.flag) == (
         "T", b"\0body", {"UNIQ_KEY": "U1", "DELAY": "3", "colour": "réd", "WAIT": "false", "TAGS": "tag",
@@ -60,12 +60,12 @@ def test_a_batch_stays_one(file):
 
 def test_each_topic_has_its_order_and_goes_on_behind_what_is_gone(file):
     add(file, new_send("B"), new_send("A"), new_send("B"), new_send("A"))
-    assert file.topics() == ["A", "B"]
+    assert file.lanes() == ["A", "B"]
     assert (head_id(file, "A"), head_id(file, "B"), file.head("C")) == (2, 1, None)
     assert file.remove([1, 2, 99]) == 2
     assert (head_id(file, "A"), head_id(file, "B")) == (4, 3)
     file.failed(4, 1, "refused", 9, is_given_up=True)
-    assert (file.head("A"), file.topics()) == (None, ["B"])
+    assert (file.head("A"), file.lanes()) == (None, ["B"])
 
 
 def test_no_id_is_given_twice(file):
@@ -149,7 +149,7 @@ def test_what_waited_for_too_long_is_given_up_in_its_topic(file):
 @pytest.mark.parametrize("statement", [
     "SELECT min(kept_time) FROM sends WHERE is_given_up = 0",
     "SELECT count(*) FROM sends WHERE is_given_up = 1 AND is_told = 0",
-    "SELECT send_id FROM sends WHERE is_given_up = 0 AND topic = 'T' ORDER BY send_id LIMIT 1"])
+    "SELECT send_id FROM sends WHERE is_given_up = 0 AND lane = 'T' ORDER BY send_id LIMIT 1"])
 def test_what_is_asked_each_second_walks_over_no_list(file, statement):
     [(*_, plan)] = file._rows(f"EXPLAIN QUERY PLAN {statement}")
     assert "INDEX" in plan

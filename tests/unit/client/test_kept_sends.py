@@ -251,6 +251,17 @@ async def test_nothing_overtakes_what_fails_and_each_topic_has_an_order_of_its_o
     assert set(of_topic[1:-1]) == {"2"}
 
 
+async def test_a_chosen_queue_whose_broker_is_away_holds_nothing_else_back(path, broker):
+    broker.errors["1"] = AWAY
+    async with started(path, broker) as kept:
+        for body, queue_id in ((b"1", 0), (b"2", 1), (b"3", 0)):
+            await kept(failing(body, queue=MessageQueue("T", "broker-a", queue_id)))
+        await kept(failing(b"4"))
+        await until(lambda: {"2", "4"} <= set(broker.got))
+        assert "3" not in broker.got
+        assert kept.status.waiting >= 2
+
+
 async def test_sends_that_fail_together_are_kept_in_their_order(path, broker):
     broker.is_away = True
     async with started(path, broker, SLOW) as kept:

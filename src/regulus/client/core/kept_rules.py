@@ -48,7 +48,7 @@ def counts(error: ClientError) -> bool:
 
 
 def rest_ms(failures: int, first_ms: int, longest_ms: int, jitter: float) -> int:
-    """How long a topic rests after so many failures in a row, at least one; `jitter` is in -1 .. 1."""
+    """How long a lane rests after so many failures in a row, at least one; `jitter` is in -1 .. 1."""
     return round(min(first_ms << min(failures - 1, _DOUBLED_MAX), longest_ms) * (1 + JITTER * jitter))
 
 
