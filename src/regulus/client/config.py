@@ -109,7 +109,7 @@ class KeptSendsConfig:
     size_max: int = 256 << 20               # of their messages
     attempts_max: int = 16                  # of one send, of those that reached a broker; then it is given up
     age_max_ms: int = 7 * 24 * 3_600_000    # of one that fails still; then it is given up
-    rest_ms: int = 1_000                    # of a topic after a failure; twice as long after each that follows
+    rest_ms: int = 1_000                    # of a topic, or chosen queue, that failed; twice as long after each failure
     rest_ms_max: int = 30 * 60_000          # ... where a broker was reached
     away_rest_ms_max: int = 30_000          # ... where none was, or it asks for fewer requests: most are back soon
     poll_ms: int = 1_000                    # how often to look for what other processes keep, and whether they ended
