@@ -49,7 +49,7 @@ def test_a_copy_of_what_was_sent_ends_where_the_slave_s_log_did(tmp_path: Path) 
                     assert offset == len(sent)
                     sent += piece
                     if piece:
-                        store.copy_log(offset, piece)
+                        store.copy.take(offset, piece)
         assert store.commit_log_max_offset() == len(sent) == max(
             frame["offset"] for frame in frames(connection) if frame["dir"] == "slave2master")
         while store.dispatch_behind_bytes():

@@ -22,6 +22,14 @@ _log = logging.getLogger(__name__)
 RETRY_S = 5.0
 
 
+class LogTaker(Protocol):
+    """Appends what comes of the master's log, as `store.log_copy` does."""
+
+    def take(self, offset: int, piece: bytes) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+
 class CopyingStore(Protocol):
     """What is asked of the store here."""
 
@@ -30,9 +38,8 @@ class CopyingStore(Protocol):
 
     def commit_log_max_offset(self) -> int: ...
 
-    def copy_log(self, offset: int, piece: bytes) -> None: ...
-
-    def interrupt_copy(self) -> None: ...
+    @property
+    def copy(self) -> LogTaker: ...
 
 
 class _Link(asyncio.Protocol):
@@ -121,7 +128,7 @@ class HaClient:
         try:
             for offset, piece in pieces:
                 if piece:
-                    self._store.copy_log(offset, piece)
+                    self._store.copy.take(offset, piece)
         finally:
             end = self._store.commit_log_max_offset()
             if end > before:
@@ -164,7 +171,7 @@ class HaClient:
         finally:
             self._link = None
             link.abort()
-            self._store.interrupt_copy()
+            self._store.copy.interrupt()
 
     async def _watch(self, link: _Link) -> None:
         """Until the link ends; keeps it alive."""

@@ -12,6 +12,7 @@ cdef class FileMessageStore:
     cdef public object configs
     cdef public object old_files
     cdef public object deep_check
+    cdef public object copy
     cdef MappedFilePool _pool
     cdef ConsumeQueues _queues
     cdef public CommitLog _log
@@ -29,7 +30,6 @@ cdef class FileMessageStore:
     cdef str _wish
     cdef str _copied
     cdef str _refusal
-    cdef object _copy
     cdef object _recovery
 
     cpdef Appended append(self, MessageExt message, long long now_ms)

@@ -6,8 +6,8 @@ Life
     ...
     store.close()                           all dispatched and flushed, `abort` removed, maps and lock released
 
-One thread, the event loop's, calls the MessageStore protocol and `dispatch`. Worker threads may call these while the
-loop's thread goes on, each function in one thread at a time; none of them takes a lock:
+One thread, the event loop's, calls the MessageStore protocol, `dispatch` and `copy`. Worker threads may call these
+while the loop's thread goes on, each function in one thread at a time; none of them takes a lock:
     flush_commit_log, flush_consume_queues, flush_checkpoint, flush_mark, flush_queue_table,
     allocate_ahead, save_config,
     old_files.look, .queue_starts, .delete_hanging, .delete_all
@@ -124,6 +124,7 @@ class FileMessageStore:
         self.old_files = OldFiles(config, self._log, self._queues, self._index, self._dispatcher,
                                   self._table_file.note_log_start)
         self.deep_check = DeepCheck(self._log, self._queues, self._index, rules.delay_ladder_ms)
+        self.copy = LogCopy(self._log, self._dispatcher)
         self._stopped = ""
         self._unfinished = ""
         """Why the start could not do all yet."""
@@ -133,11 +134,17 @@ class FileMessageStore:
         """Why a copy takes none."""
         self._refusal = ""
         """Why no message is taken, whatever the disk says: one of these four."""
-        self._copy: LogCopy | None = None
         self._recovery: Recovery | None = None
         """Of the start, as long as it has something to finish."""
 
     # --- life --------------------------------------------------------------------------------------------------------
+
+    def be_copy(self, reason: str, record_size_max: int) -> None:
+        """Before `open`: messages are refused for this reason, and the log is what `copy` takes, records of at most so
+        many bytes."""
+        self._copied = reason
+        self._refuse_for()
+        self.copy.begin(record_size_max)
 
     def open(self, clock: Callable[[], float] | None = None, tell: Tell = tell_nobody) -> RecoveryReport:
         """Lock, load and recover. `clock` tells seconds, for the report's duration; `tell` hears of steps that may take
@@ -242,7 +249,12 @@ class FileMessageStore:
         else:
             self._recovery = None
             self._unfinished = ""
-        self._refusal = self._stopped or self._unfinished or self._wish or self._copied
+        self._refuse_for()
+
+    def _refuse_for(self) -> None:
+        """After a reason to refuse came or went."""
+        self.copy.fault = self._stopped or self._unfinished
+        self._refusal = self.copy.fault or self._wish or self._copied
 
     def _mark_running(self) -> None:
         """Whoever comes after a crash must not trust the files."""
@@ -328,12 +340,12 @@ class FileMessageStore:
         """Take no more messages until the store is opened anew: after a failed sync nobody knows what the disk
         holds."""
         self._stopped = reason
-        self._refusal = self._stopped
+        self._refuse_for()
 
     def refuse_writes(self, reason: str) -> None:
         """Take no messages until this is called with an empty text: the disk is too full. Dispatch goes on."""
         self._wish = reason
-        self._refusal = self._stopped or self._unfinished or self._wish or self._copied
+        self._refuse_for()
 
     def dispatch(self, count_max: int, wanted: Container[tuple[str, int]] | None = None,
                  with_properties: bool = False) -> list[Arrival]:
@@ -470,6 +482,14 @@ class FileMessageStore:
             return None
         return LogRead(data[position:read_to], file.start + (file.size if is_blank else read_to))
 
+    def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
+        """What lies there, whatever it is, up to the end of its file at most; None where nothing does."""
+        file = self._log.find(offset)
+        if file is None:
+            return None
+        position = offset - file.start
+        return file.slice(position, min(size_max, file.wrote_position - position))
+
     def _decode(self, physical_offset: int, read_body: bool) -> MessageExt | None:
         data = self._bytes_at(physical_offset)
         if data is None:
@@ -559,46 +579,6 @@ class FileMessageStore:
     def earliest_store_timestamp(self) -> int:
         message = self._decode(self._log.start, False)
         return message.store_timestamp if message is not None else -1
-
-    # --- replicas ----------------------------------------------------------------------------------------------------
-
-    def be_copy(self, reason: str, record_size_max: int) -> None:
-        """Before `open`: messages are refused for this reason, and the log is what `copy_log` brings, records of at
-        most so many bytes."""
-        self._copied = self._refusal = reason
-        self._copy = LogCopy(self._log, record_size_max)
-        self._log.begins_anywhere = True
-
-    def copy_log(self, offset: int, piece: bytes) -> None:
-        """Append what is whole in a piece of another log, and what waited for it. Only where that log goes on as this
-        one does. Raises StoreDamaged, which says why not; StoreNotWritable, after which the same may come again."""
-        assert self._copy is not None, "be_copy was not called"
-        fault = self._stopped or self._unfinished
-        if fault:
-            raise StoreNotWritable(fault)
-        is_empty = not self._log.end
-        self._copy.take(offset, piece)
-        if is_empty:
-            self._dispatcher.position = self._log.start
-
-    def take_copied_topics(self) -> set[str]:
-        """Of what was copied since the last time; with delayed messages and halves, the topics that these wait in."""
-        assert self._copy is not None, "be_copy was not called"
-        topics, self._copy.topics = self._copy.topics, set()
-        return topics
-
-    def interrupt_copy(self) -> None:
-        """The next piece goes on behind the last whole record."""
-        assert self._copy is not None, "be_copy was not called"
-        self._copy.forget_rest()
-
-    def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
-        """What lies there, whatever it is, up to the end of its file at most; None where nothing does."""
-        file = self._log.find(offset)
-        if file is None:
-            return None
-        position = offset - file.start
-        return file.slice(position, min(size_max, file.wrote_position - position))
 
     # --- flushing: worker thread -------------------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ memory; after an interruption whoever sends it sends it once more.
 Source: HAService.HAClient.dispatchReadRequest.
 """
 
-from regulus.errors import RecordError, StoreDamaged, StoreError
+from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNotWritable
 from regulus.record import layout
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.store.commit_log import CommitLog
+from regulus.store.dispatch import Dispatcher
 
 _HEAD_SIZE = layout.BLANK_SIZE_MIN     # of a record or blank: its size and magic number
 _MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
@@ -18,32 +19,45 @@ _MAGIC_BLANK = layout.MAGIC_BLANK & 0xFFFFFFFF
 
 
 class LogCopy:
-    """`record_size_max`, in bytes: a longer record is not waited for."""
-
-    def __init__(self, log: CommitLog, record_size_max: int) -> None:
+    def __init__(self, log: CommitLog, dispatcher: Dispatcher) -> None:
+        self.fault = ""
+        """Why nothing may be written to the log; empty when something may."""
         self._log = log
-        self._record_size_max = record_size_max
+        self._dispatcher = dispatcher
+        self._record_size_max = 0
         self._rest = bytearray()
         self._wanted = _HEAD_SIZE
-        self.topics: set[str] = set()
-        """Those of what was appended; whoever looks at them takes them out."""
+        self._topics: set[str] = set()
+
+    def begin(self, record_size_max: int) -> None:
+        """Before the log is loaded. A record of more bytes is not waited for."""
+        self._record_size_max = record_size_max
+        self._log.begins_anywhere = True
 
     @property
     def end(self) -> int:
         """Where the next byte belongs."""
         return self._log.end + len(self._rest)
 
-    def forget_rest(self) -> None:
-        """What was not appended comes once more."""
+    def take_topics(self) -> set[str]:
+        """Of what was appended since the last time; with delayed messages and halves, the topics that these wait in."""
+        topics, self._topics = self._topics, set()
+        return topics
+
+    def interrupt(self) -> None:
+        """The next piece goes on behind the last whole record: what was not appended comes once more."""
         self._rest = bytearray()
         self._wanted = _HEAD_SIZE
 
     def take(self, offset: int, piece: bytes) -> None:
-        """Append what is whole. A log that is empty may begin where any of the other's files does.
+        """Append what is whole of a piece and of what waited for it. A log that is empty may begin where any of the
+        other's files does.
 
         Raises StoreDamaged when the piece does not go on where this log ends, or has bytes that are no record;
         StoreNotWritable when there is no room. Records before that stay; the rest is forgotten.
         """
+        if self.fault:
+            raise StoreNotWritable(self.fault)
         if offset != self.end:
             self._begin(offset)
         self._rest += piece
@@ -54,7 +68,7 @@ class LogCopy:
             with memoryview(self._rest) as view:
                 self._append_whole(view)
         except StoreError:
-            self.forget_rest()
+            self.interrupt()
             raise
         del self._rest[:self._log.end - before]
 
@@ -66,6 +80,7 @@ class LogCopy:
             raise StoreDamaged(f"the master begins at {offset}, where no file of {self._log.files.file_size} bytes "
                                "begins: set mappedFileSizeCommitLog to what the master has")
         self._log.begin_at(offset)
+        self._dispatcher.position = offset
 
     def _append_whole(self, view: memoryview) -> None:
         """What lies in one file is appended at once."""
@@ -116,7 +131,7 @@ class LogCopy:
             request = request_in_view(view, view, position, position + size, True)
         except RecordError as error:
             raise StoreDamaged(f"the master sent a damaged record for {offset}: {error}") from error
-        self.topics.add(request.topic)
+        self._topics.add(request.topic)
         if request.physical_offset != offset:
             raise StoreDamaged(f"the master sent a record for {offset} that says it is at {request.physical_offset}")
         return request

@@ -16,13 +16,17 @@ class Copy:
     def __init__(self) -> None:
         self.end = self.flushed_offset = 0
 
+    @property
+    def copy(self) -> "Copy":
+        return self
+
     def commit_log_max_offset(self) -> int:
         return self.end
 
-    def copy_log(self, offset: int, piece: bytes) -> None:
+    def take(self, offset: int, piece: bytes) -> None:
         self.end = offset + len(piece)
 
-    def interrupt_copy(self) -> None:
+    def interrupt(self) -> None:
         pass
 
 

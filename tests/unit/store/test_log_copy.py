@@ -31,7 +31,7 @@ def log_from(store: FileMessageStore, offset: int = 0, size_max: int = 1 << 20) 
 
 def copy_all(original: FileMessageStore, copy: FileMessageStore) -> None:
     for piece in log_from(original, 0, 300):
-        copy.copy_log(*piece)
+        copy.copy.take(*piece)
 
 
 def files_of(root: Path, *folders: str) -> dict[str, bytes]:
@@ -45,7 +45,7 @@ def test_a_copy_has_the_bytes_and_the_queues_of_the_original(tmp_path: Path, siz
     fill(original, 40, size=300, queues=3)
     copy = copying_store(tmp_path / "copy")
     for offset, piece in log_from(original, 0, size_max):
-        copy.copy_log(offset, piece)
+        copy.copy.take(offset, piece)
     dispatch(copy)
     assert copy.commit_log_max_offset() == original.commit_log_max_offset()
     for store in (original, copy):
@@ -69,10 +69,10 @@ def test_a_copy_goes_on_after_a_restart_and_an_interruption(tmp_path: Path) -> N
             piece = original.log_bytes(offset, chance.randint(1, 900))
             if piece is None:
                 break
-            copy.copy_log(offset, bytes(piece))
+            copy.copy.take(offset, bytes(piece))
             offset += len(piece)
         if chance.random() < 0.5:
-            copy.interrupt_copy()
+            copy.copy.interrupt()
         else:
             copy.close()
             copy = copying_store(tmp_path / "copy")
@@ -87,7 +87,7 @@ def test_an_empty_copy_begins_with_any_file_of_the_original(tmp_path: Path) -> N
     copy = copying_store(tmp_path / "copy")
     assert not copy.wants_allocation
     for offset, piece in log_from(original, begin, 100):
-        copy.copy_log(offset, piece)
+        copy.copy.take(offset, piece)
     dispatch(copy)
     first = copy.min_offset("TopicA", 0)
     assert 0 < first < 30
@@ -119,10 +119,10 @@ def test_what_does_not_go_on_where_the_copy_ends_is_refused(tmp_path: Path, offs
     fill(original, 3)
     copy = copying_store(tmp_path / "copy")
     (piece,) = log_from(original)
-    copy.copy_log(*piece)
+    copy.copy.take(*piece)
     end = copy.commit_log_max_offset()
     with pytest.raises(StoreDamaged, match=words):
-        copy.copy_log(end + offset if offset else 0, piece[1])
+        copy.copy.take(end + offset if offset else 0, piece[1])
     assert copy.commit_log_max_offset() == end
 
 
@@ -137,9 +137,9 @@ def test_what_is_no_record_is_refused_and_what_came_before_stays(tmp_path: Path,
     harmed[second + place] ^= 0x40
     copy = copying_store(tmp_path / "copy")
     with pytest.raises(StoreDamaged, match=words):
-        copy.copy_log(0, bytes(harmed))
+        copy.copy.take(0, bytes(harmed))
     assert copy.commit_log_max_offset() == second
-    copy.copy_log(second, data[second:])
+    copy.copy.take(second, data[second:])
     assert copy.commit_log_max_offset() == len(data)
 
 
@@ -151,7 +151,7 @@ def test_files_of_another_size_are_told(tmp_path: Path) -> None:
         with pytest.raises(StoreDamaged, match=words):
             copy_all(original, copy)
     with pytest.raises(StoreDamaged, match="set mappedFileSizeCommitLog to what the master has"):
-        copying_store(tmp_path / "third", mapped_file_size_commit_log=3 * FILE_SIZE).copy_log(FILE_SIZE, b"")
+        copying_store(tmp_path / "third", mapped_file_size_commit_log=3 * FILE_SIZE).copy.take(FILE_SIZE, b"")
 
 
 def test_a_record_that_is_too_long_is_not_waited_for(tmp_path: Path) -> None:
@@ -159,4 +159,4 @@ def test_a_record_that_is_too_long_is_not_waited_for(tmp_path: Path) -> None:
     fill(original, 1, size=1000)
     copy = copying_store(tmp_path / "copy", record_size_max=900)
     with pytest.raises(StoreDamaged, match="set maxMessageSize to what the master has"):
-        copy.copy_log(0, bytes(original.log_bytes(0, 8) or b""))
+        copy.copy.take(0, bytes(original.log_bytes(0, 8) or b""))
