@@ -24,7 +24,8 @@ from pathlib import Path
 from regulus.broker.config import BrokerConfig
 from regulus.cli.serve import tune_interpreter
 from regulus.nameserver.config import NamesrvConfig
-from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.transport import event_loop
 from regulus.transport.config import TransportConfig

@@ -12,7 +12,8 @@ import pytest
 from regulus.broker.config import BrokerConfig
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.nameserver.config import NamesrvConfig
-from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection

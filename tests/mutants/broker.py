@@ -114,7 +114,7 @@ MUTANTS = [
     Mutant(name="the fault of one answer ends the tick of all", path="regulus/broker/long_answers.py",
            old="            self.faults.append(", new="            raise\n            self.faults.append(",
            tests=("tests/unit/broker/test_long_answers.py",)),
-    Mutant(name="nobody tells the fault of an answer", path="regulus/server/assembly.py",
+    Mutant(name="nobody tells the fault of an answer", path="regulus/server/name_server.py",
            old="        self._requests.tell_faults(self._long_answers.faults)\n", new="",
            tests=("tests/unit/server/test_name_server.py",)),
     Mutant(name="a deletion stays half done at the end", path="regulus/server/assembly.py",

@@ -56,7 +56,7 @@ MUTANTS = [
            old="self.large_size + self.kept_size + wanted", new="self.large_size + wanted", tests=_UNFINISHED_TESTS),
     Mutant(name="room that a request gives back is given to nobody", path=_UNFINISHED,
            old="        if has_more_room:\n", new="        if False:\n", tests=_UNFINISHED_TESTS),
-    Mutant(name="registrations that wait take no room", path="regulus/server/assembly.py",
+    Mutant(name="registrations that wait take no room", path="regulus/server/name_server.py",
            old="        self._unfinished.keep(self._long_answers.bodies_size)\n", new="",
            tests=("tests/unit/server/test_name_server.py",)),
     Mutant(name="those that wait are overtaken", path=_UNFINISHED,

@@ -9,6 +9,7 @@ _DURABILITY = "regulus/server/durability.py"
 _DOCUMENTS = "regulus/server/documents.py"
 _CHECK = "regulus/server/deep_check_loop.py"
 _ASSEMBLY = "regulus/server/assembly.py"
+_NAME_SERVER = "regulus/server/name_server.py"
 _PROCESS_QUEUE = "regulus/client/core/process_queue.py"
 _REBALANCE = "regulus/client/core/rebalance.py"
 _RETRY = "regulus/client/core/send_back.py"
@@ -94,7 +95,7 @@ MUTANTS = [
     Mutant(name="a topic that changed again keeps others waiting", path="regulus/broker/settings_changes.py",
            old="                unsaved.pop(name, None)\n", new="",
            tests=("tests/unit/broker/test_settings_changes.py",)),
-    Mutant(name="route changes count as they are read", path=_ASSEMBLY,
+    Mutant(name="route changes count as they are read", path=_NAME_SERVER,
            old="line=_ROUTES if is_change else None", new="line=None",
            tests=("tests/unit/server/test_name_server.py",)),
     Mutant(name="an operator's change of routes is not among those in their order",
@@ -147,7 +148,7 @@ MUTANTS = [
     Mutant(name="a permission of the broker is registered for no topic", path="regulus/broker/topics.py",
            old="            self._changed_names.clear()", new="            self._changed_names.append(())",
            tests=("tests/unit/server/test_registration.py",)),
-    Mutant(name="a deletion that is asked for again is answered before it is saved", path=_ASSEMBLY,
+    Mutant(name="a deletion that is asked for again is answered before it is saved", path=_NAME_SERVER,
            old="        if self._documents is not None and self._documents.note_changes() and "
                "self._keeper is not None:\n"
                "            self._keeper.settings_changed()\n"
@@ -157,7 +158,7 @@ MUTANTS = [
                "        if is_changed and self._keeper is not None:\n            self._keeper.settings_changed()\n"
                "        if request.is_oneway:\n            return NO_REPLY\n        is_kept = is_changed and",
            tests=_NAME_SERVER_TESTS),
-    Mutant(name="a one-way change is saved by the next request", path=_ASSEMBLY,
+    Mutant(name="a one-way change is saved by the next request", path=_NAME_SERVER,
            old="        if self._documents is not None and self._documents.note_changes() and "
                "self._keeper is not None:\n"
                "            self._keeper.settings_changed()\n"
@@ -165,7 +166,7 @@ MUTANTS = [
            new="        if request.is_oneway:\n            return NO_REPLY\n        if self._documents is not None and "
                "self._documents.note_changes() and self._keeper is not None:\n"
                "            self._keeper.settings_changed()\n", tests=_NAME_SERVER_TESTS),
-    Mutant(name="a name server stops without saving", path=_ASSEMBLY,
+    Mutant(name="a name server stops without saving", path=_NAME_SERVER,
            old="        if self._keeper is not None:\n            await self._keeper.stop()\n", new="",
            tests=_NAME_SERVER_TESTS),
     Mutant(name="a check that is stopped leaves a step under way", path=_CHECK,

@@ -15,7 +15,7 @@ from regulus.cli.serve import (
     run_server,
 )
 from regulus.nameserver.config import NamesrvConfig
-from regulus.server.assembly import NameServer
+from regulus.server.name_server import NameServer
 
 
 @click.command()

@@ -7,17 +7,12 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from socket import socket
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
-from regulus.broker.long_answers import LongAnswers
-from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
-from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
@@ -26,23 +21,19 @@ from regulus.broker.state import (
     BrokerState,
 )
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
-from regulus.model.broker_role import BrokerRole
-from regulus.model.message_id import host_bytes
-from regulus.model.peer import Peer
-from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
-from regulus.nameserver.state import NameServerState
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.deep_check_loop import DeepCheckLoop
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
-from regulus.server.durability import Durability, Writer
+from regulus.server.durability import Durability
 from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
-from regulus.server.kv_documents import KvDocuments
+from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
-from regulus.server.replication import Replication
+from regulus.server.ports import Bind, make_listener
+from regulus.server.replication import HA_PORT_OFFSET, Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.start_progress import StartProgress
@@ -55,22 +46,11 @@ from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import split_address
-from regulus.transport.listener import Listener, bind
-from regulus.transport.unfinished_frames import UnfinishedFrames
-from regulus.wire.codes import RequestCode
-from regulus.wire.remoting_command import RemotingCommand
+from regulus.transport.listener import bind
 
 _log = logging.getLogger(__name__)
 
-Bind = Callable[[str, int], socket]
-"""Takes an address and a port; raises OSError."""
-
 _DEFAULT_TRANSPORT = TransportConfig()
-_OWN_CHANNEL = 0                # of the broker beside the name server; connections count from 1
-_NAME_SERVER_TICK_MAX_MS = 1_000
-_QUERIES_MAX = 1_024            # under way at a name server: after its start all clients ask at once
-_ROUTES = "routes"
-_NOTHING_SAVED_LATER_MS = 3_600_000
 _EXPECTED_DOCUMENTS = {
     TOPICS_DOCUMENT: "a topic is unknown until it is made anew or sent to (autoCreateTopicEnable), with the default "
                      "number of queues, and its messages cannot be pulled until then.",
@@ -78,9 +58,6 @@ _EXPECTED_DOCUMENTS = {
     CONSUMER_OFFSET_DOCUMENT: "Groups begin where a new one does, and pass over or repeat messages.",
     DELAY_OFFSET_DOCUMENT: "Delayed messages that the log still has are delivered once more."}
 """What a broker with messages has, and what happens where that is lost."""
-_HA_PORT_OFFSET = 1             # of the port for slaves, where none is set
-_FAST_PORT_OFFSET = -2
-_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
 _OTHER_OPEN_FILES = 256         # beside connections and mapped files
 
 
@@ -90,147 +67,6 @@ def _name_servers(text: str) -> list[tuple[str, int]]:
         return [split_address(address) for address in text.split(";") if address.strip()]
     except ValueError as error:
         raise ConfigError(f"namesrvAddr: {error}") from error
-
-
-def _make_listener(bound: socket, requests: RequestServer, config: TransportConfig, watchdog: Watchdog,
-                   unfinished: UnfinishedFrames | None = None) -> Listener:
-    return Listener(bound, watchdog.watched_requests(requests.on_requests), requests.on_opened, requests.on_closed,
-                    config, asyncio.get_running_loop(), unfinished)
-
-
-def _never_durable(end: int, writer: Writer, frames: bytes) -> None:
-    raise AssertionError("a name server stores no messages")
-
-
-def _never_saved(change: int, release: Callable[[str], None]) -> None:
-    raise AssertionError("this name server keeps nothing")
-
-
-class NameServer:
-    """A name server on its port. `workers` do what blocks, and end with it. `bind` takes the port.
-
-    It has an account of frames of its own, also beside a broker: what registrations leave no room for are other
-    registrations, and not messages.
-    """
-
-    def __init__(self, config: NamesrvConfig, transport_config: TransportConfig = _DEFAULT_TRANSPORT,
-                 clock: Clock = wall_clock_ms, steady_clock: Clock = steady_clock_ms,
-                 workers: Workers | None = None, bind: Bind = bind) -> None:
-        self._config = config
-        self._workers = workers or ThreadWorkers()
-        self._bind = bind
-        self._transport_config = transport_config
-        self._clock = clock
-        self._steady_clock = steady_clock
-        self._unfinished = UnfinishedFrames(transport_config)
-        self._documents: KvDocuments | None = None
-        self._keeper: DocumentKeeper | None = None
-        self.state = NameServerState(config, steady_clock())
-        self._answers: deque[Notice] = deque()
-        self._long_answers = LongAnswers(self._answers, SettingsChanges(), count_max=_QUERIES_MAX,
-                                         bodies_size_max=transport_config.large_frames_size_max)
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    async def start(self) -> None:
-        """Raises OSError when the port is taken."""
-        await self.open()
-        await self.accept()
-
-    async def open(self) -> None:
-        """All of a start but that it accepts connections. Raises OSError when the port is taken."""
-        self._make_keeper()
-        watchdog = Watchdog()
-        self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
-                                       self._keeper.when_saved if self._keeper is not None else _never_saved,
-                                       self._channel_closed, self._tell_time)
-        bound = self._bind(self._config.bind_address, self._config.listen_port)
-        self._listener = _make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
-        if self._keeper is not None:
-            await self._keeper.start()
-        self._events = EventLog([self.state.routes.happenings])
-        self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
-                               _NAME_SERVER_TICK_MAX_MS)
-        self._ticks.start()
-
-    async def accept(self) -> None:
-        """Raises OSError."""
-        await self._listener.accept()
-
-    async def stop(self) -> None:
-        self._listener.ignore_input()
-        self._ticks.stop()
-        if self._keeper is not None:
-            await self._keeper.stop()
-        await self._listener.close()
-        self._events.tell()
-        self._requests.refusals.tell()
-        self._workers.shutdown()
-
-    def ask(self, request: RemotingCommand) -> RemotingCommand | None:
-        """The answer to a request of the broker in this process."""
-        now_ms = self._tell_time()
-        answer = name_server_table.handle(request, self._own_peer(), self.state, now_ms)
-        self._settle(now_ms)
-        return answer
-
-    def _own_peer(self) -> Peer:
-        own = host_bytes("127.0.0.1", self.port)
-        return Peer(_OWN_CHANNEL, own, own, "this process", "127.0.0.1")
-
-    def _tell_time(self) -> int:
-        """The time of day; the state is told the steady time with it."""
-        self.state.steady_ms = self._steady_clock()
-        return self._clock()
-
-    def _tick(self, now_ms: int) -> int | None:
-        wait_ms = self.state.tick(now_ms)
-        if self._long_answers.tick() == 0:
-            wait_ms = 0
-        self._settle(now_ms)
-        self._events.tick(self.state.steady_ms)
-        self._requests.refusals.tick(self.state.steady_ms)
-        return wait_ms
-
-    def _settle(self, now_ms: int) -> None:
-        while self.state.notices:
-            notice = self.state.notices.popleft()
-            self._requests.send_to(notice.channel, notice.command)
-        while self._answers:
-            answer = self._answers.popleft()
-            self._requests.send_to(answer.channel, answer.command)
-        self._requests.tell_faults(self._long_answers.faults)
-        self._unfinished.keep(self._long_answers.bodies_size)
-        if len(self._long_answers):
-            self._ticks.hurry()
-
-    def _channel_closed(self, channel: int, now_ms: int) -> None:
-        self.state.channel_closed(channel, now_ms)
-        self._long_answers.drop_channel(channel)
-
-    def _decide(self, request: RemotingCommand, peer: Peer, state: NameServerState, now_ms: int) -> Outcome:
-        is_change = request.code in name_server_table.ROUTE_CHANGES
-        outcome = self._long_answers.begin(
-            request, peer, name_server_table.handle_in_steps(request, peer, state, now_ms),
-            is_deed=is_change and request.code != RequestCode.REGISTER_BROKER, line=_ROUTES if is_change else None)
-        if self._documents is not None and self._documents.note_changes() and self._keeper is not None:
-            self._keeper.settings_changed()
-        if request.is_oneway:
-            return NO_REPLY
-        is_kept = request.code in name_server_table.SETTINGS and self._documents is not None
-        return when_saved(outcome, state.kv_config.changes) if is_kept else outcome
-
-    def _make_keeper(self) -> None:
-        """Raises StoreDamaged, HeaderError."""
-        if self._config.kv_config_path:
-            line = self._workers.line
-            self._documents = KvDocuments(Path(self._config.kv_config_path).expanduser(), self.state.kv_config)
-            self._keeper = DocumentKeeper(self._documents, self._documents, line(Line.FLUSH), line(Line.DOCUMENTS),
-                                          lambda: _NOTHING_SAVED_LATER_MS)
-            for warning in self._documents.warnings:
-                _log.warning("%s", warning)
 
 
 class BrokerServer:
@@ -261,8 +97,7 @@ class BrokerServer:
             if name_server is not None:
                 raise ConfigError("brokerRole is SLAVE, and a name server in the same process knows no master: start a "
                                   "slave by `regulus broker`, with the namesrvAddr of its master")
-            self.store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
-                               config.max_message_size + _RECORD_SIZE_MORE)
+            be_slave(self.store, config)
 
     @property
     def port(self) -> int:
@@ -275,7 +110,7 @@ class BrokerServer:
         bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
         for_slaves: list[socket] = []
         try:
-            for port in self._ports_for_slaves(bound):
+            for port in ports_for_slaves(self._config, bound.getsockname()[1]):
                 for_slaves.append(self._bind(self._transport_config.bind_address, port))
             report = self.store.open(time.monotonic, StartProgress())
             _log.log(logging.WARNING if report.is_warning else logging.INFO, "store %s: %s", self._store_config.root,
@@ -343,23 +178,13 @@ class BrokerServer:
 
     # --- start -------------------------------------------------------------------------------------------------------
 
-    def _ports_for_slaves(self, bound: socket) -> list[int]:
-        """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
-        None where there are to be no slaves."""
-        if not self._config.is_copied:
-            return []
-        port = bound.getsockname()[1]
-        if not self._config.listen_port:
-            return [self._config.ha_listen_port]
-        return [self._config.ha_listen_port or port + _HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
-
     def _make_parts(self, bound: socket, ha_bound: socket | None = None, fast: socket | None = None) -> None:
         config = replace(self._config, listen_port=bound.getsockname()[1])
         seed = int.from_bytes(os.urandom(8), "big")
         self.broker = BrokerState(config, self.store, now_ms=self._clock(), steady_ms=self._steady_clock(), seed=seed)
         line, watched = self._workers.line, self._watchdog.watched
-        self._durability = Durability(self._durable_within(), watched("making visible what was flushed",
-                                                                      self._make_visible))
+        self._durability = Durability(longest_wait(config, self._store_config) / 1000,
+                                      watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
                                         watched("making visible what was copied", self._copied))
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
@@ -378,9 +203,9 @@ class BrokerServer:
         handle = request_table.handle_as_slave if config.is_slave else request_table.handle
         self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
                                        self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
-        self._listeners = [_make_listener(each, self._requests, self._transport_config, self._watchdog)
+        self._listeners = [make_listener(each, self._requests, self._transport_config, self._watchdog)
                            for each in (bound, fast) if each is not None]
-        self._door = self._make_door(self._replication.port or config.listen_port + _HA_PORT_OFFSET)
+        self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
 
     def _make_door(self, ha_port: int) -> NameServerDoor:
         if self._name_server is not None:
@@ -457,7 +282,7 @@ class BrokerServer:
 
     def _copied(self) -> None:
         """A slave's log has grown."""
-        if any(topic not in self.broker.topics for topic in self.store.take_copied_topics()):
+        if any(topic not in self.broker.topics for topic in self.store.copy.take_topics()):
             self._replication.hurry_documents()
         if self.broker.config.sync_flush:
             self._flush.hasten()
@@ -484,12 +309,6 @@ class BrokerServer:
         if self.broker.registration_changed != self._registered_changes:
             self._registered_changes = self.broker.registration_changed
             self._door.topics_changed()
-
-    def _durable_within(self) -> float:
-        """The longest that an answer waits, in seconds."""
-        is_awaited = self._config.broker_role is BrokerRole.SYNC_MASTER
-        return max(self._store_config.sync_flush_timeout if self._config.sync_flush or not is_awaited else 0,
-                   self._config.slave_timeout if is_awaited else 0) / 1000
 
     def _save_interval_ms(self) -> int:
         config = self.broker.config

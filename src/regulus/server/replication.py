@@ -9,7 +9,36 @@ from regulus.server.durability import Durability
 from regulus.server.ha_client import HaClient
 from regulus.server.ha_server import HaServer
 from regulus.server.master_documents import MasterDocuments
+from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
+
+HA_PORT_OFFSET = 1
+"""Of the port for slaves from the one for clients, where none is set."""
+_FAST_PORT_OFFSET = -2
+_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
+
+
+def ports_for_slaves(config: BrokerConfig, port: int) -> list[int]:
+    """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
+    None where there are to be no slaves. `port` is the one for clients."""
+    if not config.is_copied:
+        return []
+    if not config.listen_port:
+        return [config.ha_listen_port]
+    return [config.ha_listen_port or port + HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
+
+
+def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:
+    """Before the store is opened: it takes nothing but what its master has."""
+    store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
+                  config.max_message_size + _RECORD_SIZE_MORE)
+
+
+def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
+    """Of an answer for disk and slaves, in ms."""
+    is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
+    return max(store_config.sync_flush_timeout if config.sync_flush or not is_awaited else 0,
+               config.slave_timeout if is_awaited else 0)
 
 
 class Replication:

@@ -18,7 +18,7 @@ from regulus.reliability.broker_watch import QUIET_ROUNDS, BrokerWatch
 from regulus.reliability.delivery_log import MadeAnew
 from regulus.reliability.outbox_table import Position
 from regulus.reliability.relay import DueStubs, RelayConfig
-from regulus.server.assembly import NameServer
+from regulus.server.name_server import NameServer
 from regulus.transport.config import TransportConfig
 
 from .consumed import FROM_FIRST, wait_until

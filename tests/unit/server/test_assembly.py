@@ -20,7 +20,8 @@ from regulus.model.peer import Peer
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
-from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink
 from regulus.server.workers import Line, ThreadWorkers
 from regulus.store import disk

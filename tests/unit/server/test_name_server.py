@@ -15,7 +15,7 @@ from regulus.model.topics import DataVersion, TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.nameserver.route_table import Registration
 from regulus.server import documents
-from regulus.server.assembly import NameServer
+from regulus.server.name_server import NameServer
 from regulus.server.workers import Line
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection

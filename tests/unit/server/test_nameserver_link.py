@@ -10,7 +10,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.broker.state import BrokerState
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import nameserver_link
-from regulus.server.assembly import NameServer
+from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameserverLink
 from regulus.server.registration import TOPICS_PER_REQUEST
 from regulus.store.config import MessageStoreConfig

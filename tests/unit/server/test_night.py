@@ -10,7 +10,8 @@ import pytest
 from regulus.broker.clients import NAMESAKES
 from regulus.broker.config import BrokerConfig
 from regulus.nameserver.config import NamesrvConfig
-from regulus.server.assembly import NameServer, Regulus
+from regulus.server.assembly import Regulus
+from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.testing.running_server import HOST, small_store
 from regulus.transport.config import TransportConfig

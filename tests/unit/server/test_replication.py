@@ -20,7 +20,8 @@ from regulus.model.store_rules import FlushDiskType
 from regulus.model.topics import TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
-from regulus.server.assembly import BrokerServer, NameServer, Regulus
+from regulus.server.assembly import BrokerServer, Regulus
+from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import connect

@@ -13,7 +13,8 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.store_rules import FlushDiskType
 from regulus.nameserver.config import NamesrvConfig
 from regulus.record import message_record
-from regulus.server.assembly import BrokerServer, NameServer
+from regulus.server.assembly import BrokerServer
+from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.testing.forgetful_disk import ForgetfulDisk
