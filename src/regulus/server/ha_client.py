@@ -1,7 +1,8 @@
 """Copies the master's log into this broker's store, for as long as the broker runs.
 
-The slave says up to where it has the log, and gets what comes behind. It reports each time that its log has grown: with
-SYNC_FLUSH when that is on disk, so that a master that waits for it waits for its disk.
+The slave says from where on it wants the log, its own last record included, and gets what there is. Once that record
+was found to be the master's, it reports each time that its log has grown: with SYNC_FLUSH when that is on disk, so that
+a master that waits for it waits for its disk.
 
 Source: HAService.HAClient, DefaultHAClient.
 """
@@ -24,6 +25,13 @@ RETRY_S = 5.0
 
 class LogTaker(Protocol):
     """Appends what comes of the master's log, as `store.log_copy` does."""
+
+    @property
+    def asked(self) -> int | None: ...
+
+    def ask_from(self) -> int: ...
+
+    def hear_nothing(self, offset: int) -> None: ...
 
     def take(self, offset: int, piece: bytes) -> None: ...
 
@@ -119,22 +127,33 @@ class HaClient:
 
     def flushed(self, offset: int) -> None:
         """The disk has the log up to there."""
-        if self._waits_for_disk and self._link is not None:
+        if self._waits_for_disk and self._link is not None and self._store.copy.asked is None:
             self._link.report(offset)
 
     def take(self, pieces: list[tuple[int, bytes]]) -> None:
         """Raises StoreError."""
-        before = self._store.commit_log_max_offset()
+        copy, before = self._store.copy, self._store.commit_log_max_offset()
+        was_asking = copy.asked is not None
         try:
             for offset, piece in pieces:
                 if piece:
-                    self._store.copy.take(offset, piece)
+                    copy.take(offset, piece)
+                else:
+                    copy.hear_nothing(offset)
         finally:
-            end = self._store.commit_log_max_offset()
-            if end > before:
+            has_grown = self._store.commit_log_max_offset() > before
+            if has_grown:
                 self._on_copied()
-                if not self._waits_for_disk and self._link is not None:
-                    self._link.report(end)
+            is_proven = was_asking and copy.asked is None
+            if self._link is not None and (is_proven or (has_grown and not self._waits_for_disk)):
+                self._link.report(self._sure())
+
+    def _sure(self) -> int:
+        """Up to where the master may take the log for copied."""
+        asked = self._store.copy.asked
+        if asked is not None:
+            return asked
+        return self._store.flushed_offset if self._waits_for_disk else self._store.commit_log_max_offset()
 
     async def _keep_copying(self) -> None:
         """Until cancelled. A fault is told once, and so is its end."""
@@ -163,9 +182,8 @@ class HaClient:
             raise ConnectionError(f"no connection within {CONNECT_TIMEOUT_MS} ms") from None
         try:
             self._link = link
-            end = self._store.commit_log_max_offset()
-            link.report(end)
-            _log.info("copying the log of the master at %s from %d on", address, end)
+            link.report(self._store.copy.ask_from())
+            _log.info("copying the log of the master at %s from %d on", address, self._store.commit_log_max_offset())
             self._told = ""
             await self._watch(link)
         finally:
@@ -183,5 +201,4 @@ class HaClient:
             if now - link.heard_at > self._silence_max:
                 raise ConnectionError(f"the master was silent for {self._silence_max:g} s")
             if now - link.reported_at >= self._heartbeat:
-                link.report(self._store.flushed_offset if self._waits_for_disk
-                            else self._store.commit_log_max_offset())
+                link.report(self._sure())

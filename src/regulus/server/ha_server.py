@@ -42,7 +42,10 @@ class _Link(asyncio.Protocol):
     def __init__(self, server: "HaServer", loop: asyncio.AbstractEventLoop) -> None:
         self.name = "?"
         self.reported = -1
-        """Up to where the slave has the log; -1 before it has told."""
+        """Up to where the slave says that it has the log; -1 before it has told."""
+        self.copied = -1
+        """The same once it has told so after it was sent something: its first report is a wish, and its log may be
+        another one."""
         self._server = server
         self._loop = loop
         self._reader = ha_frame.ReportReader()
@@ -88,6 +91,7 @@ class _Link(asyncio.Protocol):
             return
         # Only now: a link that is refused is among the others until a later turn of the loop.
         self.reported = reported
+        self.copied = -1 if is_first else reported
         if is_first:
             self.go_on()
         self._server.heard()
@@ -210,8 +214,10 @@ class HaServer:
         reported = max([link.reported for link in self._links], default=-1)
         if reported < 0 or self.store.commit_log_max_offset() - reported > self._behind_max:
             self._replicated.give_up(ResponseCode.SLAVE_NOT_AVAILABLE)
-        elif self._replicated.absent is not None or reported > self._replicated.end:
-            self._replicated.reached(reported)
+            return
+        copied = max([link.copied for link in self._links])
+        if self._replicated.absent is not None or copied > self._replicated.end:
+            self._replicated.reached(max(copied, 0))
 
     def _look_after_links(self) -> None:
         now = self._loop.time()

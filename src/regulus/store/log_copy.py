@@ -4,6 +4,9 @@ What comes knows no records: a piece may end anywhere. Only whole records and bl
 so that this log never ends within a record, and nothing comes into it that is none. What is left of a piece waits in
 memory; after an interruption whoever sends it sends it once more.
 
+That two logs end at one place does not make them copies: records of one size lie at the same places in any two. So each
+link begins with the last record that is here already, and nothing is taken before it was found to be the other's, too.
+
 Source: HAService.HAClient.dispatchReadRequest.
 """
 
@@ -16,6 +19,8 @@ from regulus.store.dispatch import Dispatcher
 _HEAD_SIZE = layout.BLANK_SIZE_MIN     # of a record or blank: its size and magic number
 _MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
 _MAGIC_BLANK = layout.MAGIC_BLANK & 0xFFFFFFFF
+_RESYNC = ("stop this slave and run `regulus store resync`, which cuts its log where the two part and keeps what it "
+           "cuts, or give it an empty folder")
 
 
 class LogCopy:
@@ -28,11 +33,38 @@ class LogCopy:
         self._rest = bytearray()
         self._wanted = _HEAD_SIZE
         self._topics: set[str] = set()
+        self._asked = 0
+        self._compared = -1
+        """Up to where what is here already came once more, and was the same; -1 when all that had to has."""
+        self._silent_at = -1
 
     def begin(self, record_size_max: int) -> None:
         """Before the log is loaded. A record of more bytes is not waited for."""
         self._record_size_max = record_size_max
         self._log.begins_anywhere = True
+
+    def ask_from(self) -> int:
+        """Where a new link begins: with the last record here, or the end where that is not known. A master takes 0 for
+        a wish to begin with its last file."""
+        last = self._dispatcher.last_physical_offset
+        self._compared = last if self._log.start <= last < self._log.end and last else -1
+        self._asked = self._log.end if self._compared < 0 else self._compared
+        self._silent_at = -1
+        return self._asked
+
+    @property
+    def asked(self) -> int | None:
+        """Where the link began, as long as it is not sure that it goes on with this log."""
+        return self._asked if self._compared >= 0 else None
+
+    def hear_nothing(self, offset: int) -> None:
+        """The other log has nothing at `offset` yet. Raises StoreDamaged when it ends before this one."""
+        if self._compared < 0:
+            return
+        # The first time may be before anything was sent.
+        if offset == self._silent_at:
+            raise StoreDamaged(f"the master's log ends at {offset}, and the log here at {self._log.end}: {_RESYNC}")
+        self._silent_at = offset
 
     @property
     def end(self) -> int:
@@ -48,6 +80,7 @@ class LogCopy:
         """The next piece goes on behind the last whole record: what was not appended comes once more."""
         self._rest = bytearray()
         self._wanted = _HEAD_SIZE
+        self._compared = -1
 
     def take(self, offset: int, piece: bytes) -> None:
         """Append what is whole of a piece and of what waited for it. A log that is empty may begin where any of the
@@ -58,6 +91,11 @@ class LogCopy:
         """
         if self.fault:
             raise StoreNotWritable(self.fault)
+        if self._compared >= 0:
+            known = self._compare(offset, piece)
+            offset, piece = offset + known, piece[known:]
+            if not piece:
+                return
         if offset != self.end:
             self._begin(offset)
         self._rest += piece
@@ -72,10 +110,20 @@ class LogCopy:
             raise
         del self._rest[:self._log.end - before]
 
+    def _compare(self, offset: int, piece: bytes) -> int:
+        """How many bytes of the piece are here already. Raises StoreDamaged when they are others."""
+        here = self._log.slice(offset, min(len(piece), self._log.end - offset)) if offset == self._compared else None
+        if here is None or here != memoryview(piece)[:len(here)]:
+            raise StoreDamaged(f"the log here and the master's are not copies of one another: the record at "
+                               f"{self._asked} differs: {_RESYNC}")
+        end = offset + len(here)
+        self._compared = end if end < self._log.end else -1
+        return len(here)
+
     def _begin(self, offset: int) -> None:
         if self.end:
             raise StoreDamaged(f"the master goes on at {offset}, and the log here ends at {self.end}: they are not "
-                               "copies of one log")
+                               f"copies of one another: {_RESYNC}")
         if offset % self._log.files.file_size:
             raise StoreDamaged(f"the master begins at {offset}, where no file of {self._log.files.file_size} bytes "
                                "begins: set mappedFileSizeCommitLog to what the master has")

@@ -15,6 +15,7 @@ class Copy:
 
     def __init__(self) -> None:
         self.end = self.flushed_offset = 0
+        self.asked: int | None = None
 
     @property
     def copy(self) -> "Copy":
@@ -25,6 +26,12 @@ class Copy:
 
     def take(self, offset: int, piece: bytes) -> None:
         self.end = offset + len(piece)
+
+    def ask_from(self) -> int:
+        return self.end if self.asked is None else self.asked
+
+    def hear_nothing(self, offset: int) -> None:
+        pass
 
     def interrupt(self) -> None:
         pass
@@ -51,3 +58,17 @@ async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskT
     assert wire.written == [ha_frame.encode_report(end) for end in before_the_flush]
     client.flushed(300)
     assert wire.written == [ha_frame.encode_report(end) for end in in_all]
+
+
+async def test_a_slave_reports_nothing_of_its_own_before_it_is_found_to_be_the_master_s() -> None:
+    store = Copy()
+    store.end, store.flushed_offset, store.asked = 300, 300, 200
+    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), lambda: None)
+    wire = Wire()
+    client._link = _Link(client, asyncio.get_running_loop())
+    client._link.connection_made(wire)
+    client.flushed(300)
+    assert (wire.written, client._sure()) == ([], 200)
+    store.take = lambda offset, piece: setattr(store, "asked", None)  # type: ignore[method-assign]
+    client._link.data_received(ha_frame.encode_head(200, 100) + b"." * 100)
+    assert wire.written == [ha_frame.encode_report(300)]

@@ -101,3 +101,18 @@ async def test_a_slave_that_is_far_behind_is_not_waited_for() -> None:
         durability.answer_when_durable(1101, written, b"")
         assert len(written.writes) == 2
         durability.stop()
+
+
+async def test_what_a_slave_says_first_is_a_wish_and_no_receipt() -> None:
+    log, written = Log(), Written()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        durability = Durability(5.0, lambda: None)
+        server = HaServer(bound, log, BrokerConfig(), FILE_SIZE, durability)
+        link = _Link(server, asyncio.get_running_loop())
+        link.connection_made(AbortedLater())
+        link.data_received(ha_frame.encode_report(1000))
+        durability.answer_when_durable(900, written, b"")
+        assert not written.writes       # its log may be another one that is as long
+        link.data_received(ha_frame.encode_report(1000))
+        assert len(written.writes) == 1
+        durability.stop()

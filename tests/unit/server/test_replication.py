@@ -185,6 +185,22 @@ async def test_logs_that_are_no_copies_are_told_and_left_alone(group: Group, cap
     assert log_of(group.path / "slave1") == before
 
 
+async def test_a_log_that_is_another_one_is_not_gone_on_with(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """Its records lie at the same places."""
+    for name, count in (("one", 20), ("other", 20)):
+        master = await group.start(name, BrokerRole.ASYNC_MASTER)
+        await send_some(group, count)
+        if name == "one":
+            await group.stop(master)
+    (group.path / "one").rename(group.path / "slave1")
+    before = log_of(group.path / "slave1")
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: "are not copies of one another: the record at" in caplog.text, "the slave tells it")
+    await send_some(group, 20, 20)
+    await group.stop(slave)
+    assert log_of(group.path / "slave1") == before
+
+
 async def test_a_slave_becomes_the_master(group: Group) -> None:
     master = await group.start("master", BrokerRole.SYNC_MASTER)
     slave = await group.start("slave1", BrokerRole.SLAVE)

@@ -112,16 +112,15 @@ def test_a_copy_takes_no_messages_of_its_own(tmp_path: Path) -> None:
     assert copy.commit_log_max_offset() == 0
 
 
-@pytest.mark.parametrize(("offset", "words"), [(8, "not copies of one log"), (FILE_SIZE, "not copies of one log"),
-                                               (0, "not copies of one log")])
-def test_what_does_not_go_on_where_the_copy_ends_is_refused(tmp_path: Path, offset: int, words: str) -> None:
+@pytest.mark.parametrize("offset", [8, FILE_SIZE, 0])
+def test_what_does_not_go_on_where_the_copy_ends_is_refused(tmp_path: Path, offset: int) -> None:
     original = open_store(tmp_path / "original")
     fill(original, 3)
     copy = copying_store(tmp_path / "copy")
     (piece,) = log_from(original)
     copy.copy.take(*piece)
     end = copy.commit_log_max_offset()
-    with pytest.raises(StoreDamaged, match=words):
+    with pytest.raises(StoreDamaged, match="not copies of one another"):
         copy.copy.take(end + offset if offset else 0, piece[1])
     assert copy.commit_log_max_offset() == end
 
@@ -141,6 +140,68 @@ def test_what_is_no_record_is_refused_and_what_came_before_stays(tmp_path: Path,
     assert copy.commit_log_max_offset() == second
     copy.copy.take(second, data[second:])
     assert copy.commit_log_max_offset() == len(data)
+
+
+def linked(copy: FileMessageStore, original: FileMessageStore) -> list[tuple[int, bytes]]:
+    """What a new link brings of the original."""
+    return log_from(original, copy.copy.ask_from(), 50)
+
+
+def test_a_link_begins_with_the_last_record_and_goes_on_behind_it(tmp_path: Path) -> None:
+    original = open_store(tmp_path / "original")
+    expected = [message.body for message in fill(original, 9)]
+    copy = copying_store(tmp_path / "copy")
+    copy_all(original, copy)
+    dispatch(copy)
+    end = copy.commit_log_max_offset()
+    expected += [message.body for message in fill(original, 9, first=9)]
+    pieces = linked(copy, original)
+    assert pieces[0][0] == copy.copy.asked == end - end // 9
+    for piece in pieces[:2]:
+        copy.copy.take(*piece)
+    assert copy.copy.asked is not None
+    for piece in pieces[2:]:
+        copy.copy.take(*piece)
+    assert copy.copy.asked is None
+    dispatch(copy)
+    assert bodies(copy) == expected
+
+
+def test_a_log_with_records_at_the_same_places_is_no_copy(tmp_path: Path) -> None:
+    """Nothing but what is in the last record tells the two apart."""
+    original = open_store(tmp_path / "original")
+    copy = copying_store(tmp_path / "copy")
+    fill(original, 5)
+    copy_all(original, copy)
+    dispatch(copy)
+    copy.close()
+    for store in (original, own := open_store(tmp_path / "copy")):
+        fill(store, 3, first=5 if store is original else 15)
+    fill(original, 3, first=8)
+    own.close()
+    copy = copying_store(tmp_path / "copy")
+    end = copy.commit_log_max_offset()
+    start = copy.copy.ask_from()
+    piece = bytes(original.log_bytes(start, 1000) or b"")
+    with pytest.raises(StoreDamaged, match=rf"the record at {start} differs: stop this slave and run `regulus store"):
+        copy.copy.take(start, piece)
+    assert copy.commit_log_max_offset() == end
+
+
+def test_a_log_that_ends_before_the_copy_does_is_told(tmp_path: Path) -> None:
+    original = open_store(tmp_path / "original")
+    fill(original, 5)
+    copy = copying_store(tmp_path / "copy")
+    copy_all(original, copy)
+    dispatch(copy)
+    start = copy.copy.ask_from()
+    copy.copy.hear_nothing(start)       # a master says so before it sends anything
+    copy.copy.take(start, bytes(original.log_bytes(start, 60) or b""))
+    copy.copy.hear_nothing(start + 60)
+    with pytest.raises(StoreDamaged, match=f"the master's log ends at {start + 60}, and the log here at "):
+        copy.copy.hear_nothing(start + 60)
+    copy.copy.interrupt()
+    copy.copy.hear_nothing(start)
 
 
 def test_files_of_another_size_are_told(tmp_path: Path) -> None:
