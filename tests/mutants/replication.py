@@ -10,6 +10,7 @@ _CLIENT = "regulus/server/ha_client.py"
 _DURABILITY = "regulus/server/durability.py"
 _COPIES = ("tests/unit/store/test_log_copy.py",)
 _PAIRS = ("tests/unit/server/test_replication.py",)
+_CUTS = ("tests/unit/store/test_wanted_cut.py", "tests/crash/test_wanted_cut.py")
 _ANSWERS = ("tests/unit/server/test_durability.py",)
 
 MUTANTS = [
@@ -30,8 +31,7 @@ MUTANTS = [
            new="self._refusal = self.copy.fault or self._wish",
            tests=_COPIES),
     Mutant(name="a slave reports what its disk does not have", path=_CLIENT,
-           old="                if not self._waits_for_disk and self._link is not None:\n",
-           new="                if self._link is not None:\n",
+           old="(has_grown and not self._waits_for_disk)", new="has_grown",
            tests=("tests/unit/server/test_ha_client.py",)),
     Mutant(name="a slave that is too far behind is waited for", path=_SERVER,
            old="reported < 0 or self.store.commit_log_max_offset() - reported > self._behind_max", new="reported < 0",
@@ -56,6 +56,26 @@ MUTANTS = [
     Mutant(name="what a slave wishes counts as what it has", path=_SERVER,
            old="self.copied = -1 if is_first else reported", new="self.copied = reported",
            tests=("tests/unit/server/test_ha_server.py",)),
+    Mutant(name="a cut is forgotten before it is on disk", path=_STORE,
+           old="            self._recovery.finish()\n            self._finish_cut()\n",
+           new="            self._finish_cut()\n            self._recovery.finish()\n", tests=_CUTS),
+    Mutant(name="what is appended before a cut is forgotten is cut with it", path=_STORE,
+           old="            self._cut_file.carried_out(self._wanted_cut)\n", new="", tests=_CUTS),
+    Mutant(name="times of what was cut count on", path=_STORE,
+           old="            self._checkpoint.end_at(self._log.last_store_timestamp)\n", new="            pass\n",
+           tests=_CUTS),
+    Mutant(name="a wish to cut lets damage before it pass", path="regulus/store/recovery.py",
+           old="if certainty and cut.end not in (self._cut_at, self._end_at):",
+           new="if certainty and self._end_at == LONG_MAX and cut.end != self._cut_at:", tests=_CUTS),
+    Mutant(name="records of one size at one place are the same", path="regulus/store/log_parting.py",
+           old="    return (yield Look(place, size)) == log.read(place, size)\n",
+           new="    return (yield Look(place, size))[:8] == log.read(place, size)[:8]\n",
+           tests=("tests/unit/store/test_log_parting.py",)),
+    Mutant(name="a log is cut within a record", path="regulus/store/log_parting.py",
+           old="return log.unit_at(position + _alike(ours, theirs))", new="return position + _alike(ours, theirs)",
+           tests=("tests/unit/store/test_log_parting.py",)),
+    Mutant(name="what a link brought before it ended is forgotten", path="regulus/server/master_log.py",
+           old="        self._data = rest\n", new="", tests=("tests/unit/server/test_master_log.py",)),
     Mutant(name="a slave waits for a file that was deleted", path=_SERVER,
            old="if self._position < self._server.store.commit_log_max_offset():", new="if False:",
            tests=("tests/unit/server/test_ha_server.py",)),

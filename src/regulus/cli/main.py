@@ -33,6 +33,7 @@ _COMMANDS = {
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
     "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),
     "index": _Entry("regulus.cli.index", "index", "Build consume queues and index from a log."),
+    "store": _Entry("regulus.cli.store", "store", "Mend the store of a broker that is stopped."),
     "job": _Entry("regulus.cli.job", "job", "Audit, search and repair, over the log as a table."),
     "pipeline": _Entry("regulus.cli.pipeline", "pipeline", "Run pipelines over the log, and report."),
     "outbox": _Entry("regulus.cli.outbox", "outbox", "Look at committed messages and decide by hand."),

@@ -1,7 +1,8 @@
 """The file `checkpoint`: up to which store time log, consume queues and full index files are on disk. Beside it
 `regulusSynced`, the mark of the last record of which that is certain.
 
-Times and mark only grow, and each has one writer, so that flushes of log and queues may run beside each other.
+But for a cut of the log, times and mark only grow, and each has one writer, so that flushes of log and queues may run
+beside each other.
 
 Source: StoreCheckpoint.
 """
@@ -50,6 +51,13 @@ class CheckpointFile:
 
     def index_flushed(self, store_timestamp: int) -> None:
         self._index_timestamp = max(self._index_timestamp, store_timestamp)
+
+    def end_at(self, store_timestamp: int) -> None:
+        """The log was cut on purpose, and its last record is of this time now: what it had later is no measure for what
+        comes."""
+        self._log_timestamp = min(self._log_timestamp, store_timestamp)
+        self._queues_timestamp = min(self._queues_timestamp, store_timestamp)
+        self._index_timestamp = min(self._index_timestamp, store_timestamp)
 
     def save(self) -> None:
         """Raises StoreNotWritable."""

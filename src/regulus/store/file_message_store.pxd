@@ -31,5 +31,7 @@ cdef class FileMessageStore:
     cdef str _copied
     cdef str _refusal
     cdef object _recovery
+    cdef object _cut_file
+    cdef object _wanted_cut
 
     cpdef Appended append(self, MessageExt message, long long now_ms)

@@ -82,6 +82,7 @@ from regulus.store.old_files import OldFiles
 from regulus.store.queue_table_file import NAME as TABLE_NAME
 from regulus.store.queue_table_file import QueueTableFile
 from regulus.store.recovery import NO_GAP, Recovery, RecoveryReport, Tell, tell_nobody
+from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.wire.ext_fields import LONG_MAX
 
 QUERY_ROUNDS_MAX = 3
@@ -136,6 +137,9 @@ class FileMessageStore:
         """Why no message is taken, whatever the disk says: one of these four."""
         self._recovery: Recovery | None = None
         """Of the start, as long as it has something to finish."""
+        self._cut_file = WantedCutFile(config.root, config.commit_log_directory)
+        self._wanted_cut: WantedCut | None = None
+        """Of the start, until it is carried out."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -183,6 +187,7 @@ class FileMessageStore:
         limit = disk.raise_open_files_limit(self.config.mapped_files_max + OTHER_OPEN_FILES)
         self._pool.files_max = max(16, min(self.config.mapped_files_max, limit // 2))
         is_clean_stop = left is None
+        self._wanted_cut = self._cut_file.load()
         self._log.files.load()
         self._checkpoint.load()
         checkpoint = self._checkpoint.checkpoint
@@ -211,7 +216,8 @@ class FileMessageStore:
                 index_end = max(self._index.last_update[1], self._log.start)
         self._recovery = recovery = Recovery(self._log, self._dispatcher, is_clean_stop=is_clean_stop,
                             check_crc=self.config.check_crc_on_recover, mark=self._mark_file.load(),
-                            table=table, index_end=index_end, cut_at=self.config.cut_damaged_log, tell=tell)
+                            table=table, index_end=index_end, cut_at=self.config.cut_damaged_log,
+                            end_at=self._wanted_cut.begin if self._wanted_cut is not None else LONG_MAX, tell=tell)
         complete_to = checkpoint.min_timestamp
         if self.config.message_index_safe and self._index is not None:
             # Records of the same millisecond as the last one that is indexed may not be.
@@ -220,6 +226,8 @@ class FileMessageStore:
         is_earlier = self._queues.end_births_at(self._log.end)
         if table is not None and (is_earlier or self._log.end < table.position):
             self._table_fault = f"{self.config.root / TABLE_NAME} speaks of messages that the log has lost"
+        if self._wanted_cut is not None:
+            self._checkpoint.end_at(self._log.last_store_timestamp)
         if self._index is not None:
             self._index.end_at(self._log.end)
         if not is_clean_stop:
@@ -241,6 +249,7 @@ class FileMessageStore:
         try:
             self._mark_running()
             self._recovery.finish()
+            self._finish_cut()
             if self._table_fault:
                 # The next start would take the units of what comes now for written, and its queues for born later.
                 raise StoreNotWritable(self._table_fault)
@@ -250,6 +259,13 @@ class FileMessageStore:
             self._recovery = None
             self._unfinished = ""
         self._refuse_for()
+
+    def _finish_cut(self) -> None:
+        """Raises StoreNotWritable."""
+        if self._wanted_cut is not None:
+            self.flush_checkpoint()
+            self._cut_file.carried_out(self._wanted_cut)
+            self._wanted_cut = None
 
     def _refuse_for(self) -> None:
         """After a reason to refuse came or went."""

@@ -35,6 +35,7 @@ from regulus.store.mapped_file_queue import file_name
 from regulus.store.numbering import Numbering
 from regulus.store.queue_check import QueueCheck
 from regulus.store.queue_table_file import fits
+from regulus.wire.ext_fields import LONG_MAX
 
 SCAN_WINDOW = 8 << 20
 QUEUES_CHECKED_MAX = 2000
@@ -46,6 +47,7 @@ STRAYS_NAMED_MAX = 10
 NO_GAP = -1
 """The index lacks no records that it has had."""
 MISSING = "the file is missing"
+WANTED = "so it was wanted"
 NO_CUT = -1
 """No place of damage at which the operator wants the log cut."""
 
@@ -125,12 +127,13 @@ class Recovery:
 
     `mark` is the last record that is surely on disk, None when there is no mark. `table` says which queues rest, and
     up to which record all units are on disk. From `index_end` on the index must be built anew, if not NO_GAP.
-    `cut_at` is where the operator wants a damaged log cut. `tell` hears how far the walk is.
+    `cut_at` is where the operator wants a damaged log cut, `end_at` where the log is to end whatever follows. `tell`
+    hears how far the walk is.
     """
 
     def __init__(self, log: CommitLog, dispatcher: Dispatcher, *, is_clean_stop: bool, check_crc: bool,
                  mark: SyncedMark | None = None, table: QueueTable | None = None, index_end: int = NO_GAP,
-                 cut_at: int = NO_CUT, tell: Tell = tell_nobody) -> None:
+                 cut_at: int = NO_CUT, end_at: int = LONG_MAX, tell: Tell = tell_nobody) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._is_clean_stop = is_clean_stop
@@ -139,6 +142,7 @@ class Recovery:
         self._table = table
         self._index_end = index_end
         self._cut_at = cut_at
+        self._end_at = end_at
         self._tell = tell
         self._buffer = bytearray(SCAN_WINDOW)
         self._stop_reason = ""
@@ -156,6 +160,7 @@ class Recovery:
         if self._index_end != NO_GAP:
             first = min(first, self._first_clean(self._index_end))
             self._dispatcher.index_from = self._index_end
+        first = min(first, self._first_clean(self._end_at))
         scanned_from = files[first].start if files else 0
         end = self._scan_files(first, self._dispatch_from(queues_end)) if files else 0
         records = self._dispatcher.record_count
@@ -176,7 +181,7 @@ class Recovery:
             queues=queues.count, dropped_bytes=dropped_bytes, dropped_records=dropped_records,
             dropped_files=cut.names, kept_aside=str(cut.place or ""),
             stop_reason=stop_reason,
-            notes=(*self._gaps(), *_lost(queues_end, end), *rebuilt, *_strays(queues)),
+            notes=(*self._gaps(), *(_lost(queues_end, end) if end != self._end_at else ()), *rebuilt, *_strays(queues)),
             unfinished=unfinished or self._dispatcher.fault,
             duration_ms=0,
             unplaced_records=self._dispatcher.unplaced_count, unplaced_reason=self._dispatcher.unplaced_reason)
@@ -241,6 +246,9 @@ class Recovery:
             end = file.start + position
             if position < file.size:
                 break
+            if end == self._end_at:
+                self._stop_reason = WANTED
+                break
         return end
 
     def _see_last_before(self, file: MappedFile, end: int) -> None:
@@ -252,9 +260,10 @@ class Recovery:
     def _scan_file(self, file: MappedFile, dispatch_from: int, position: int = 0, is_checked: bool = True,
                    on_window: Callable[[int], None] | None = None) -> int:
         """Behind the good records from `position` of the file on; its end when they end in a blank."""
-        while position < file.size:
+        size = min(file.size, self._end_at - file.start)
+        while position < size:
             view = memoryview(self._buffer)
-            filled = disk.read_into(file.path, position, view[:file.size - position])
+            filled = disk.read_into(file.path, position, view[:size - position])
             stop = self._dispatcher.scan(view, view, filled, file.start + position,
                                          self._check_crc and is_checked, dispatch_from)
             position += stop.position
@@ -264,13 +273,15 @@ class Recovery:
                 return file.size
             if stop.error is None:
                 continue
-            is_cut_by_window = isinstance(stop.error, TruncatedRecord) and position - stop.position + filled < file.size
+            is_cut_by_window = isinstance(stop.error, TruncatedRecord) and position - stop.position + filled < size
             if not is_cut_by_window:
                 self._refuse_newer(file, position)
                 self._stop_reason = str(stop.error).rpartition(" at ")[0]
                 break
             if stop.position == 0:
                 self._buffer = bytearray(2 * len(self._buffer))
+        if position == size < file.size:
+            self._stop_reason = WANTED
         return position
 
     def _refuse_newer(self, file: MappedFile, position: int) -> None:
@@ -289,7 +300,7 @@ class Recovery:
             return 0
         heads = cut.heads()
         certainty = self._certainty(cut, flushed_timestamp, bool(heads))
-        if certainty and cut.end != self._cut_at:
+        if certainty and cut.end not in (self._cut_at, self._end_at):
             raise StoreDamaged(self._refusal(cut, len(heads), certainty))
         return len(heads)
 

@@ -1,0 +1,132 @@
+"""The log of a living master, read a piece at a time by the way that its slaves copy it.
+
+Nothing but a slave's first report is ever said: it asks for a place, and a master that waits for its slaves takes it
+for no receipt before another one comes.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Self
+
+from regulus.errors import BrokerRefused, ConnectFailed, FrameError, HeaderError, StoreDamaged
+from regulus.store.log_parting import RestingLog, find_parting
+from regulus.transport.connector import CONNECT_TIMEOUT_MS, connect, split_address
+from regulus.wire import ha_frame
+from regulus.wire.bodies.topic_list import KVTable
+from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.remoting_command import RemotingCommand
+
+SILENCE_MAX_S = 20.0
+_READ_SIZE = 1 << 18
+
+
+class MasterLog:
+    """`address` is the one for clients, `ha_address` the one for slaves. Used as an async context."""
+
+    def __init__(self, address: str, ha_address: str) -> None:
+        self._address = address
+        self._ha_address = ha_address
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._pieces = ha_frame.PieceReader()
+        self._data = bytearray()
+        self._position = -1
+        self._has_sent = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._disconnect()
+
+    async def bounds(self) -> tuple[int, int]:
+        """Physical offsets of the first byte and behind the last. Raises ClientError, StoreDamaged."""
+        connection = await connect(*split_address(self._address))
+        try:
+            answer = await connection.request(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5_000)
+        finally:
+            connection.close()
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(answer.code, answer.remark)
+        try:
+            facts = KVTable.decode(answer.body).table
+            return int(facts["commitLogMinOffset"]), int(facts["commitLogMaxOffset"])
+        except (HeaderError, KeyError, ValueError) as error:
+            raise StoreDamaged(f"{self._address} does not say where its log begins and ends: name the master by the "
+                               "address at which clients reach it") from error
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """What the master has there. Raises ConnectFailed, StoreDamaged."""
+        if offset != self._position:
+            self._disconnect()
+        while len(self._data) < size:
+            if self._reader is None:
+                await self._begin_at(offset + len(self._data))
+            data = await self._receive()
+            if not data:
+                self._end_of_link(offset)
+            try:
+                pieces = self._pieces.feed(data)
+            except FrameError as error:
+                raise StoreDamaged(f"{self._ha_address} is no master's port for slaves: {error}") from error
+            for place, piece in pieces:
+                if place != offset + len(self._data):
+                    raise StoreDamaged(f"{self._ha_address} was asked for {offset + len(self._data)} of the log and "
+                                       f"sent {place}")
+                self._data += piece
+                self._has_sent = self._has_sent or bool(piece)
+        found = bytes(self._data[:size])
+        del self._data[:size]
+        self._position = offset + size
+        return found
+
+    async def _receive(self) -> bytes:
+        """Empty at the end of the link."""
+        assert self._reader is not None
+        try:
+            async with asyncio.timeout(SILENCE_MAX_S):
+                return await self._reader.read(_READ_SIZE)
+        except TimeoutError:
+            raise ConnectFailed(f"the master at {self._ha_address} sent nothing for {SILENCE_MAX_S:g} s") from None
+        except OSError:
+            return b""
+
+    def _end_of_link(self, offset: int) -> None:
+        """A master closes a slave that reports nothing for long. Raises ConnectFailed where this one did at once."""
+        if not self._has_sent:
+            raise ConnectFailed(f"the master at {self._ha_address} closed the connection when it was asked for "
+                                f"{offset + len(self._data)} of its log: its own log says why")
+        rest = self._data
+        self._disconnect()
+        self._data = rest
+
+    async def _begin_at(self, offset: int) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                self._reader, self._writer = await asyncio.open_connection(*split_address(self._ha_address))
+        except (OSError, TimeoutError) as error:
+            raise ConnectFailed(f"no connection to the master's port for slaves at {self._ha_address}: "
+                                f"{error or 'it does not answer'}") from error
+        self._has_sent = False
+        self._writer.write(ha_frame.encode_report(offset))
+
+    def _disconnect(self) -> None:
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.transport.abort()
+        self._reader = self._writer = None
+        self._pieces = ha_frame.PieceReader()
+        self._data = bytearray()
+
+
+async def find_parting_from(master: MasterLog, log: RestingLog) -> int | None:
+    """See `find_parting`. Raises ClientError, StoreDamaged."""
+    finding = find_parting(log, *await master.bounds())
+    try:
+        look = next(finding)
+        while True:
+            look = finding.send(await master.read(*look))
+    except StopIteration as end:
+        found = end.value
+        assert found is None or isinstance(found, int)
+        return found
