@@ -82,6 +82,8 @@ class BrokerConfig(StoreRules):
     ha_transfer_batch_size: int = 32_768
     ha_slave_fallbehind_max: int = 256 << 20
     """No answer waits for slaves that are further behind."""
+    ha_slave_keep_max: int = 16 << 30
+    """Old files wait for a connected slave that is no further behind, until the disk is full."""
     slave_timeout: int = 3_000
     """The longest that an answer of a SYNC_MASTER waits for a slave."""
 
@@ -137,6 +139,9 @@ class BrokerConfig(StoreRules):
                               "servers; write their addresses")
         if not 0 <= self.ha_listen_port <= 65535:
             raise ConfigError(f"haListenPort is {self.ha_listen_port}: write 0 (the port after listenPort) to 65535")
+        if self.ha_slave_keep_max < 0:
+            raise ConfigError(f"haSlaveKeepMax is {self.ha_slave_keep_max}: write 0 (old files wait for no slave) or "
+                              "more")
         if not 1 <= self.ha_transfer_batch_size <= _PIECE_SIZE_MAX:
             raise ConfigError(f"haTransferBatchSize is {self.ha_transfer_batch_size}: write 1 to {_PIECE_SIZE_MAX}")
 

@@ -192,7 +192,8 @@ class BrokerServer:
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
         self._deep_check = DeepCheckLoop(self.store, line(Line.CHECK))
-        self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION))
+        self._retention = RetentionLoop(self.store, self.broker, self._clock, line(Line.RETENTION),
+                                        self._replication.copied_offset)
         self._keeper = DocumentKeeper(self.store, self.broker, line(Line.FLUSH), line(Line.DOCUMENTS),
                                       self._save_interval_ms)
         clients = self.broker.clients

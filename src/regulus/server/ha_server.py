@@ -17,6 +17,7 @@ from regulus.errors import FrameError
 from regulus.server.durability import Durability
 from regulus.wire import ha_frame
 from regulus.wire.codes import ResponseCode
+from regulus.wire.ext_fields import LONG_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class _Link(asyncio.Protocol):
         self.copied = -1
         """The same once it has told so after it was sent something: its first report is a wish, and its log may be
         another one."""
+        self.needed = 0
+        """From where on the slave needs the log, once it has told."""
         self._server = server
         self._loop = loop
         self._reader = ha_frame.ReportReader()
@@ -91,6 +94,7 @@ class _Link(asyncio.Protocol):
             return
         # Only now: a link that is refused is among the others until a later turn of the loop.
         self.reported = reported
+        self.needed = self._position if is_first else reported
         self.copied = -1 if is_first else reported
         if is_first:
             self.go_on()
@@ -165,6 +169,7 @@ class HaServer:
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
         self._silence_max = config.ha_housekeeping_interval / 1000
         self._behind_max = config.ha_slave_fallbehind_max
+        self._keep_max = config.ha_slave_keep_max
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -190,6 +195,12 @@ class HaServer:
         """The log has more than before."""
         for link in self._links:
             link.go_on()
+
+    def copied_offset(self) -> int:
+        """Up to where all slaves have the log, but those that are too far behind for old files to wait for them."""
+        first = self.store.commit_log_max_offset() - self._keep_max
+        return min([link.needed for link in self._links if link.reported >= 0 and link.needed >= first],
+                   default=LONG_MAX)
 
     # --- what links tell ---------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from regulus.server.ha_server import HaServer
 from regulus.server.master_documents import MasterDocuments
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
+from regulus.wire.ext_fields import LONG_MAX
 
 HA_PORT_OFFSET = 1
 """Of the port for slaves from the one for clients, where none is set."""
@@ -90,6 +91,10 @@ class Replication:
         """The log has more than before."""
         if self._server is not None:
             self._server.appended()
+
+    def copied_offset(self) -> int:
+        """Up to where all slaves have the log for which old files wait."""
+        return self._server.copied_offset() if self._server is not None else LONG_MAX
 
     def hurry_documents(self) -> None:
         """The log speaks of a topic that a slave does not know."""

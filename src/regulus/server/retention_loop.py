@@ -22,6 +22,7 @@ from regulus.server.kept_task import KeptTask
 from regulus.store.file_message_store import FileMessageStore
 from regulus.store.old_files import HangingFile
 from regulus.store.retention import RetentionFacts, RetentionPlan, Space, decide, full_remark
+from regulus.wire.ext_fields import LONG_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +38,15 @@ R = TypeVar("R")
 
 
 class RetentionLoop:
-    def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock, worker: Executor) -> None:
+    """`copied_offset` tells up to where the slaves that are waited for have the log."""
+
+    def __init__(self, store: FileMessageStore, broker: BrokerState, clock: Clock, worker: Executor,
+                 copied_offset: Callable[[], int] = lambda: LONG_MAX) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
         self._worker = worker
+        self._copied_offset = copied_offset
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._task = KeptTask("looking after old files", self._run)
@@ -54,6 +59,7 @@ class RetentionLoop:
         self._deleted_files = 0
         self._dropped_bytes = 0
         self._gate_report = ""
+        self._slaves_report = ""
         self._warning = ""
         self._told_hanging: HangingFile | None = None
 
@@ -108,10 +114,12 @@ class RetentionLoop:
         """Look at disk and files, refuse or take sends accordingly, and delete what may go."""
         rules: RetentionRules = self._broker.config
         seen = await self._in_worker(self._store.old_files.look, rules.delete_file_batch_max)
-        facts = replace(seen, archived_offset=self._broker.archived_offset.physical_offset)
+        facts = replace(seen, archived_offset=self._broker.archived_offset.physical_offset,
+                        copied_offset=self._copied_offset())
         plan = decide(rules, facts, was_full=self._is_full, is_ordered=self._ordered_passes > 0, now_ms=now_ms)
         self._refuse_or_take(plan, rules, facts)
         self._tell_gate(plan, facts)
+        self._tell_slaves(plan, facts)
         if deletes:
             self._ordered_passes = max(self._ordered_passes - 1, 0)
             try:
@@ -218,6 +226,20 @@ class RetentionLoop:
             _log.warning("files do not wait for the archive any more")
         self._gate_report = report
 
+    def _tell_slaves(self, plan: RetentionPlan, facts: RetentionFacts) -> None:
+        """The same of files that a slave needs."""
+        report = ""
+        if plan.waits_for_slaves:
+            report = "old files wait for a slave that still needs them"
+        elif plan.passes_slaves:
+            report = ("old files go although a slave still needs them, for the disk of the store is full: that slave "
+                      "has to begin anew")
+        if report and report != self._slaves_report:
+            _log.warning("%s; it has the log up to %d", report, facts.copied_offset)
+        elif self._slaves_report and not report:
+            _log.info("no old file is needed by a slave any more")
+        self._slaves_report = report
+
     def _tell_dropped(self, begin: int, end: int) -> None:
         self._dropped_bytes += end - begin
         _log.error("physical offsets %d to %d go without being archived, for the disk is full and archiveGatePolicy is "
@@ -236,6 +258,7 @@ class RetentionLoop:
             "deletedCommitLogFiles": str(self._deleted_files),
             "hangingCommitLogFile": hanging.file.path if hanging is not None else "",
             "archiveGateReport": self._gate_report,
+            "slaveRetentionReport": self._slaves_report,
             "archiveDroppedBytes": str(self._dropped_bytes),
         }
 
@@ -256,7 +279,7 @@ def _lack_of_room(plan: RetentionPlan, facts: RetentionFacts, rules: RetentionRu
     """Said when the disk wants files gone and none may go, or when it does not say what it wants."""
     if min(facts.log_ratio, facts.queue_ratio) < 0:
         return "how full the disk of the store is cannot be told; expired files are deleted at any hour"
-    if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive:
+    if plan.space is Space.PLENTY or plan.files or plan.waits_for_archive or plan.waits_for_slaves:
         return ""
     return ("the disk of the store is running full and no file of the log may be deleted: the only one left is being "
             f"written, or none is older than fileReservedTime {rules.file_reserved_time} h")

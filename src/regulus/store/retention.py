@@ -8,8 +8,9 @@
     no more                                    they go during the hours of deleteWhen, or when an operator asks
 
 The disk of the log and the disk of the consume queues both count; the fuller one decides. The newest file never goes,
-nor one that is not wholly on disk and dispatched. With the archive gate on, none goes that is not wholly archived,
-unless the policy is to drop: then the gate opens at the point where the oldest files go whatever their age.
+nor one that is not wholly on disk and dispatched. Up to 85 none goes that a connected slave still needs, unless that is
+further behind than is waited for. With the archive gate on, none goes that is not wholly archived, unless the policy is
+to drop: then the gate opens at the point where the oldest files go whatever their age.
 
 Source: DefaultMessageStore.CleanCommitLogService, CommitLog.deleteExpiredFile, MappedFileQueue.deleteExpiredFileByTime.
 """
@@ -21,6 +22,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from regulus.model.retention_rules import ArchiveGate, ArchiveGatePolicy, RetentionRules
+from regulus.wire.ext_fields import LONG_MAX
 
 UNKNOWN_RATIO = -1.0
 """The disk does not tell; then expired files go, to be on the safe side."""
@@ -56,6 +58,8 @@ class RetentionFacts:
     settled_offset: int
     """The log is on disk and dispatched up to here."""
     archived_offset: int = -1
+    copied_offset: int = LONG_MAX
+    """Slaves that are waited for have the log up to here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,10 @@ class RetentionPlan:
     """To be deleted in this order."""
     waits_for_archive: bool
     """Files would go for lack of room, and the gate keeps them."""
+    waits_for_slaves: bool
+    """Files would go, and a slave needs them."""
+    passes_slaves: bool
+    """Files go that a slave needs, for lack of room."""
     dropped: tuple[tuple[int, int], ...]
     """Physical offsets, from and to, of what goes without being archived."""
 
@@ -83,12 +91,15 @@ def decide(rules: RetentionRules, facts: RetentionFacts, *, was_full: bool, is_o
     opens = rules.archive_gate_policy is ArchiveGatePolicy.drop_and_report and space >= Space.TIGHT
     taken: list[LogFile] = []
     dropped: list[tuple[int, int]] = []
-    waits = False
+    waits = waits_for_slaves = False
     is_due = is_ordered or space >= Space.SCARCE or _hour(now_ms) in rules.delete_hours
     if is_due:
         for file in facts.files[:rules.delete_file_batch_max]:
             is_expired = now_ms >= file.modified_ms + rules.reserved_ms
             if not (is_expired or is_forced) or file.end > facts.settled_offset:
+                break
+            if file.end > facts.copied_offset and space < Space.TIGHT:
+                waits_for_slaves = True
                 break
             if is_gated and file.end > facts.archived_offset:
                 if not opens:
@@ -97,7 +108,8 @@ def decide(rules: RetentionRules, facts: RetentionFacts, *, was_full: bool, is_o
                 dropped.append((max(file.start, facts.archived_offset), file.end))
             taken.append(file)
     return RetentionPlan(space=space, is_due=is_due, is_full=is_full, files=tuple(taken), waits_for_archive=waits,
-                         dropped=tuple(dropped))
+                         waits_for_slaves=waits_for_slaves,
+                         passes_slaves=bool(taken) and taken[-1].end > facts.copied_offset, dropped=tuple(dropped))
 
 
 def space_left(rules: RetentionRules, facts: RetentionFacts) -> Space:

@@ -116,3 +116,21 @@ async def test_what_a_slave_says_first_is_a_wish_and_no_receipt() -> None:
         link.data_received(ha_frame.encode_report(1000))
         assert len(written.writes) == 1
         durability.stop()
+
+
+async def test_old_files_wait_for_slaves_that_are_not_too_far_behind() -> None:
+    log = Log()
+    log.end = 10 * FILE_SIZE
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = HaServer(bound, log, BrokerConfig(ha_slave_keep_max=4 * FILE_SIZE), FILE_SIZE, None)
+        assert server.copied_offset() > log.end
+        links = [_Link(server, asyncio.get_running_loop()) for _ in range(4)]
+        for link in links:
+            link.connection_made(AbortedLater())
+        assert server.copied_offset() > log.end         # none has told where it is
+        for link, offset, needed in zip(links, (0, 9 * FILE_SIZE, 6 * FILE_SIZE, 6 * FILE_SIZE - 1),
+                                        (10 * FILE_SIZE, 9 * FILE_SIZE, 6 * FILE_SIZE, 6 * FILE_SIZE), strict=True):
+            link.data_received(ha_frame.encode_report(offset))
+            assert server.copied_offset() == needed
+        server.closed(links[2])
+        assert server.copied_offset() == 9 * FILE_SIZE

@@ -22,9 +22,11 @@ from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
 from regulus.server.assembly import BrokerServer, Regulus
 from regulus.server.name_server import NameServer
+from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.transport.config import TransportConfig
 from regulus.transport.connector import connect
+from regulus.wire import ha_frame
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -199,6 +201,56 @@ async def test_a_log_that_is_another_one_is_not_gone_on_with(group: Group, caplo
     await send_some(group, 20, 20)
     await group.stop(slave)
     assert log_of(group.path / "slave1") == before
+
+
+async def test_a_slave_that_is_ten_files_behind_loses_none_of_them(group: Group, monkeypatch: pytest.MonkeyPatch,
+                                                                   caplog: pytest.LogCaptureFixture) -> None:
+    used = {"ratio": 0.5}
+    monkeypatch.setattr(disk, "used_ratio", lambda path: used["ratio"])
+    master = await group.start("master", BrokerRole.ASYNC_MASTER, file_reserved_time=0,
+                               delete_commit_log_files_interval=0)
+    await send_some(group, 700)
+    files = master.store.config.commit_log_directory
+    await asyncio.to_thread(master.store.flush_commit_log)
+    assert len(disk.names(files)) > 11
+    reader, writer = await asyncio.open_connection(HOST, master._replication.port)
+    try:
+        writer.write(ha_frame.encode_report(FILE_SIZE))
+        await reader.readexactly(ha_frame.HEAD_SIZE)
+
+        async def passed() -> str:
+            master.broker.is_retention_wanted = True
+            master._retention.take_orders()
+            await until(lambda: not master.broker.is_retention_wanted, "the order is taken")
+            await master._retention.run_pass(master._clock())
+            return disk.names(files)[0]
+
+        first = int(await passed())
+        assert first == FILE_SIZE
+        assert master.broker.retention_report["slaveRetentionReport"] == "old files wait for a slave that still needs them"
+        writer.write(ha_frame.encode_report(3 * FILE_SIZE))
+        await until(lambda: master._replication.copied_offset() == 3 * FILE_SIZE, "the master hears the slave")
+        await until(lambda: master.store.old_files.hanging is None, "no file is being read")
+        assert int(await passed()) == 3 * FILE_SIZE
+        used["ratio"] = 0.9
+        assert int(await passed()) > 3 * FILE_SIZE
+        assert "old files go although a slave still needs them" in caplog.text
+    finally:
+        writer.close()
+
+
+async def test_a_slave_deletes_its_old_files_by_its_own_rules_and_copies_on(group: Group,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "used_ratio", lambda path: 0.95 if "slave1" in str(path) else 0.5)
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE, delete_commit_log_files_interval=0)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    assert set(await send_some(group, 300)) == {SendStatus.SEND_OK}
+    await asyncio.to_thread(slave.store.flush_commit_log)
+    await slave._retention.run_pass(slave._clock())
+    assert slave.store.commit_log_min_offset() > 0 == master.store.commit_log_min_offset()
+    assert set(await send_some(group, 100, 300)) == {SendStatus.SEND_OK}
+    assert is_copy(slave, master)
 
 
 async def test_a_slave_becomes_the_master(group: Group) -> None:

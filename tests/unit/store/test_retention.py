@@ -19,11 +19,11 @@ GATE = {"archive_gate": ArchiveGate.on}
 
 
 def facts(ages_hours: list[float], ratio: float = 0.5, *, now_ms: int = NOON, queue_ratio: float | None = None,
-          archived: int = -1, settled: int = 1 << 40) -> RetentionFacts:
+          archived: int = -1, settled: int = 1 << 40, copied: int = 1 << 62) -> RetentionFacts:
     files = [LogFile(number * SIZE, (number + 1) * SIZE, now_ms - int(age * HOUR))
              for number, age in enumerate(ages_hours)]
     return RetentionFacts(log_ratio=ratio, queue_ratio=ratio if queue_ratio is None else queue_ratio, files=files,
-                          settled_offset=settled, archived_offset=archived)
+                          settled_offset=settled, archived_offset=archived, copied_offset=copied)
 
 
 def plan_of(seen: RetentionFacts, *, was_full: bool = False, is_ordered: bool = False, now_ms: int = NOON,
@@ -92,6 +92,22 @@ def test_a_pass_is_limited() -> None:
 
 def test_what_is_not_on_disk_or_not_dispatched_stays() -> None:
     assert count(plan_of(facts([100] * 5, 0.95, settled=3 * SIZE - 1))) == 2
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.80, -1.0])
+def test_what_a_slave_needs_stays_until_the_disk_is_full(ratio: float) -> None:
+    kept = plan_of(facts([100] * 5, ratio, copied=2 * SIZE + 1), is_ordered=True)
+    assert (count(kept), kept.waits_for_slaves, kept.passes_slaves) == (2, True, False)
+    free = plan_of(facts([100] * 5, ratio, copied=5 * SIZE), is_ordered=True)
+    assert (count(free), free.waits_for_slaves, free.passes_slaves) == (5, False, False)
+
+
+@pytest.mark.parametrize("ratio", [0.86, 0.95])
+def test_a_full_disk_waits_for_no_slave(ratio: float) -> None:
+    gone = plan_of(facts([1] * 5, ratio, copied=2 * SIZE + 1))
+    assert (count(gone), gone.waits_for_slaves, gone.passes_slaves) == (5, False, True)
+    held = plan_of(facts([1] * 5, ratio, copied=2 * SIZE + 1, archived=SIZE), **GATE)
+    assert (count(held), held.waits_for_archive, held.passes_slaves) == (1, True, False)
 
 
 def test_the_gate_keeps_what_is_not_archived() -> None:
