@@ -9,8 +9,8 @@ from regulus.cli.connection import Address
 from regulus.cli.options import PORT
 from regulus.cli.serve import config_option, load_configs
 from regulus.errors import StoreNotWritable
+from regulus.server.ha_client import HA_PORT_OFFSET
 from regulus.server.master_log import MasterLog, find_parting_from
-from regulus.server.replication import HA_PORT_OFFSET
 from regulus.store import disk
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore

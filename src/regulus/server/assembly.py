@@ -30,10 +30,11 @@ from regulus.server.durability import Durability
 from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
 from regulus.server.flush_loop import FlushLoop
+from regulus.server.ha_client import HA_PORT_OFFSET
 from regulus.server.name_server import NameServer
 from regulus.server.nameserver_link import EmbeddedLink, NameServerDoor, NameserverLink
 from regulus.server.ports import Bind, make_listener
-from regulus.server.replication import HA_PORT_OFFSET, Replication, be_slave, longest_wait, ports_for_slaves
+from regulus.server.replication import Replication, be_slave, longest_wait, ports_for_slaves
 from regulus.server.request_server import RequestServer
 from regulus.server.retention_loop import RetentionLoop
 from regulus.server.start_progress import StartProgress
@@ -186,7 +187,7 @@ class BrokerServer:
         self._durability = Durability(longest_wait(config, self._store_config) / 1000,
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
-                                        watched("making visible what was copied", self._copied))
+                                        watched("making visible what was copied", self._copied), self._clock)
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
                                 is_awaited=config.sync_flush, on_flushed=self._replication.flushed)
         self._facts = FactFinder(self.broker, self.store, self._store_config)

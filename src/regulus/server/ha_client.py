@@ -13,14 +13,19 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import FrameError, RegulusError, StoreError
+from regulus.errors import ClientError, FrameError, RegulusError, StoreError
+from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.kept_task import KeptTask
+from regulus.server.master_settings import check, settings_of
 from regulus.transport.connector import CONNECT_TIMEOUT_MS, split_address
 from regulus.wire import ha_frame
 
 _log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
+HA_PORT_OFFSET = 1
+"""Of the port for slaves from the one for clients, where none is set."""
+CLOCKS_APART_MS = 5_000
 
 
 class LogTaker(Protocol):
@@ -28,6 +33,9 @@ class LogTaker(Protocol):
 
     @property
     def asked(self) -> int | None: ...
+
+    @property
+    def newest_ms(self) -> int: ...
 
     def ask_from(self) -> int: ...
 
@@ -91,11 +99,15 @@ class _Link(asyncio.Protocol):
 
 
 class HaClient:
-    """`on_copied` hears each time that the log has grown."""
+    """`file_size`: of the log's files. `on_copied` hears each time that the log has grown."""
 
-    def __init__(self, store: CopyingStore, config: BrokerConfig, on_copied: Callable[[], None]) -> None:
+    def __init__(self, store: CopyingStore, config: BrokerConfig, file_size: int, on_copied: Callable[[], None],
+                 clock: Clock = wall_clock_ms) -> None:
         self._store = store
+        self._config = config
+        self._file_size = file_size
         self._on_copied = on_copied
+        self._clock = clock
         self._waits_for_disk = config.sync_flush
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
         self._silence_max = config.ha_housekeeping_interval / 1000
@@ -106,8 +118,12 @@ class HaClient:
         if self._address:
             self._is_found.set()
         self._is_fixed = bool(self._address)
+        self._client_address = ""
+        self._has_all = False
         self._link: _Link | None = None
         self._told = ""
+        self._told_of_master: list[str] = []
+        self._are_clocks_told = False
 
     @property
     def is_linked(self) -> bool:
@@ -119,10 +135,10 @@ class HaClient:
     async def stop(self) -> None:
         await self._task.stop()
 
-    def master_at(self, address: str) -> None:
-        """What a name server says of the master's port for slaves; a configured address goes before."""
-        if not self._is_fixed and address:
-            self._address = address
+    def master_at(self, address: str, ha_address: str) -> None:
+        """What a name server says of the master, and of its port for slaves; a configured address goes before."""
+        if not self._is_fixed and ha_address:
+            self._address, self._client_address = ha_address, address
             self._is_found.set()
 
     def flushed(self, offset: int) -> None:
@@ -133,20 +149,32 @@ class HaClient:
     def take(self, pieces: list[tuple[int, bytes]]) -> None:
         """Raises StoreError."""
         copy, before = self._store.copy, self._store.commit_log_max_offset()
-        was_asking = copy.asked is not None
+        was_asking, was_idle = copy.asked is not None, self._has_all
         try:
             for offset, piece in pieces:
                 if piece:
                     copy.take(offset, piece)
                 else:
                     copy.hear_nothing(offset)
+                    was_idle = self._has_all = copy.asked is None
         finally:
             has_grown = self._store.commit_log_max_offset() > before
             if has_grown:
+                self._look_at_clocks(was_idle)
                 self._on_copied()
             is_proven = was_asking and copy.asked is None
             if self._link is not None and (is_proven or (has_grown and not self._waits_for_disk)):
                 self._link.report(self._sure())
+
+    def _look_at_clocks(self, was_idle: bool) -> None:
+        """By the time of the newest record. It was stored just now if the master had nothing more before it."""
+        self._has_all = False
+        apart = self._clock() - self._store.copy.newest_ms
+        if not self._are_clocks_told and (apart < -CLOCKS_APART_MS or (was_idle and apart > CLOCKS_APART_MS)):
+            self._are_clocks_told = True
+            _log.warning("the clock here is %.1f s %s the master's: delays, retention and offsets by time go by the "
+                         "clock of whoever is the master; set both clocks, by NTP for instance", abs(apart) / 1000,
+                         "behind" if apart < 0 else "ahead of")
 
     def _sure(self) -> int:
         """Up to where the master may take the log for copied."""
@@ -171,10 +199,12 @@ class HaClient:
     async def _copy(self, address: str) -> None:
         """As long as the link lasts. Raises OSError, FrameError, StoreError, ValueError for what is no address."""
         host, port = split_address(address)
+        await self._check_master(self._client_address or f"{address.rpartition(':')[0]}:{port - HA_PORT_OFFSET}")
         # The first report says where to go on and what is sure, both.
         while self._waits_for_disk and self._store.flushed_offset < self._store.commit_log_max_offset():
             await asyncio.sleep(self._heartbeat / 100)
         link = _Link(self, self._loop)
+        self._has_all = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 await self._loop.create_connection(lambda: link, host, port)
@@ -190,6 +220,19 @@ class HaClient:
             self._link = None
             link.abort()
             self._store.copy.interrupt()
+
+    async def _check_master(self, address: str) -> None:
+        """Raises ConfigError when it is another broker's, or its log cannot be taken up here."""
+        try:
+            settings = await settings_of(address)
+        except (ClientError, ValueError) as error:
+            _log.debug("the master at %s does not say its settings: %s", address, error)
+            return
+        differences = check(settings, address, self._config, self._file_size)
+        if differences != self._told_of_master:
+            for text in differences:
+                _log.warning("%s", text)
+        self._told_of_master = differences
 
     async def _watch(self, link: _Link) -> None:
         """Until the link ends; keeps it alive."""

@@ -5,16 +5,15 @@ from socket import socket
 
 from regulus.broker.config import BrokerConfig
 from regulus.model.broker_role import BrokerRole
+from regulus.server.clock import Clock
 from regulus.server.durability import Durability
-from regulus.server.ha_client import HaClient
+from regulus.server.ha_client import HA_PORT_OFFSET, HaClient
 from regulus.server.ha_server import HaServer
 from regulus.server.master_documents import MasterDocuments
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.ext_fields import LONG_MAX
 
-HA_PORT_OFFSET = 1
-"""Of the port for slaves from the one for clients, where none is set."""
 _FAST_PORT_OFFSET = -2
 _RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
 
@@ -47,7 +46,8 @@ class Replication:
     and tells `on_copied` when its log has grown."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
-                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None]) -> None:
+                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None],
+                 clock: Clock) -> None:
         self._server: HaServer | None = None
         self._client: HaClient | None = None
         self._documents: MasterDocuments | None = None
@@ -56,7 +56,7 @@ class Replication:
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
                                     durability if is_awaited else None)
         if config.is_slave:
-            self._client = HaClient(store, config, on_copied)
+            self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied, clock)
             self._documents = MasterDocuments(take_documents)
 
     @property
@@ -110,4 +110,4 @@ class Replication:
         """What a name server says of a slave's master: its address, and the one for slaves."""
         if self._client is not None and self._documents is not None:
             self._documents.master_at(address)
-            self._client.master_at(ha_address)
+            self._client.master_at(address, ha_address)

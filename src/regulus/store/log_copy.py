@@ -57,6 +57,11 @@ class LogCopy:
         """Where the link began, as long as it is not sure that it goes on with this log."""
         return self._asked if self._compared >= 0 else None
 
+    @property
+    def newest_ms(self) -> int:
+        """When the last record was stored, by the clock of the broker that did."""
+        return self._log.last_store_timestamp
+
     def hear_nothing(self, offset: int) -> None:
         """The other log has nothing at `offset` yet. Raises StoreDamaged when it ends before this one."""
         if self._compared < 0:

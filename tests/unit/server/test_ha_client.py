@@ -6,6 +6,7 @@ import pytest
 
 from regulus.broker.config import BrokerConfig
 from regulus.model.store_rules import FlushDiskType
+from regulus.server.clock import wall_clock_ms
 from regulus.server.ha_client import HaClient, _Link
 from regulus.wire import ha_frame
 
@@ -16,6 +17,7 @@ class Copy:
     def __init__(self) -> None:
         self.end = self.flushed_offset = 0
         self.asked: int | None = None
+        self.newest_ms = wall_clock_ms()
 
     @property
     def copy(self) -> "Copy":
@@ -50,7 +52,7 @@ class Wire(asyncio.Transport):
     (FlushDiskType.ASYNC_FLUSH, [300], [300]), (FlushDiskType.SYNC_FLUSH, [], [300])])
 async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskType, before_the_flush: list[int],
                                                                in_all: list[int]) -> None:
-    client = HaClient(Copy(), BrokerConfig(flush_disk_type=flush), lambda: None)
+    client = HaClient(Copy(), BrokerConfig(flush_disk_type=flush), 4096, lambda: None)
     wire = Wire()
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.connection_made(wire)
@@ -63,7 +65,7 @@ async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskT
 async def test_a_slave_reports_nothing_of_its_own_before_it_is_found_to_be_the_master_s() -> None:
     store = Copy()
     store.end, store.flushed_offset, store.asked = 300, 300, 200
-    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), lambda: None)
+    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), 4096, lambda: None)
     wire = Wire()
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.connection_made(wire)
@@ -72,3 +74,23 @@ async def test_a_slave_reports_nothing_of_its_own_before_it_is_found_to_be_the_m
     store.take = lambda offset, piece: setattr(store, "asked", None)  # type: ignore[method-assign]
     client._link.data_received(ha_frame.encode_head(200, 100) + b"." * 100)
     assert wire.written == [ha_frame.encode_report(300)]
+
+
+@pytest.mark.parametrize(("apart_ms", "is_idle", "words"), [
+    (-5_001, False, "5.0 s behind"), (-5_000, True, ""), (5_001, True, "5.0 s ahead of"), (5_000, True, ""),
+    (3_600_000, False, "")])
+async def test_clocks_that_are_apart_are_told_once(apart_ms: int, is_idle: bool, words: str,
+                                                   caplog: pytest.LogCaptureFixture) -> None:
+    """Old records may be an hour old; what comes when there was nothing more is new."""
+    store = Copy()
+    client = HaClient(store, BrokerConfig(), 4096, lambda: None, lambda: store.newest_ms + apart_ms)
+    client.take([(0, b".")])
+    caplog.clear()
+    client._are_clocks_told = False
+    if is_idle:
+        client.take([(1, b"")])
+    for offset in (1, 2):
+        client.take([(offset, b".")])
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == bool(words)
+    assert all(f"the clock here is {words} the master's" in text for text in told)

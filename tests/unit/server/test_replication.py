@@ -13,7 +13,7 @@ from regulus.broker.request_table import MASTER_ONLY
 from regulus.client.admin import Admin
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
-from regulus.errors import ConfigError
+from regulus.errors import ConfigError, StoreNotWritable
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
 from regulus.model.store_rules import FlushDiskType
@@ -113,6 +113,7 @@ def log_of(path: Path) -> list[tuple[str, bytes]]:
 async def test_a_slave_has_the_master_s_log_byte_for_byte(group: Group) -> None:
     master = await group.start("master", BrokerRole.ASYNC_MASTER)
     slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
     await send_some(group, 300)
     await until(lambda: is_copy(slave, master), "the slave has the whole log")
     await group.stop(slave)
@@ -227,7 +228,8 @@ async def test_a_slave_that_is_ten_files_behind_loses_none_of_them(group: Group,
 
         first = int(await passed())
         assert first == FILE_SIZE
-        assert master.broker.retention_report["slaveRetentionReport"] == "old files wait for a slave that still needs them"
+        told = master.broker.retention_report["slaveRetentionReport"]
+        assert told == "old files wait for a slave that still needs them"
         writer.write(ha_frame.encode_report(3 * FILE_SIZE))
         await until(lambda: master._replication.copied_offset() == 3 * FILE_SIZE, "the master hears the slave")
         await until(lambda: master.store.old_files.hanging is None, "no file is being read")
@@ -251,6 +253,43 @@ async def test_a_slave_deletes_its_old_files_by_its_own_rules_and_copies_on(grou
     assert slave.store.commit_log_min_offset() > 0 == master.store.commit_log_min_offset()
     assert set(await send_some(group, 100, 300)) == {SendStatus.SEND_OK}
     assert is_copy(slave, master)
+
+
+async def test_a_slave_on_a_full_disk_is_told_and_goes_on_with_room(group: Group, monkeypatch: pytest.MonkeyPatch,
+                                                                    caplog: pytest.LogCaptureFixture) -> None:
+    reserve = disk.reserve
+    is_full = {"slave1": True}
+
+    def reserved(path: Path | str, offset: int, length: int) -> None:
+        if is_full.get("slave1") and "slave1" in str(path):
+            raise StoreNotWritable(f"the disk of {path} is full (0 bytes free): make room there")
+        reserve(path, offset, length)
+
+    monkeypatch.setattr(disk, "reserve", reserved)
+    master = await group.start("master", BrokerRole.SYNC_MASTER, slave_timeout=300)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave is linked")
+    assert set(await send_some(group, 2)) <= {SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE}
+    assert "is full (0 bytes free): make room there" in caplog.text
+    is_full.clear()
+    await until(lambda: is_copy(slave, master), "the slave has the whole log")
+    await until(lambda: slave._replication.is_linked, "the slave is linked again")
+    assert set(await send_some(group, 2, 2)) == {SendStatus.SEND_OK}
+
+
+@pytest.mark.parametrize(("settings", "words", "is_linked"), [
+    ({"broker_name": "broker-b"}, "this is a slave of 'broker-b'", False),
+    ({"message_delay_level": "1s 2s"}, "messageDelayLevel of the master is", True)])
+async def test_a_wrong_set_up_is_told_at_the_link(group: Group, caplog: pytest.LogCaptureFixture,
+                                                  monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], words: str,
+                                                  is_linked: bool) -> None:
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    # Where ports are free ones, the one for slaves tells nothing of the other.
+    monkeypatch.setattr(ha_client, "HA_PORT_OFFSET", master._replication.port - master.port)
+    slave = await group.start("slave1", BrokerRole.SLAVE, ha_master_address=f"{HOST}:{master._replication.port}",
+                              **settings)
+    await until(lambda: words in caplog.text, "the slave tells it")
+    await until(lambda: slave._replication.is_linked is is_linked, "whether it is linked")
 
 
 async def test_a_slave_becomes_the_master(group: Group) -> None:
