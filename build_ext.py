@@ -46,6 +46,7 @@ COMPILED_MODULES = (
     "regulus.store.dispatch",
     "regulus.store.file_message_store",
     "regulus.store.index",
+    "regulus.store.log_copy",
     "regulus.store.mapped_file",
     "regulus.store.mapped_file_queue",
     "regulus.transport.connection",

@@ -11,14 +11,12 @@ Source: HAService.HAClient.dispatchReadRequest.
 """
 
 from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNotWritable
-from regulus.record import layout
+from regulus.record import big_endian, layout
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.store.commit_log import CommitLog
 from regulus.store.dispatch import Dispatcher
 
 _HEAD_SIZE = layout.BLANK_SIZE_MIN     # of a record or blank: its size and magic number
-_MAGICS = (layout.MAGIC_V1 & 0xFFFFFFFF, layout.MAGIC_V2 & 0xFFFFFFFF)
-_MAGIC_BLANK = layout.MAGIC_BLANK & 0xFFFFFFFF
 _RESYNC = ("stop this slave and run `regulus store resync`, which cuts its log where the two part and keeps what it "
            "cuts, or give it an empty folder")
 
@@ -109,7 +107,7 @@ class LogCopy:
         before = self._log.end
         try:
             with memoryview(self._rest) as view:
-                self._append_whole(view)
+                self._append_whole(view, view)
         except StoreError:
             self.interrupt()
             raise
@@ -135,53 +133,56 @@ class LogCopy:
         self._log.begin_at(offset)
         self._dispatcher.position = offset
 
-    def _append_whole(self, view: memoryview) -> None:
-        """What lies in one file is appended at once."""
+    def _append_whole(self, data: memoryview, view: memoryview) -> None:
+        """What lies in one file is appended at once. `view` is `data` again."""
         run = position = 0
+        end = self._log.end
         requests: list[DispatchRequest] = []
         self._wanted = _HEAD_SIZE
         try:
             while len(view) - position >= _HEAD_SIZE:
-                size, is_blank = self._unit(view, position, self._log.end + position - run)
+                size = self._size_at(view, position, end + position)
                 if position + size > len(view):
                     self._wanted = size
                     break
-                if not is_blank:
-                    requests.append(self._request(view, position, size, self._log.end + position - run))
-                position += size
-                if is_blank:
-                    self._log.append_copied(view[run:position], requests)
+                if big_endian.int4(view, position + layout.MAGIC) == layout.MAGIC_BLANK:
+                    position += size
+                    self._log.append_copied(data[run:position], requests)
                     run, requests = position, []
+                    continue
+                requests.append(self._request(data, view, position, size, end + position))
+                position += size
         finally:
             if position > run:
-                self._log.append_copied(view[run:position], requests)
+                self._log.append_copied(data[run:position], requests)
 
-    def _unit(self, view: memoryview, position: int, offset: int) -> tuple[int, bool]:
-        """The size of the record or blank whose head is there, and whether it is a blank. Raises StoreDamaged."""
-        room = self._log.files.file_size - offset % self._log.files.file_size
-        size = int.from_bytes(view[position:position + 4], "big", signed=True)
-        magic = int.from_bytes(view[position + 4:position + 8], "big")
-        if magic == _MAGIC_BLANK:
+    def _size_at(self, view: memoryview, position: int, offset: int) -> int:
+        """Of the record or blank whose head is there. Raises StoreDamaged."""
+        file_size = self._log.files.file_size
+        room = file_size - offset % file_size
+        size = big_endian.int4(view, position)
+        magic = big_endian.int4(view, position + layout.MAGIC)
+        if magic == layout.MAGIC_BLANK:
             if size != room:
                 raise StoreDamaged(f"the master's file ends {size} bytes behind {offset}, and the one here {room}: set "
                                    "mappedFileSizeCommitLog to what the master has")
-            return size, True
-        if magic not in _MAGICS:
-            raise StoreDamaged(f"the master sent what is no record for {offset}: its magic number is {magic:#010x}")
+            return size
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
+            raise StoreDamaged(f"the master sent what is no record for {offset}: its magic number is "
+                               f"{magic & 0xFFFFFFFF:#010x}")
         # A file keeps room for a blank behind each record.
         if not layout.FIXED_SIZE_V1 <= size <= room - layout.BLANK_SIZE_MIN:
-            raise StoreDamaged(f"the master sent a record of {size} bytes for {offset}, where a file of "
-                               f"{self._log.files.file_size} has {room} left: set mappedFileSizeCommitLog to what the "
-                               "master has")
+            raise StoreDamaged(f"the master sent a record of {size} bytes for {offset}, where a file of {file_size} "
+                               f"has {room} left: set mappedFileSizeCommitLog to what the master has")
         if size > self._record_size_max:
             raise StoreDamaged(f"the master sent a record of {size} bytes for {offset}: set maxMessageSize to what the "
                                "master has")
-        return size, False
+        return size
 
-    def _request(self, view: memoryview, position: int, size: int, offset: int) -> DispatchRequest:
+    def _request(self, data: memoryview, view: memoryview, position: int, size: int, offset: int) -> DispatchRequest:
         """Raises StoreDamaged."""
         try:
-            request = request_in_view(view, view, position, position + size, True)
+            request = request_in_view(data, view, position, position + size, True)
         except RecordError as error:
             raise StoreDamaged(f"the master sent a damaged record for {offset}: {error}") from error
         self._topics.add(request.topic)
