@@ -2,10 +2,10 @@
 
     python bench/replication.py [DIRECTORY] [--versions 4.9.8] [--backlog-mb 800] [--seconds 4] [--rounds 3]
 
-`sent` is what a slave gets that throws all away. Pairs of brokers of ours and of RocketMQ, each with defaults of a release and asynchronous flush, on one machine and one
-disk. What the machine itself does is taken in the same run: how fast one process copies a file to another over the
-loopback, and how fast it writes one, synced at the end. Load is that of load_generator.py. A round begins with one of
-ours and goes on with the others; a figure is the median of its rounds.
+Pairs of brokers of ours and of RocketMQ, each with defaults of a release and asynchronous flush, on one machine and one
+disk. `sent` is what a slave gets that throws all away. What the machine itself does is taken in the same run: how fast
+one process copies a file to another over the loopback, and how fast it writes one, synced at the end. Load is that of
+load_generator.py. A round begins with one of ours and goes on with the others; a figure is the median of its rounds.
 """
 
 import argparse
@@ -91,15 +91,15 @@ class Pair:
         body = ask(f"127.0.0.1:{self.ports[which]}", _GET_BROKER_RUNTIME_INFO)["body"].decode()
         return int(body.partition('"commitLogMaxOffset":"')[2].partition('"')[0])
 
-    def await_copy(self) -> float:
-        """MB a second from the first look at which the slave had something to the one at which it had all."""
+    def await_copy(self, upto: int = 0) -> float:
+        """MB a second from the first look at which the slave had something to the one at which it had all, or so much."""
         deadline = time.monotonic() + _COPIED_WITHIN_S
         begun, begun_at = 0, 0.0
         while time.monotonic() < deadline:
             end, now = self.log_end("slave"), time.monotonic()
             if end and not begun_at:
                 begun, begun_at = end, now
-            if end and end >= self.log_end("master"):
+            if end and end >= (upto or self.log_end("master")):
                 return (end - begun) / _MB / max(now - begun_at, _LOOK_S)
             time.sleep(_LOOK_S)
         raise TimeoutError(f"the slave of {self.kind} has not all after {_COPIED_WITHIN_S} s")
@@ -193,24 +193,30 @@ def catch_up(kind: str, home: Path, backlog: int, seconds: float) -> dict[str, f
         slave_cpu = load_generator.cpu_seconds(pair.pid("slave")) / pair.log_end("slave") * 1e9
         pair.kill("slave")
         before = pair.load(seconds, connections=1, in_flight=64)
+        rates: list[float] = []
         behind: list[float] = []
         begun = threading.Event()
+        backlog = pair.log_end("master")
 
         def copy() -> None:
             pair.start("slave")
             while not pair.log_end("slave"):
                 time.sleep(_LOOK_S)
             begun.set()
-            behind.append(pair.await_copy())
+            behind.append(pair.await_copy(backlog))
 
         copying = threading.Thread(target=copy)
         copying.start()
         begun.wait(_COPIED_WITHIN_S)
-        during = pair.load(min(seconds, 1.0), connections=1, in_flight=64, warm_up=0.0)
+        while copying.is_alive():
+            during = pair.load(0.5, connections=1, in_flight=64, warm_up=0.2)
+            if copying.is_alive() or not rates:
+                rates.append(float(during["messages_per_second"]))
         copying.join()
         shutil.rmtree(home, ignore_errors=True)
-    return {"sent MB/s": taken, "master CPU s/GB": master_cpu, "copied MB/s": alone, "slave CPU s/GB": slave_cpu, "sends/s before": float(before["messages_per_second"]),
-            "sends/s during": float(during["messages_per_second"]), "copied MB/s during": behind[0]}
+    return {"sent MB/s": taken, "master CPU s/GB": master_cpu, "copied MB/s": alone, "slave CPU s/GB": slave_cpu,
+            "sends/s before": float(before["messages_per_second"]),
+            "sends/s during": statistics.median(rates), "copied MB/s during": behind[0]}
 
 
 def cost(kind: str, role: str, home: Path, seconds: float, connections: int, in_flight: int) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """A master and a slave, each of the two ours or RocketMQ's: killed under load, nothing that was answered is lost."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -112,3 +113,30 @@ def test_what_was_answered_is_read_from_the_slave_when_the_master_is_killed(pair
     for ours, theirs in zip(*logs, strict=False):
         master, slave = ours.read_bytes(), theirs.read_bytes()
         assert slave.rstrip(b"\0") == master[:len(slave.rstrip(b"\0"))]
+
+
+def test_an_old_master_comes_back_as_the_slave_of_a_java_master(new_run: NewRun) -> None:
+    """It was killed with messages that nobody else has; its slave was made the master, and went on."""
+    client = JAVA["5.3.3"]
+    home = new_run("resync-client")
+    with ExitStack() as stack:
+        pair = Pair("regulus", "java-4.9.8", new_run("resync"), stack)
+        options = {"namesrv": pair.name_server, "topic": TOPIC, "group": "PairsProducer"}
+        client.produce(home, **options, prefix="common", count=COUNT)
+        pair.await_copy()
+        pair.stop_slave()
+        pair.kill_master()
+        kill_old = pair._start("regulus", "master", brokerRole="ASYNC_MASTER", brokerId="0")
+        client.produce(home, **options, prefix="alone", count=20)
+        kill_old()
+        pair._start("java-4.9.8", "slave", brokerRole="ASYNC_MASTER", brokerId="0")
+        client.produce(home, **options, prefix="after", count=COUNT)
+        done = subprocess.run(
+            [sys.executable, "-m", "regulus.cli.main", "store", "resync", str(pair.store("master")), "--yes",
+             "--master", f"127.0.0.1:{pair.ports['slave']}", "-c", str(pair.store("master").parent / "broker.conf")],
+            env=our_environment(), capture_output=True, text=True, check=False)
+        assert "the master does not have 20 messages" in done.stdout, (done.stdout, done.stderr)
+        kept = b"".join([path.read_bytes() for path in (pair.store("master") / "cut").rglob("*") if path.is_file()])
+        assert all(f"alone-{number}".encode() in kept for number in range(20))
+        pair._start("regulus", "master", brokerRole="SLAVE", brokerId="1")
+        pair.await_copy()
