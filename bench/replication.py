@@ -92,7 +92,7 @@ class Pair:
         return int(body.partition('"commitLogMaxOffset":"')[2].partition('"')[0])
 
     def await_copy(self, upto: int = 0) -> float:
-        """MB a second from the first look at which the slave had something to the one at which it had all, or so much."""
+        """MB a second from the first look at which the slave had something to the one at which it had all or `upto`."""
         deadline = time.monotonic() + _COPIED_WITHIN_S
         begun, begun_at = 0, 0.0
         while time.monotonic() < deadline:

@@ -10,6 +10,7 @@ from regulus.store.wanted_cut import NAME, WantedCut, WantedCutFile
 from regulus.testing.forgetful_disk import EVERYTHING, SURE_ONLY, ForgetfulDisk, SyncPoint, rebooted
 
 COUNT = 40
+DELETED = 3
 SEEDS = (SURE_ONLY, EVERYTHING, 2, 3, 4, 5)
 
 
@@ -23,10 +24,12 @@ def bodies_kept(root: Path) -> set[bytes]:
 def test_nothing_that_is_cut_is_lost_and_the_next_start_ends_what_was_begun(tmp_path: Path, number: int) -> None:
     root = tmp_path / "store"
     store = open_store(root)
+    fill(store, DELETED, topic="Old")
+    store.delete_topic("Old")
     expected = [message.body for message in fill(store, COUNT, size=300)]
     store.close()
     log = RestingLog(root / "commitlog")
-    begin = [begin for start in log.starts for begin, _, is_blank in log.units(start) if not is_blank][number]
+    begin = [begin for start in log.starts for begin, _, is_blank in log.units(start) if not is_blank][DELETED + number]
     cut_here = {body[:8] for body in expected[number:]}
     copies: list[Path] = []
     with ForgetfulDisk(root) as power:
@@ -46,6 +49,7 @@ def test_nothing_that_is_cut_is_lost_and_the_next_start_ends_what_was_begun(tmp_
             store = open_store(copy)
         assert store.commit_log_max_offset() == begin, copy
         assert bodies(store) == expected[:number], copy
+        assert bodies(store, "Old") == [], copy
         assert not (copy / NAME).exists(), copy
         assert bodies_kept(copy) >= cut_here, copy
         fill(store, 3, first=number, size=300)

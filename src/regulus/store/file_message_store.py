@@ -240,7 +240,7 @@ class FileMessageStore:
             except StoreNotWritable as error:
                 self._table_fault = self._table_fault and str(error)
         self.finish_start()
-        return report
+        return replace(report, kept_aside=recovery.kept_aside, unfinished=report.unfinished or self._unfinished)
 
     def finish_start(self) -> None:
         """Do what a full disk did not let `open` do; until it is done, messages are refused. The appending thread."""
@@ -248,6 +248,8 @@ class FileMessageStore:
             return
         try:
             self._mark_running()
+            if self._wanted_cut is not None and self._table_fault:
+                raise StoreNotWritable(self._table_fault)
             self._recovery.finish()
             self._finish_cut()
             if self._table_fault:

@@ -149,6 +149,8 @@ class Recovery:
         self._passed: list[str] = []
         self.cut: LogCut | None = None
         """What is cut off the log; still to be carried out when the report says that it is unfinished."""
+        self.kept_aside = ""
+        """Where what was cut is kept; empty when nothing was, or not yet."""
 
     def run(self, checkpoint_timestamp: int, flushed_timestamp: int) -> RecoveryReport:
         """Begin by the one time, tell a tail from damage by the other where no mark fits. `duration_ms` of the report
@@ -168,7 +170,9 @@ class Recovery:
             self._see_last_before(files[first - 1], end)
         cut = self.cut = LogCut(self._log.files, end)
         dropped_bytes, dropped_records = cut.size, self._judge(cut, flushed_timestamp)
-        unfinished = _fault_of(self.finish)
+        # What is well is cut only once the table of queues speaks of the log as it will be: the one that there is is
+        # bound to a record that goes, and without one nobody knows what is deleted.
+        unfinished = _fault_of(self.finish) if self._end_at == LONG_MAX else ""
         if not files:
             for topic in (*queues.table, *queues.resting):
                 queues.delete(topic, end)
@@ -179,7 +183,7 @@ class Recovery:
             is_clean_stop=self._is_clean_stop, start=self._log.files.start, kept_to=end, scanned_from=scanned_from,
             records=records, redispatched=self._dispatcher.dispatched_count,
             queues=queues.count, dropped_bytes=dropped_bytes, dropped_records=dropped_records,
-            dropped_files=cut.names, kept_aside=str(cut.place or ""),
+            dropped_files=cut.names, kept_aside=self.kept_aside,
             stop_reason=stop_reason,
             notes=(*self._gaps(), *(_lost(queues_end, end) if end != self._end_at else ()), *rebuilt, *_strays(queues)),
             unfinished=unfinished or self._dispatcher.fault,
@@ -196,6 +200,7 @@ class Recovery:
         """Carry out what there was no room for. Raises StoreNotWritable."""
         if self.cut is not None:
             self.cut.carry_out()
+            self.kept_aside = str(self.cut.place or "")
             self.cut = None
 
     # --- where to begin ----------------------------------------------------------------------------------------------
