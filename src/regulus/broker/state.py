@@ -6,7 +6,7 @@ jumps, which the server sets whenever it tells the time.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -39,7 +39,7 @@ from regulus.model.message_id import UniqueKeySource
 from regulus.model.store_result import Arrival
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
-from regulus.wire.bodies import RegisterBrokerBody
+from regulus.wire.bodies import HARuntimeInfo, RegisterBrokerBody
 
 HELD_ANSWERED_MAX = 128
 """Held requests that are run once more in one step; each costs as much as a pull."""
@@ -59,6 +59,8 @@ class BrokerState:
 
     `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
     the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
+
+    `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
     def __init__(self, config: BrokerConfig, store: MessageStore, *, now_ms: int = 0, steady_ms: int = 0,
@@ -88,6 +90,7 @@ class BrokerState:
         self.is_retention_wanted = False
         self.is_queue_cleaning_wanted = False
         self.retention_report: Mapping[str, str] = {}
+        self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self._seed = seed
         self._unique_keys_made = 0
         self.kept_parts = self._kept_parts()
@@ -101,6 +104,11 @@ class BrokerState:
         self.transactions.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
+
+    def _status_alone(self, now_ms: int) -> HARuntimeInfo:
+        """Of a broker whose server has not told it better."""
+        return HARuntimeInfo(master=not self.config.is_slave,
+                             master_commit_log_max_offset=self.store.commit_log_max_offset())
 
     def make_unique_key(self, now_ms: int) -> str:
         """A key for a message whose client made none."""

@@ -11,7 +11,7 @@ from regulus.client.bulk_admin import BulkAdmin
 from regulus.client.log_admin import LogAdmin
 from regulus.client.message_admin import MessageAdmin
 from regulus.client.sink_admin import SinkAdmin
-from regulus.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable, ProducerTableInfo
+from regulus.wire.bodies import BrokerStatsData, ConsumeStatsList, HARuntimeInfo, KVTable, ProducerTableInfo
 from regulus.wire.codes import RequestCode
 from regulus.wire.headers import (
     AddWritePermOfBrokerRequest,
@@ -28,6 +28,10 @@ class Admin(MessageAdmin, LogAdmin, SinkAdmin, BulkAdmin):
         """What a broker says of itself, under RocketMQ's names (`putTps`, `brokerVersionDesc`, ...)."""
         answer = await self._request(broker_address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(KVTable.decode(answer.body).table.items()))
+
+    async def ha_status(self, broker_address: str) -> HARuntimeInfo:
+        """How far the slaves of a master are, or the copy of a slave."""
+        return HARuntimeInfo.decode((await self._request(broker_address, RequestCode.GET_BROKER_HA_STATUS)).body)
 
     async def broker_config(self, broker_address: str) -> dict[str, str]:
         """A broker's settings, under RocketMQ's names."""

@@ -187,7 +187,8 @@ class BrokerServer:
         self._durability = Durability(longest_wait(config, self._store_config) / 1000,
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
-                                        watched("making visible what was copied", self._copied), self._clock)
+                                        watched("making visible what was copied", self._copied))
+        self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
                                 is_awaited=config.sync_flush, on_flushed=self._replication.flushed)
         self._facts = FactFinder(self.broker, self.store, self._store_config)

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ClientError, FrameError, RegulusError, StoreError
-from regulus.server.clock import Clock, wall_clock_ms
+from regulus.errors import FrameError, RegulusError, StoreError
+from regulus.server.byte_rate import ByteRate
 from regulus.server.kept_task import KeptTask
 from regulus.server.master_settings import check, settings_of
 from regulus.transport.connector import CONNECT_TIMEOUT_MS, split_address
 from regulus.wire import ha_frame
+from regulus.wire.bodies import HAClientRuntimeInfo
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class _Link(asyncio.Protocol):
         self._reader = ha_frame.PieceReader()
         self._transport: asyncio.Transport | None = None
         self.heard_at = self.reported_at = loop.time()
+        self.rate = ByteRate(loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
@@ -78,6 +80,7 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
+        self.rate.add(len(data), self.heard_at)
         try:
             self._client.take(self._reader.feed(data))
         except (FrameError, StoreError) as error:
@@ -128,6 +131,16 @@ class HaClient:
     @property
     def is_linked(self) -> bool:
         return self._link is not None
+
+    def status(self, now_ms: int) -> HAClientRuntimeInfo:
+        """What operators see of the way to the master."""
+        link, now, end = self._link, self._loop.time(), self._store.commit_log_max_offset()
+        if link is None:
+            return HAClientRuntimeInfo(master_addr=self._address, max_offset=end)
+        return HAClientRuntimeInfo(
+            master_addr=self._address, max_offset=end, transferred_byte_in_second=link.rate.bytes_in_second(now),
+            last_read_timestamp=now_ms - int((now - link.heard_at) * 1000),
+            last_write_timestamp=now_ms - int((now - link.reported_at) * 1000))
 
     def start(self) -> None:
         self._task.start()

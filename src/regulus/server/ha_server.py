@@ -14,8 +14,10 @@ from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
 from regulus.errors import FrameError
+from regulus.server.byte_rate import ByteRate
 from regulus.server.durability import Durability
 from regulus.wire import ha_frame
+from regulus.wire.bodies import HAConnectionRuntimeInfo
 from regulus.wire.codes import ResponseCode
 from regulus.wire.ext_fields import LONG_MAX
 
@@ -57,6 +59,7 @@ class _Link(asyncio.Protocol):
         self._is_paused = False
         self._next: asyncio.Handle | None = None
         self.heard_at = self.wrote_at = loop.time()
+        self._rate = ByteRate(loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
@@ -140,11 +143,21 @@ class _Link(asyncio.Protocol):
     def _send(self, piece: bytes | memoryview, offset: int) -> None:
         assert self._transport is not None
         self.wrote_at = self._loop.time()
+        self._rate.add(len(piece), self.wrote_at)
         self._transport.writelines((ha_frame.encode_head(offset, len(piece)), piece))
 
     def keep_alive(self) -> None:
         if self.reported >= 0 and not self._is_paused and self._transport is not None:
             self._send(b"", self._position)
+
+    def status(self, log_end: int, behind_max: int) -> HAConnectionRuntimeInfo:
+        """What operators see of it."""
+        behind = log_end - max(self.reported, 0)
+        return HAConnectionRuntimeInfo(
+            addr=self.name, slave_ack_offset=self.reported, diff=behind,
+            in_sync=self.reported >= 0 and behind <= behind_max,
+            transferred_byte_in_second=self._rate.bytes_in_second(self._loop.time()),
+            transfer_from_where=self._position)
 
     def close(self, reason: str) -> None:
         """`reason` is told; none is needed at the end."""
@@ -196,11 +209,10 @@ class HaServer:
         for link in self._links:
             link.go_on()
 
-    def copied_offset(self) -> int:
-        """Up to where all slaves have the log, but those that are too far behind for old files to wait for them."""
-        first = self.store.commit_log_max_offset() - self._keep_max
-        return min([link.needed for link in self._links if link.reported >= 0 and link.needed >= first],
-                   default=LONG_MAX)
+    def status(self) -> list[HAConnectionRuntimeInfo]:
+        """Of each slave, what operators see."""
+        end = self.store.commit_log_max_offset()
+        return [link.status(end, self._behind_max) for link in self._links]
 
     # --- what links tell ---------------------------------------------------------------------------------------------
 

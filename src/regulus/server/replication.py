@@ -12,33 +12,7 @@ from regulus.server.ha_server import HaServer
 from regulus.server.master_documents import MasterDocuments
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
-from regulus.wire.ext_fields import LONG_MAX
-
-_FAST_PORT_OFFSET = -2
-_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
-
-
-def ports_for_slaves(config: BrokerConfig, port: int) -> list[int]:
-    """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
-    None where there are to be no slaves. `port` is the one for clients."""
-    if not config.is_copied:
-        return []
-    if not config.listen_port:
-        return [config.ha_listen_port]
-    return [config.ha_listen_port or port + HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
-
-
-def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:
-    """Before the store is opened: it takes nothing but what its master has."""
-    store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
-                  config.max_message_size + _RECORD_SIZE_MORE)
-
-
-def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
-    """Of an answer for disk and slaves, in ms."""
-    is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
-    return max(store_config.sync_flush_timeout if config.sync_flush or not is_awaited else 0,
-               config.slave_timeout if is_awaited else 0)
+from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
 
 
 class Replication:
@@ -46,8 +20,8 @@ class Replication:
     and tells `on_copied` when its log has grown."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
-                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None],
-                 clock: Clock) -> None:
+                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None]) -> None:
+        self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
         self._documents: MasterDocuments | None = None
@@ -68,6 +42,15 @@ class Replication:
     def is_linked(self) -> bool:
         """Whether a slave is connected with its master."""
         return self._client is not None and self._client.is_linked
+
+    def status(self, now_ms: int) -> HARuntimeInfo:
+        """What operators see of the slaves, or of the way to the master."""
+        if self._client is not None:
+            return HARuntimeInfo(ha_client_runtime_info=self._client.status(now_ms))
+        slaves = self._server.status() if self._server is not None else []
+        return HARuntimeInfo(master=True, master_commit_log_max_offset=self._store.commit_log_max_offset(),
+                             in_sync_slave_nums=sum(slave.in_sync for slave in slaves), ha_connection_info=slaves,
+                             ha_client_runtime_info=HAClientRuntimeInfo())
 
     async def start(self) -> None:
         """Raises OSError."""

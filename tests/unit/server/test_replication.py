@@ -1,6 +1,7 @@
 """A master and its slaves over the loopback: whole servers, a real client."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -138,6 +139,32 @@ async def test_topics_groups_and_offsets_come_to_the_slave(group: Group) -> None
     async with Admin(group.address) as admin:
         await admin.delete_topic("Wide")
     await until(lambda: "Wide" not in slave.broker.topics, "the topic is gone at the slave")
+
+
+async def test_master_and_slave_tell_how_far_the_copy_is(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    await send_some(group, 20)
+    end = master.store.commit_log_max_offset()
+    async with Admin(group.address) as admin:
+        seen = await admin.ha_status(f"{HOST}:{master.port}")
+        assert (seen.master, seen.master_commit_log_max_offset, seen.in_sync_slave_nums) == (True, end, 1)
+        [connection] = seen.ha_connection_info
+        assert (connection.slave_ack_offset, connection.diff, connection.in_sync) == (end, 0, True)
+        assert connection.transfer_from_where == end
+        facts = await admin.broker_runtime_info(f"{HOST}:{master.port}")
+        assert {"brokerRole": "SYNC_MASTER", "haSlaveNums": "1", "haInSyncSlaveNums": "1",
+                "haBehindBytes": "0"}.items() <= facts.items()
+        copy = (await admin.ha_status(f"{HOST}:{slave.port}"))
+        assert (copy.master, copy.ha_connection_info, copy.ha_client_runtime_info.max_offset) == (False, [], end)
+        assert copy.ha_client_runtime_info.master_addr == f"{HOST}:{master._replication.port}"
+        assert abs(copy.ha_client_runtime_info.last_read_timestamp - time.time() * 1000) < 60_000
+        assert (await admin.broker_runtime_info(f"{HOST}:{slave.port}"))["brokerRole"] == "SLAVE"
+        monkeypatch.setattr(ha_client.HaClient, "take", lambda client, pieces: None)
+        await asyncio.gather(send_some(group, 1, 20), return_exceptions=True)
+        [connection] = (await admin.ha_status(f"{HOST}:{master.port}")).ha_connection_info
+        assert connection.diff == master.store.commit_log_max_offset() - end > 0
 
 
 @pytest.mark.parametrize("code", sorted(MASTER_ONLY))

@@ -40,6 +40,7 @@ def _info(request: RemotingCommand, broker: BrokerState, now_ms: int) -> Steps:
         **_disk(broker.runtime_facts),
         **_schedule(broker),
         **_retention(broker),
+        **_replicas(broker, now_ms),
         **_queues(),
     }
     return request.response(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
@@ -158,6 +159,16 @@ def _retention(broker: BrokerState) -> dict[str, str]:
             "archiveGate": config.archive_gate, "archiveGatePolicy": config.archive_gate_policy,
             "archivedPhysicalOffset": str(broker.archived_offset.physical_offset),
             "archiveBehindBytes": str(behind), **broker.retention_report}
+
+
+def _replicas(broker: BrokerState, now_ms: int) -> dict[str, str]:
+    """The role, and of a master its slaves, of a slave where it copies from."""
+    role, status = broker.config.broker_role, broker.ha_status(now_ms)
+    if not status.master:
+        return {"brokerRole": role, "haMasterAddr": status.ha_client_runtime_info.master_addr or ""}
+    behind = [slave.diff for slave in status.ha_connection_info if slave.in_sync]
+    return {"brokerRole": role or "MASTER", "haSlaveNums": str(len(status.ha_connection_info)),
+            "haInSyncSlaveNums": str(status.in_sync_slave_nums), "haBehindBytes": str(min(behind, default=-1))}
 
 
 def _queues() -> dict[str, str]:

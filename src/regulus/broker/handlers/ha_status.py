@@ -1,0 +1,14 @@
+"""GET_BROKER_HA_STATUS: how far the slaves of a master are, or the copy of a slave.
+
+Source: HAService.getRuntimeInfo.
+"""
+
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_get_broker_ha_status(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    return succeed(request, broker.ha_status(now_ms).encode())
