@@ -1,90 +1,16 @@
 """A master and a slave, each of the two ours or RocketMQ's: killed under load, nothing that was answered is lost."""
 
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from child_process import ChildProcess
 from clients import JAVA
 from conftest import NewRun
-from ports import free_broker_port, free_ports
-from real_rocketmq import RealRocketMQ, broker_settings, write_properties
-from remoting_probe import ask, await_broker, await_name_server
-from toolchain import our_environment
+from pairs import TOPIC, Pair
 
 COUNT = 300
-COPIED_WITHIN_S = 120           # a slave of RocketMQ 5 asks for the topics each minute
-GET_BROKER_RUNTIME_INFO = 28
-GET_ALL_TOPIC_CONFIG = 21
-TOPIC = "Pairs"
 PAIRS = [("regulus", "regulus"), ("java-4.9.8", "regulus"), ("java-5.3.3", "regulus"), ("regulus", "java-4.9.8"),
          ("regulus", "java-5.3.3")]
-
-
-class Pair:
-    """A name server of ours, and the two brokers of one name. Both are SYNC_MASTER and its SLAVE."""
-
-    def __init__(self, master: str, slave: str, home: Path, stack: ExitStack) -> None:
-        self._home = home
-        self._stack = stack
-        port = free_ports(1)[0]
-        self.name_server = f"127.0.0.1:{port}"
-        process = self._our("nameserver", ["nameserver", "--port", str(port), "--kv-config", str(home / "kv.json")])
-        await_name_server(self.name_server, process.check_alive)
-        self.ports = {"master": free_broker_port(), "slave": free_broker_port()}
-        self.kill_master = self._start(master, "master", brokerRole="SYNC_MASTER", brokerId="0")
-        self.stop_slave = self._start(slave, "slave", brokerRole="SLAVE", brokerId="1")
-
-    def store(self, which: str) -> Path:
-        return self._home / which / "store"
-
-    def await_copy(self) -> None:
-        """Until both logs end at one place, and the slave knows the topic."""
-        deadline = time.monotonic() + COPIED_WITHIN_S
-        ends: list[str] = []
-        while time.monotonic() < deadline:
-            ends = [self.log_end(which) for which in ("master", "slave")]
-            topics = ask(f"127.0.0.1:{self.ports['slave']}", GET_ALL_TOPIC_CONFIG)["body"]
-            if ends[0] == ends[1] != "0" and f'"{TOPIC}"'.encode() in topics:
-                return
-            time.sleep(0.2)
-        raise AssertionError(f"the logs end at {ends}, or the slave does not know the topic, after {COPIED_WITHIN_S} s")
-
-    def log_end(self, which: str) -> str:
-        body = ask(f"127.0.0.1:{self.ports[which]}", GET_BROKER_RUNTIME_INFO)["body"].decode()
-        return body.partition('"commitLogMaxOffset":"')[2].partition('"')[0]
-
-    def _start(self, kind: str, which: str, **settings: str) -> Callable[[], None]:
-        """What ends it."""
-        home, port = self._home / which, self.ports[which]
-        if kind != "regulus":
-            # 5.3.3 waits for nobody unless told, and lets nobody read from a slave.
-            settings |= {"slaveReadEnable": "true"} if which == "slave" else {"inSyncReplicas": "2"}
-            real = RealRocketMQ(kind.removeprefix("java-"), home, broker_port=port, store=self.store(which),
-                                name_server=self.name_server, haSendHeartbeatInterval="500", **settings)
-            self._stack.callback(real.kill)
-            real.start()
-            return real.kill if which == "master" else real.stop_broker
-        conf = write_properties(home / "broker.conf", broker_settings(
-            self.name_server, port, self.store(which), haSendHeartbeatInterval="500", **settings))
-        process = self._our(which, ["broker", "--config", str(conf)])
-        await_broker(f"127.0.0.1:{port}", self.name_server, process.check_alive)
-        return process.kill if which == "master" else lambda: self._stop(process)
-
-    def _stop(self, process: ChildProcess) -> None:
-        assert process.stop() == 0
-
-    def _our(self, name: str, command: list[str]) -> ChildProcess:
-        home = self._home / name
-        home.mkdir(parents=True, exist_ok=True)
-        process = ChildProcess(f"regulus {name}", [sys.executable, "-m", "regulus.cli.main", *command],
-                               home / "regulus.log", our_environment(), home)
-        self._stack.callback(process.kill)
-        return process
 
 
 @pytest.fixture(params=PAIRS, ids=[f"{master}-{slave}" for master, slave in PAIRS])

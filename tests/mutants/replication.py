@@ -12,6 +12,7 @@ _COPIES = ("tests/unit/store/test_log_copy.py",)
 _PAIRS = ("tests/unit/server/test_replication.py",)
 _CUTS = ("tests/unit/store/test_wanted_cut.py", "tests/crash/test_wanted_cut.py")
 _ANSWERS = ("tests/unit/server/test_durability.py",)
+_READS = ("tests/unit/broker/test_read_place.py",)
 
 MUTANTS = [
     Mutant(name="a copy takes a piece wherever it lies", path=_COPY,
@@ -104,6 +105,10 @@ MUTANTS = [
            tests=("tests/unit/server/test_ha_server.py",)),
     Mutant(name="who waits when the last slave goes hears that it has it", path=_DURABILITY,
            old="            self._durability.mark_behind(self.end, absent)\n", new="", tests=_ANSWERS),
+    Mutant(name="a slave moves a group to what it has", path="regulus/broker/handlers/pull_message.py",
+           old="if code == _MOVED and config.is_slave:", new="if False:", tests=_READS),
+    Mutant(name="who reads what the memory holds is sent to a slave", path="regulus/broker/read_place.py",
+           old="behind > in_memory", new="behind > 0", tests=_READS),
     Mutant(name="an answer that comes late waits for the next one", path=_DURABILITY,
            old="if self._reached() >= end:", new="if False:", tests=_ANSWERS),
 ]

@@ -87,6 +87,11 @@ class BrokerConfig(StoreRules):
     slave_timeout: int = 3_000
     """The longest that an answer of a SYNC_MASTER waits for a slave."""
 
+    slave_read_enable: bool = False
+    """Send consumers to a slave that are further behind than `access_message_in_memory_max_ratio`, as RocketMQ does."""
+    access_message_in_memory_max_ratio: int = 40
+    """Percent of the machine's memory that newer messages may take before old ones are read from a slave."""
+
     # name servers
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
@@ -139,9 +144,9 @@ class BrokerConfig(StoreRules):
                               "servers; write their addresses")
         if not 0 <= self.ha_listen_port <= 65535:
             raise ConfigError(f"haListenPort is {self.ha_listen_port}: write 0 (the port after listenPort) to 65535")
-        if self.ha_slave_keep_max < 0:
-            raise ConfigError(f"haSlaveKeepMax is {self.ha_slave_keep_max}: write 0 (old files wait for no slave) or "
-                              "more")
+        if not 0 <= self.access_message_in_memory_max_ratio <= 100:
+            raise ConfigError(f"accessMessageInMemoryMaxRatio is {self.access_message_in_memory_max_ratio}: write 0 to "
+                              "100, a percentage")
         if not 1 <= self.ha_transfer_batch_size <= _PIECE_SIZE_MAX:
             raise ConfigError(f"haTransferBatchSize is {self.ha_transfer_batch_size}: write 1 to {_PIECE_SIZE_MAX}")
 

@@ -16,6 +16,8 @@ class RuntimeFacts:
     commit_log_disk_ratio: float = 0.0
     """Used part of that file system, 0 to 1."""
     consume_queue_disk_ratio: float = 0.0
+    memory_size: int = 0
+    """Bytes of memory that the machine has; 0 when unknown."""
     unflushed_size: int = 0
     """Bytes of the commit log that a power failure would lose."""
     store_config: Mapping[str, str] = field(default_factory=dict)

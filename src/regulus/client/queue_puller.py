@@ -139,6 +139,7 @@ class QueuePuller:
                                                               config.consumer_timeout_when_suspend)
         except (ClientError, HeaderError) as error:
             _log.info("pull of %s failed: %s", self._queue, error)
+            self._broker_id = MASTER_ID
             self._instance.doubt_route(self._queue.topic)
             return config.pull_time_delay_when_exception
         if not self._owned.is_pulled:
@@ -198,6 +199,7 @@ class QueuePuller:
             return 0
         if code == ResponseCode.PULL_OFFSET_MOVED:
             header = PullMessageResponse.decode(answer)
+            self._broker_id = header.suggest_which_broker_id
             has_moved = header.next_begin_offset != owned.next_offset
             is_reset = answer.remark == OFFSET_RESET
             if is_reset:

@@ -23,7 +23,6 @@ _LIGHT = "light queues are not served; use a topic for each"
 
 FIXED_BROKER_SETTINGS = {
     # who the broker is, and who else has its messages
-    "slaveReadEnable": FixedSetting("false", _ALONE),
     "inSyncReplicas": FixedSetting("1", _ALONE),
     "minInSyncReplicas": FixedSetting("1", _ALONE),
     "allAckInSyncStateSet": FixedSetting("false", _ALONE),

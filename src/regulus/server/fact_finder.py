@@ -1,6 +1,7 @@
 """Looks at the disk for the broker, which cannot look itself, so that operators are told."""
 
 import logging
+import os
 
 from regulus.broker.runtime_facts import RuntimeFacts
 from regulus.broker.state import BrokerState
@@ -48,5 +49,6 @@ class FactFinder:
         self._broker.runtime_facts = RuntimeFacts(
             commit_log_path=str(self._commit_log), disk_size=size, disk_free=free,
             commit_log_disk_ratio=log_ratio, consume_queue_disk_ratio=queue_ratio,
+            memory_size=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             unflushed_size=self._store.commit_log_max_offset() - self._store.flushed_offset,
             store_config=self._store_config)

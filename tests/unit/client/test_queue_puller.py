@@ -369,3 +369,25 @@ async def test_answers_that_bring_nothing_and_come_at_once_are_not_asked_for_as_
     run = await pulling(script)
     await until(lambda: len(run.pulls()) > 3)
     assert all(later - earlier > 0.9 * NOTHING_NEW_PAUSE_MS / 1000 for earlier, later in itertools.pairwise(at))
+
+
+async def test_where_to_read_is_what_the_last_answer_says(pulling):
+    """As RocketMQ's client does, also where an offset has moved; and a slave that does not answer is asked no more."""
+    asked = []
+    codes = {0: ResponseCode.PULL_NOT_FOUND, 2: ResponseCode.PULL_RETRY_IMMEDIATELY, 3: ResponseCode.PULL_OFFSET_MOVED}
+
+    def script(command):
+        asked.append(run.puller._broker_id)
+        if len(asked) == 2:
+            return None
+        answer = placed(command, codes[len(asked) - 1], len(asked))
+        answer.ext["suggestWhichBrokerId"] = str(len(asked))
+        return answer
+
+    run = SimpleNamespace(puller=SimpleNamespace(_broker_id=0))
+    consumer = Consumer()
+    object.__setattr__(consumer.config, "consumer_timeout_when_suspend", 50)    # longer than any hold, by its check
+    run = await pulling(script, consumer)
+    await until(lambda: run.consumer.moves)
+    assert asked[1:] == [1, 0, 3]
+    assert run.puller._broker_id == 4

@@ -69,7 +69,7 @@ def size_text(size: int) -> str:
 def _version_and_time(broker: BrokerState, now_ms: int) -> dict[str, str]:
     boot = broker.statistics.boot_timestamp
     return {
-        "brokerActive": "true",
+        "brokerActive": str(not broker.config.is_slave).lower(),     # whether it delivers what is delayed
         "brokerVersion": str(VERSION),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "bootTimestamp": str(boot),

@@ -8,6 +8,7 @@ from regulus.wire.remoting_command cimport RemotingCommand
 
 cdef int _SUCCESS
 cdef int _NOT_FOUND
+cdef int _MOVED
 cdef int _COMMIT_OFFSET
 cdef int _SUSPEND
 cdef int _SUBSCRIPTION

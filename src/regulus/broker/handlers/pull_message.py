@@ -10,6 +10,7 @@ from regulus.broker.handlers.heart_beat import FILTER_NOT_SERVED
 from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
 from regulus.broker.message_filter import expression_filter, is_tag, subscription_filter
 from regulus.broker.outcome import HOLD, Outcome, Reply
+from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError, StoreDamaged
 from regulus.model import permission, sys_flag
@@ -37,6 +38,7 @@ OFFSET_RESET = "OFFSET_RESET"
 # Under private names these may be typed constants in the compiled form.
 _SUCCESS = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
+_MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 _COMMIT_OFFSET = sys_flag.PULL_COMMIT_OFFSET
 _SUSPEND = sys_flag.PULL_SUSPEND
 _SUBSCRIPTION = sys_flag.PULL_SUBSCRIPTION
@@ -181,7 +183,7 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
     if reset is not None:
         store = broker.store
         return request.response(ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET, _ext(
-            checked, config.broker_id, reset, store.min_offset(header.topic, header.queue_id),
+            checked, MASTER_ID, reset, store.min_offset(header.topic, header.queue_id),
             store.max_offset(header.topic, header.queue_id)))
     count_max = max(1, min(header.max_msg_nums, config.max_transfer_count_on_message_in_memory))
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count_max,
@@ -191,13 +193,21 @@ def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
         broker.statistics.note_get(header.consumer_group, header.topic, result.message_count, result.size)
     else:
         broker.statistics.note_miss()
-    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
+    next_offset = result.next_begin_offset
+    if code == _MOVED and config.is_slave:
+        # What this log does not have, the master's may have: whoever asks waits here for the one or the other.
+        code, next_offset = _NOT_FOUND, header.queue_offset
+    broker.consumer_offsets.note_pull(header.consumer_group, header.topic, header.queue_id, next_offset)
+    broker_id = MASTER_ID
+    if config.slave_read_enable:
+        broker_id = next_broker(config, broker.runtime_facts, broker.store, checked.group, header.topic,
+                                header.queue_id, next_offset)
     remark = _REMARKS[result.status]
     if checked.topic.topic_sys_flag or checked.group.group_sys_flag:
-        ext = _ext(checked, config.broker_id, result.next_begin_offset, result.min_offset, result.max_offset)
+        ext = _ext(checked, broker_id, next_offset, result.min_offset, result.max_offset)
         return request.response(code, remark, ext, result.buffers)
-    return pull_message_response(request, code, remark, result.next_begin_offset, result.min_offset, result.max_offset,
-                                 config.broker_id, result.buffers)
+    return pull_message_response(request, code, remark, next_offset, result.min_offset, result.max_offset, broker_id,
+                                 result.buffers)
 
 
 def _code(status: GetStatus, queue_offset: int) -> int:
