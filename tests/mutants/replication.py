@@ -12,6 +12,8 @@ _COPIES = ("tests/unit/store/test_log_copy.py",)
 _PAIRS = ("tests/unit/server/test_replication.py",)
 _CUTS = ("tests/unit/store/test_wanted_cut.py", "tests/crash/test_wanted_cut.py")
 _ANSWERS = ("tests/unit/server/test_durability.py",)
+_OFFSETS = "regulus/broker/consumer_offsets.py"
+_KEPT = ("tests/unit/broker/test_consumer_offsets.py",)
 _READS = ("tests/unit/broker/test_read_place.py",)
 
 MUTANTS = [
@@ -105,6 +107,24 @@ MUTANTS = [
            tests=("tests/unit/server/test_ha_server.py",)),
     Mutant(name="who waits when the last slave goes hears that it has it", path=_DURABILITY,
            old="            self._durability.mark_behind(self.end, absent)\n", new="", tests=_ANSWERS),
+    Mutant(name="a slave forgets what was committed at it", path=_OFFSETS,
+           old="                if own > consumer_offset and self._is_newer(key, queue_id, known):",
+           new="                if False:", tests=_KEPT),
+    Mutant(name="a slave takes back what was set back at its master", path=_OFFSETS,
+           old="if own > consumer_offset and self._is_newer(key, queue_id, known):", new="if own > consumer_offset:",
+           tests=_KEPT),
+    Mutant(name="a master takes a smaller offset from its slave", path=_OFFSETS,
+           old="if ahead.consumer_offset > self.query(ahead.group, ahead.topic, ahead.queue_id) \\\n"
+               "                and ahead.set_backs",
+           new="if ahead.set_backs", tests=_KEPT),
+    Mutant(name="a master takes what it has set back since", path=_OFFSETS,
+           old=" \\\n                and ahead.set_backs == self.set_backs.of(key, ahead.queue_id):", new=":",
+           tests=_KEPT),
+    Mutant(name="a slave says that its sink marks are those of all that it copied", path="regulus/broker/sink_marks.py",
+           old="        if self._known_to is not None:\n            self._known_to = min(log_offset, end)\n"
+               "            return\n",
+           new="        if self._known_to is not None:\n            self._known_to = 1 << 62\n            return\n",
+           tests=_PAIRS),
     Mutant(name="a slave moves a group to what it has", path="regulus/broker/handlers/pull_message.py",
            old="if code == _MOVED and config.is_slave:", new="if False:", tests=_READS),
     Mutant(name="who reads what the memory holds is sent to a slave", path="regulus/broker/read_place.py",

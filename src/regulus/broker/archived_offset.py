@@ -46,3 +46,9 @@ class ArchivedOffset:
         if not isinstance(offset, int):
             raise HeaderError(f"the document of the archived offset has no number {_KEY}")
         self.physical_offset = min(offset, log_end)
+
+    def follow(self, text: str, log_end: int) -> None:
+        """Take over what a master knows. Raises HeaderError."""
+        before = self.physical_offset
+        self.load(text, log_end)
+        self.changes += self.physical_offset != before

@@ -3,6 +3,10 @@
 Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
 """
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from regulus.broker.offset_set_backs import OffsetSetBacks, parse
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
@@ -12,6 +16,16 @@ from regulus.wire.json_fields import to_value
 
 COMMITS_PER_DATA_VERSION = 500
 NOT_FOUND = -1
+
+
+class Ahead(NamedTuple):
+    """An offset that a slave has and its master has not; `set_backs` is the number that goes with it."""
+
+    group: str
+    topic: str
+    queue_id: int
+    consumer_offset: int
+    set_backs: int
 
 
 class ConsumerOffsets:
@@ -33,12 +47,21 @@ class ConsumerOffsets:
         self._groups_of: dict[str, list[str]] = {}      # lists, for most topics have one group
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
+        self.set_backs = OffsetSetBacks()
+        self._committed_here: dict[tuple[str, int], None] | None = None
         self.encoded = EncodedTable(self.table, _write_queues)
         self._unencoded = self.encoded.changed
 
     def commit(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
         """A smaller offset than the one kept is taken: it is how consumers go back."""
         key = f"{topic}@{group}"
+        if consumer_offset < self.table.get(key, {}).get(queue_id, NOT_FOUND):
+            self.set_backs.note(key, queue_id)
+        if self._committed_here is not None:
+            self._committed_here[key, queue_id] = None
+        self._put(key, group, topic, queue_id, consumer_offset, now_ms)
+
+    def _put(self, key: str, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int) -> None:
         queues = self.table.get(key)
         if queues is None:
             queues = self.table[key] = {}
@@ -71,8 +94,12 @@ class ConsumerOffsets:
         queues = self.table.get(f"{topic}@{source_group}")
         if queues:
             key = f"{topic}@{group}"
-            if key not in self.table:
+            before = self.table.get(key)
+            if before is None:
                 self._enter(topic, group)
+            for queue_id in before or ():
+                if queues.get(queue_id, NOT_FOUND) < (before or {})[queue_id]:
+                    self.set_backs.note(key, queue_id)
             self.table[key] = dict(queues)
             self._unencoded[key] = None
             self.changes += 1
@@ -101,6 +128,7 @@ class ConsumerOffsets:
             self._unencoded[key] = None
             self._resets.pop(key, None)
             self._pulls.pop(key, None)
+            self.set_backs.forget(key)
         if keys:
             self.changes += 1
             self.last_removal = self.changes
@@ -110,8 +138,10 @@ class ConsumerOffsets:
 
     def assign_reset(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         """Set the offset, and hold it until a pull of the queue has been told."""
+        key = f"{topic}@{group}"
         self.commit(group, topic, queue_id, consumer_offset)
-        self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = consumer_offset
+        self.set_backs.note(key, queue_id)      # wherever it was, also at a slave
+        self._resets.setdefault(key, {})[queue_id] = consumer_offset
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         if not self._resets:
@@ -140,14 +170,66 @@ class ConsumerOffsets:
         """NOT_FOUND when the group did not pull there since the broker started."""
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, NOT_FOUND)
 
-    def follow(self, text: str, now_ms: int) -> None:
-        """Take over the master's offsets; what it does not know stays. Raises HeaderError."""
+    # A slave has its master's offsets, and tells it those that consumers committed here while it was away.
+
+    def be_copy(self) -> None:
+        """From now on, note what is committed here."""
+        self._committed_here = {}
+
+    def follow(self, text: str, set_backs: str | None, now_ms: int) -> list[Ahead]:
+        """Take over the master's offsets, and what it does not know stays; `set_backs` is its document of these, which
+        was made before, or None when it has none. A larger one here stays unless the master's was set back; these are
+        what is to be told. Raises HeaderError."""
         wrapper = ConsumerOffsetSerializeWrapper.decode(text.encode())
+        known = None if set_backs is None else parse(set_backs)
+        ahead = []
         for key, queues in wrapper.offset_table.items():
             topic, is_pair, group = key.rpartition("@")
-            if is_pair and self.table.get(key) != queues:
-                for queue_id, consumer_offset in queues.items():
-                    self.commit(group, topic, queue_id, consumer_offset, now_ms)
+            ours = self.table.get(key, {})
+            if not is_pair or ours == queues:
+                continue
+            for queue_id, consumer_offset in queues.items():
+                own = ours.get(queue_id, NOT_FOUND)
+                if own > consumer_offset and self._is_newer(key, queue_id, known):
+                    ahead.append(Ahead(group, topic, queue_id, own, self.set_backs.of(key, queue_id)))
+                elif own != consumer_offset:
+                    self._put(key, group, topic, queue_id, consumer_offset, now_ms)
+        if known is not None and known != self.set_backs.table and set_backs is not None:
+            self.set_backs.load(set_backs)
+        return ahead + self._unknown_to(wrapper.offset_table)
+
+    def _is_newer(self, key: str, queue_id: int, set_backs: dict[str, dict[int, int]] | None) -> bool:
+        if set_backs is None:
+            return (key, queue_id) in (self._committed_here or ())
+        return set_backs.get(key, {}).get(queue_id, 0) == self.set_backs.of(key, queue_id)
+
+    def _unknown_to(self, master: Mapping[str, Mapping[int, int]]) -> list[Ahead]:
+        """What was committed here and the master has no offset of at all."""
+        unknown = []
+        for key, queue_id in tuple(self._committed_here or ()):
+            topic, _, group = key.rpartition("@")
+            consumer_offset = self.query(group, topic, queue_id)
+            if consumer_offset == NOT_FOUND or consumer_offset <= master.get(key, {}).get(queue_id, NOT_FOUND):
+                self._forget_here(key, queue_id)
+            elif queue_id not in master.get(key, {}):
+                unknown.append(Ahead(group, topic, queue_id, consumer_offset, self.set_backs.of(key, queue_id)))
+        return unknown
+
+    def told(self, ahead: Ahead) -> None:
+        """The master has heard of it, and has decided."""
+        if self.query(ahead.group, ahead.topic, ahead.queue_id) == ahead.consumer_offset:
+            self._forget_here(f"{ahead.topic}@{ahead.group}", ahead.queue_id)
+
+    def _forget_here(self, key: str, queue_id: int) -> None:
+        if self._committed_here is not None:
+            self._committed_here.pop((key, queue_id), None)
+
+    def catch_up(self, ahead: Ahead, now_ms: int) -> None:
+        """What a slave has: taken unless it is smaller, or was set back here since the slave knew it."""
+        key = f"{ahead.topic}@{ahead.group}"
+        if ahead.consumer_offset > self.query(ahead.group, ahead.topic, ahead.queue_id) \
+                and ahead.set_backs == self.set_backs.of(key, ahead.queue_id):
+            self._put(key, ahead.group, ahead.topic, ahead.queue_id, ahead.consumer_offset, now_ms)
 
     def document(self) -> Pieces:
         """The table as it is saved, and as it travels."""

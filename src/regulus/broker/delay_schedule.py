@@ -196,9 +196,10 @@ class DelaySchedule:
 
     def follow(self, text: str) -> None:
         """Take over what the master has delivered. Raises HeaderError."""
-        before = dict(self.offset_table)
+        before = dict(self.offset_table), list(self._again)
+        self._again.clear()
         self.load(text)
-        self.changes += before != self.offset_table
+        self.changes += before != (self.offset_table, list(self._again))
 
 
 def _missing_places(text: str) -> list[tuple[int, int, int]]:

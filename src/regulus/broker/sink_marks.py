@@ -91,6 +91,9 @@ class SinkMarks:
         self._store = store
         self._marks: dict[str, SinkMark] = {}
         self._moves = 0
+        self._known_to: int | None = None
+        """Up to where of its log a slave has these marks: the start at which it is the master looks at the rest."""
+        self._following = ""
         self.encoded = EncodedTable(self._marks, _write_mark)
 
     def __len__(self) -> int:
@@ -222,15 +225,27 @@ class SinkMarks:
 
     # --- what outlives the broker ------------------------------------------------------------------------------------
 
+    def be_copy(self) -> None:
+        """A slave's: the master tells them now and then."""
+        self._known_to = self._store.commit_log_max_offset()
+
+    def follow(self, text: str | None) -> None:
+        """Take over a master's marks, a new document or the last one, once the log here is as long. Raises
+        HeaderError."""
+        self._following = text or self._following
+        if self._following and _log_offset(self._following) <= self._store.commit_log_max_offset():
+            self.load(self._following)
+            self._following = ""
+
     def document(self) -> Pieces:
         """Right for the log up to its end now, so it may be saved only when that much is on disk."""
-        return encoded_table.document({"logOffset": self._store.commit_log_max_offset(), "marks": self.encoded})
+        end = self._store.commit_log_max_offset() if self._known_to is None else self._known_to
+        return encoded_table.document({"logOffset": end, "marks": self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved marks, and find those of the log behind them. Raises HeaderError."""
-        document = fastjson.loads(text)
+        document, log_offset = fastjson.loads(text), _log_offset(text)
         try:
-            log_offset = int(document["logOffset"])
             marks = {str(sink): _mark(value) for sink, value in document["marks"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as cause:
             raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
@@ -240,6 +255,9 @@ class SinkMarks:
         self._marks = {sink: mark for sink, mark in marks.items() if sink not in lost}
         self.encoded.replace(self._marks)
         self._moves += 1
+        if self._known_to is not None:
+            self._known_to = min(log_offset, end)
+            return
         if lost:
             # Their rows before that are there still, and a mark does not say where the first of them is.
             for message in self._store.messages_holding(_PROPERTY_TEXT, self._store.commit_log_min_offset()):
@@ -267,6 +285,14 @@ class SinkMarks:
         digest = before if before == DIGEST_UNKNOWN else row_on(before, message, message.body_crc)
         self.moved(sink, SinkMark(place, message.topic, message.queue_id, message.queue_offset, message.physical_offset,
                                   digest))
+
+
+def _log_offset(text: str) -> int:
+    document = fastjson.loads(text)
+    try:
+        return int(document["logOffset"])
+    except (KeyError, TypeError, ValueError) as cause:
+        raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
 
 
 def sequence_of(properties: dict[str, str]) -> tuple[str, Sequence] | None:

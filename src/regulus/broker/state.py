@@ -15,7 +15,7 @@ from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserv
 from regulus.broker.chance import Chance
 from regulus.broker.clients import Clients
 from regulus.broker.config import BrokerConfig
-from regulus.broker.consumer_offsets import ConsumerOffsets
+from regulus.broker.consumer_offsets import Ahead, ConsumerOffsets
 from regulus.broker.delay_schedule import DelaySchedule
 from regulus.broker.group_notices import GroupNotices
 from regulus.broker.held_requests import HeldRequests
@@ -51,6 +51,12 @@ DELAY_OFFSET_DOCUMENT = "delayOffset"
 ARCHIVE_DOCUMENT = "regulusArchive"
 SINK_MARKS_DOCUMENT = "regulusSinkMarks"
 TOPIC_EPOCHS_DOCUMENT = "regulusTopicEpochs"
+OFFSET_SET_BACKS_DOCUMENT = "regulusOffsetSetBacks"
+
+OWN_DOCUMENTS = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT, TOPIC_EPOCHS_DOCUMENT, SINK_MARKS_DOCUMENT,
+                 ARCHIVE_DOCUMENT)
+"""What a slave asks of a master of ours alone, before all others: the numbers of the set-backs are older then than the
+offsets that they go with. RocketMQ has the delay offsets, but not what we note beside them."""
 
 
 class BrokerState:
@@ -94,6 +100,9 @@ class BrokerState:
         self._seed = seed
         self._unique_keys_made = 0
         self.kept_parts = self._kept_parts()
+        if config.is_slave:
+            self.consumer_offsets.be_copy()
+            self.sink_marks.be_copy()
         self.set_config(config)
 
     def set_config(self, config: BrokerConfig) -> None:
@@ -194,6 +203,8 @@ class BrokerState:
                      tables=(groups.encoded,)),
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
+            KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
+                     tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
@@ -216,12 +227,24 @@ class BrokerState:
                     raise HeaderError(f"{kept.name}.json: {error}") from error
         self.transactions.load()
 
-    def follow(self, documents: Mapping[str, str], now_ms: int) -> None:
-        """Take over what the master of this slave has, by the name of the document. Raises HeaderError."""
-        self.topics.follow(documents[TOPICS_DOCUMENT], now_ms)
-        self.subscription_groups.follow(documents[SUBSCRIPTION_GROUP_DOCUMENT], now_ms)
-        self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT], now_ms)
+    def follow(self, documents: Mapping[str, str], now_ms: int) -> list[Ahead]:
+        """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing
+        where the master has none or it is as before. What the master must be told. Raises HeaderError."""
+        gone = self.topics.follow(documents[TOPICS_DOCUMENT], now_ms)
+        gone_groups = self.subscription_groups.follow(documents[SUBSCRIPTION_GROUP_DOCUMENT], now_ms)
+        if (epochs := documents.get(TOPIC_EPOCHS_DOCUMENT)) is not None:
+            gone += self.topics.epochs.follow(epochs)
+        for topic in gone:
+            self.consumer_offsets.remove_topic(topic)
+        for group in gone_groups:
+            self.consumer_offsets.remove_group(group)
+        ahead = self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT],
+                                             documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms)
         self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
+        if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
+            self.archived_offset.follow(archive, self.store.commit_log_max_offset())
+        self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT))
+        return ahead
 
     def unserved_attributes(self) -> list[str]:
         """What topics and groups that another broker made ask for and is not done here, a sentence each."""

@@ -94,13 +94,15 @@ class SubscriptionGroups:
         self._encoded_forbidden.replace(self.forbidden)
         self.data_version = wrapper.data_version
 
-    def follow(self, text: str, now_ms: int) -> None:
-        """Have the master's groups, and no others but those of the broker itself. Raises HeaderError."""
+    def follow(self, text: str, now_ms: int) -> list[str]:
+        """Have the master's groups, and no others but those of the broker itself; those that are gone. Raises
+        HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         if wrapper.data_version == self.data_version:
-            return
+            return []
         found, forbidden = wrapper.subscription_group_table, wrapper.forbidden_table or {}
-        for name in [name for name in self.table if name not in found and name not in SYSTEM_GROUPS]:
+        gone = [name for name in self.table if name not in found and name not in SYSTEM_GROUPS]
+        for name in gone:
             self.delete(name, now_ms)
         for name in [*found, *self.forbidden]:
             topics = dict(forbidden.get(name) or {})
@@ -113,6 +115,7 @@ class SubscriptionGroups:
                     self.forbidden.pop(name, None)
                 self._changed(name, now_ms)
         self.data_version = wrapper.data_version
+        return gone
 
     def _changed(self, name: str, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)

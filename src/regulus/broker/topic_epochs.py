@@ -38,10 +38,24 @@ class TopicEpochs:
 
     def load(self, text: str) -> None:
         """Take over saved numbers. Raises HeaderError."""
-        value = fastjson.loads(text)
-        table = value.get(_KEY) if isinstance(value, dict) else None
-        if not isinstance(table, dict) or not all(type(epoch) is int for epoch in table.values()):
-            raise HeaderError(f"the document of the topics' epochs has no numbers {_KEY}")
-        self.table = dict(table)
+        self.table = _parse(text)
         self.encoded.replace(self.table)
         self._last = max(self.table.values(), default=0)
+
+    def follow(self, text: str) -> list[str]:
+        """Take over a master's numbers; which topics are others than before. Raises HeaderError."""
+        table = _parse(text)
+        if table == self.table:
+            return []
+        others = [topic for topic, epoch in table.items() if self.table.get(topic, epoch) != epoch]
+        self.load(text)
+        self.changes += 1
+        return others
+
+
+def _parse(text: str) -> dict[str, int]:
+    value = fastjson.loads(text)
+    table = value.get(_KEY) if isinstance(value, dict) else None
+    if not isinstance(table, dict) or not all(type(epoch) is int for epoch in table.values()):
+        raise HeaderError(f"the document of the topics' epochs has no numbers {_KEY}")
+    return dict(table)

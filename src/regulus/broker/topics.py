@@ -163,11 +163,12 @@ class Topics:
         self.encoded.replace(self.table)
         self.data_version = wrapper.data_version
 
-    def follow(self, text: str, now_ms: int) -> None:
-        """Have the master's topics, and no others but those of the broker itself. Raises HeaderError."""
+    def follow(self, text: str, now_ms: int) -> list[str]:
+        """Have the master's topics, and no others but those of the broker itself; those that are gone. Raises
+        HeaderError."""
         wrapper = TopicConfigSerializeWrapper.decode(text.encode())
         if wrapper.data_version == self.data_version:
-            return
+            return []
         found = wrapper.topic_config_table
         gone = [name for name in self.table if name not in found and not self.is_system(name)]
         for name in gone:
@@ -178,6 +179,7 @@ class Topics:
             self._put(config, now_ms)
         self._changed([*gone, *[config.topic_name for config in news]], now_ms)
         self.data_version = wrapper.data_version
+        return gone
 
     def _put(self, config: TopicConfig, now_ms: int) -> None:
         if config.topic_name not in self.table:

@@ -13,6 +13,10 @@ from socket import socket
 
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import Ahead
+from regulus.broker.long_answers import LongAnswers
+from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
+from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
@@ -187,6 +191,7 @@ class BrokerServer:
         self._durability = Durability(longest_wait(config, self._store_config) / 1000,
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
+                                        self.broker.consumer_offsets.told,
                                         watched("making visible what was copied", self._copied))
         self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
@@ -292,11 +297,12 @@ class BrokerServer:
         self._care.make_room()
         self._make_visible()
 
-    def _follow_master(self, documents: Mapping[str, str]) -> None:
+    def _follow_master(self, documents: Mapping[str, str]) -> list[Ahead]:
         """Raises HeaderError."""
         now_ms = self._tell_time()
-        self.broker.follow(documents, now_ms)
+        ahead = self.broker.follow(documents, now_ms)
         self._settle(now_ms)
+        return ahead
 
     def _send_notices(self) -> None:
         while self.broker.notices:

@@ -1,18 +1,23 @@
 """Has a slave know what its master knows beside the log: topics, groups, what was consumed, what was delivered.
 
-Asked for now and then, over a connection of its own; a document that has not changed changes nothing here.
+Asked for now and then, over a connection of its own; a document that has not changed changes nothing here. A master of
+ours is asked for what RocketMQ has no request for, too. Offsets that consumers committed here while the master was away
+are told to it, and stay until it has decided.
 
 Source: SlaveSynchronize.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from regulus.broker.consumer_offsets import Ahead
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
+    OFFSET_SET_BACKS_DOCUMENT,
+    OWN_DOCUMENTS,
     SUBSCRIPTION_GROUP_DOCUMENT,
     TOPICS_DOCUMENT,
 )
@@ -21,6 +26,7 @@ from regulus.server.kept_task import KeptTask
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, split_address
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import GetDocumentRequest, GetDocumentResponse, UpdateConsumerOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
@@ -36,11 +42,19 @@ _REQUESTS = {
     DELAY_OFFSET_DOCUMENT: RequestCode.GET_ALL_DELAY_OFFSET}
 
 
-class MasterDocuments:
-    """`take` gets the texts of all documents, by name; what it raises is told."""
+_WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT)
+"""Small ones, that belong to others which have no version."""
 
-    def __init__(self, take: Callable[[Mapping[str, str]], None]) -> None:
+
+class MasterDocuments:
+    """`take` gets the texts of all documents, by name, and says which offsets the master lacks; what it raises is told.
+    `told` hears of each of these that the master has decided about."""
+
+    def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None]) -> None:
         self._take = take
+        self._is_told = told
+        self._versions: dict[str, str] = {}
+        self._has_own = True
         self._address = ""
         self._is_found = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -72,7 +86,7 @@ class MasterDocuments:
             await self._is_found.wait()
             address = self._address
             try:
-                self._take(await self._ask(address))
+                await self._tell(self._take(await self._ask(address)))
                 if self._told:
                     _log.info("topics, groups and offsets of the master at %s are known again", address)
                 self._told = ""
@@ -96,13 +110,52 @@ class MasterDocuments:
         if self._connection is None or not self._connection.is_open or address != self._connected_to:
             self._disconnect()
             self._connection, self._connected_to = await connect(*split_address(address)), address
-        texts = {}
+            self._versions.clear()
+            self._has_own = True
+        texts, versions = await self._ask_for_own(self._connection)
         for name, code in _REQUESTS.items():
+            if name in texts:
+                continue
             answer = await self._connection.request(RemotingCommand.request(code), TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerRefused(answer.code, answer.remark)
             texts[name] = answer.body.decode("utf-8", "replace")
+        self._versions |= versions
         return texts
+
+    async def _ask_for_own(self, connection: Connection) -> tuple[dict[str, str], dict[str, str]]:
+        """Texts and versions of what has changed; RocketMQ's masters do not know the request."""
+        texts: dict[str, str] = {}
+        versions: dict[str, str] = {}
+        for name in OWN_DOCUMENTS if self._has_own else ():
+            request = GetDocumentRequest(name, self._versions.get(name, ""))
+            answer = await connection.request(RemotingCommand.request(RequestCode.GET_DOCUMENT, request.ext()),
+                                              TIMEOUT_MS)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                self._has_own = False
+                break
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerRefused(answer.code, answer.remark)
+            if answer.body:
+                texts[name] = answer.body.decode("utf-8", "replace")
+                if name not in _WITH_EVERY_ROUND:
+                    versions[name] = GetDocumentResponse.decode(answer).version
+        return texts, versions
+
+    async def _tell(self, offsets: Iterable[Ahead]) -> None:
+        """The master decides what it takes. Raises ClientError."""
+        for ahead in offsets:
+            request = UpdateConsumerOffsetRequest(
+                consumer_group=ahead.group, topic=ahead.topic, queue_id=ahead.queue_id,
+                commit_offset=ahead.consumer_offset, set_backs=ahead.set_backs)
+            if self._connection is None:
+                return
+            answer = await self._connection.request(
+                RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()), TIMEOUT_MS)
+            if answer.code != ResponseCode.SUCCESS:
+                _log.info("the master does not take offset %d of %s for %s: %s", ahead.consumer_offset, ahead.topic,
+                          ahead.group, answer.remark)
+            self._is_told(ahead)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

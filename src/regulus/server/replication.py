@@ -1,9 +1,10 @@
 """What a broker does for the others of its name, by its role: a master lets slaves copy its log, a slave copies it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from socket import socket
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import Ahead
 from regulus.model.broker_role import BrokerRole
 from regulus.server.clock import Clock
 from regulus.server.durability import Durability
@@ -20,7 +21,8 @@ class Replication:
     and tells `on_copied` when its log has grown."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
-                 take_documents: Callable[[Mapping[str, str]], None], on_copied: Callable[[], None]) -> None:
+                 take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
+                 on_copied: Callable[[], None]) -> None:
         self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
@@ -30,8 +32,8 @@ class Replication:
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
                                     durability if is_awaited else None)
         if config.is_slave:
-            self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied, clock)
-            self._documents = MasterDocuments(take_documents)
+            self._client = HaClient(store, config, on_copied)
+            self._documents = MasterDocuments(take_documents, told)
 
     @property
     def port(self) -> int:

@@ -196,6 +196,7 @@ class RequestCode(IntEnum):
     GET_SINK_MARKS = 20004
     BULK_PULL = 20005
     RELEASE_SINK_MARKS = 20006
+    GET_DOCUMENT = 20007
 
 
 class ResponseCode(IntEnum):

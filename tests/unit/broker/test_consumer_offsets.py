@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from regulus.broker.consumer_offsets import NOT_FOUND, ConsumerOffsets
+import pytest
+
+from regulus.broker.consumer_offsets import NOT_FOUND, Ahead, ConsumerOffsets
 from regulus.wire import encoded_table
 
 
@@ -115,3 +117,124 @@ def test_the_version_moves_with_every_five_hundredth_commit():
     for number in range(1000):
         offsets.commit("G", "T", 0, number, 77)
     assert (offsets.data_version.counter, offsets.data_version.timestamp) == (2, 77)
+
+
+# --- a master and its slave ------------------------------------------------------------------------------------------
+
+
+class Pair:
+    """A master's offsets, and those of its slave."""
+
+    def __init__(self, is_ours: bool = True) -> None:
+        self.master, self.slave, self.is_ours = ConsumerOffsets(), ConsumerOffsets(), is_ours
+        self.slave.be_copy()
+
+    def exchange(self) -> None:
+        """As the slave does it each round."""
+        for ahead in self.follow():
+            if self.is_ours:
+                self.master.catch_up(ahead, 0)
+            else:
+                self.master.commit(*ahead[:4])
+            self.slave.told(ahead)
+        self.follow()
+
+    def follow(self) -> list[Ahead]:
+        numbers = encoded_table.text(self.master.set_backs.document()) if self.is_ours else None
+        return self.slave.follow(encoded_table.text(self.master.document()), numbers, 0)
+
+    def at_both(self, queue_id: int = 0) -> tuple[int, int]:
+        return self.master.query("G", "T", queue_id), self.slave.query("G", "T", queue_id)
+
+
+@pytest.fixture(params=[True, False], ids=["ours", "rocketmq"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """Both know 100 of queue 0."""
+    pair = Pair(request.param)
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    return pair
+
+
+def test_what_was_committed_at_the_slave_reaches_the_master(pair: Pair) -> None:
+    pair.slave.commit("G", "T", 0, 150)
+    pair.slave.commit("G", "T", 1, 7)
+    pair.exchange()
+    assert (pair.at_both(0), pair.at_both(1)) == ((150, 150), (7, 7))
+    pair.master.commit("G", "T", 0, 160)
+    pair.exchange()
+    assert pair.at_both() == (160, 160)
+
+
+def test_what_a_master_took_meanwhile_is_not_taken_back() -> None:
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    pair.slave.commit("G", "T", 0, 150)
+    ahead = pair.follow()
+    pair.master.commit("G", "T", 0, 170)
+    for each in ahead:
+        pair.master.catch_up(each, 0)
+    assert pair.master.query("G", "T", 0) == 170
+
+
+def test_offsets_that_a_killed_master_had_not_saved_come_back_from_the_slave() -> None:
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    saved = encoded_table.text(pair.master.document())
+    pair.master.commit("G", "T", 0, 150)
+    pair.exchange()
+    pair.master = ConsumerOffsets()
+    pair.master.load(saved)
+    pair.exchange()
+    assert pair.at_both() == (150, 150)
+
+
+def test_who_goes_back_at_the_master_goes_back_at_the_slave(pair: Pair) -> None:
+    pair.master.commit("G", "T", 0, 20)
+    pair.exchange()
+    assert pair.at_both() == (20, 20)
+
+
+@pytest.mark.parametrize("reset_to", [20, 120])
+def test_a_reset_counts_for_more_than_what_was_committed_at_the_slave_before(reset_to: int) -> None:
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    pair.slave.commit("G", "T", 0, 150)
+    pair.master.assign_reset("G", "T", 0, reset_to)
+    pair.exchange()
+    assert pair.at_both() == (reset_to, reset_to)
+
+
+def test_a_reset_between_two_documents_of_one_round_is_not_undone() -> None:
+    """The numbers are older than the offsets."""
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    numbers = encoded_table.text(pair.master.set_backs.document())
+    pair.master.assign_reset("G", "T", 0, 20)
+    for ahead in pair.slave.follow(encoded_table.text(pair.master.document()), numbers, 0):
+        pair.master.catch_up(ahead, 0)
+        pair.slave.told(ahead)
+    pair.exchange()
+    assert pair.at_both() == (20, 20)
+
+
+def test_what_is_committed_while_the_master_is_told_is_told_the_next_time() -> None:
+    pair = Pair(is_ours=False)
+    pair.slave.commit("G", "T", 0, 150)
+    [ahead] = pair.follow()
+    pair.slave.commit("G", "T", 0, 160)
+    pair.slave.told(ahead)
+    assert [each.consumer_offset for each in pair.follow()] == [160]
+
+
+def test_offsets_of_one_that_clones_smaller_ones_are_set_back() -> None:
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.master.commit("H", "T", 0, 10)
+    pair.exchange()
+    pair.master.clone("H", "G", "T")
+    pair.exchange()
+    assert pair.at_both() == (10, 10)

@@ -29,7 +29,9 @@ from regulus.transport.config import TransportConfig
 from regulus.transport.connector import connect
 from regulus.wire import ha_frame
 from regulus.wire.codes import RequestCode, ResponseCode
+from regulus.wire.headers import UpdateConsumerOffsetRequest
 from regulus.wire.remoting_command import RemotingCommand
+from regulus.wire.row_digest import digest_of
 
 HOST = "127.0.0.1"
 LOOPBACK = TransportConfig(bind_address=HOST)
@@ -337,6 +339,65 @@ async def test_a_slave_becomes_the_master(group: Group) -> None:
         assert len(promoted.store.query_message("Orders", f"k{number}", 4, 0, 1 << 62).buffers) == 1
     back = await group.start("slave2", BrokerRole.SLAVE)
     await until(lambda: is_copy(back, promoted), "the next slave has the whole log")
+
+
+async def test_what_groups_committed_at_a_slave_is_known_to_the_master_when_it_is_back(group: Group) -> None:
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await send_some(group, 1)
+    now_ms = int(time.time() * 1000)
+    master.broker.subscription_groups.find("billing", now_ms)
+    for queue_id in (0, 1):
+        master.broker.consumer_offsets.commit("billing", "Orders", queue_id, 5)
+    offsets = slave.broker.consumer_offsets
+    await until(lambda: "billing" in slave.broker.subscription_groups and offsets.query("billing", "Orders", 1) == 5,
+                "group and offsets at the slave")
+    await group.stop(master)
+    connection = await connect(HOST, slave.port)
+    for queue_id in (0, 2):
+        header = UpdateConsumerOffsetRequest(consumer_group="billing", topic="Orders", queue_id=queue_id,
+                                             commit_offset=9)
+        command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.ext())
+        assert (await connection.request(command, 5000)).code == ResponseCode.SUCCESS
+    connection.close()
+    master = await group.start("master", BrokerRole.ASYNC_MASTER)
+    here = master.broker.consumer_offsets
+    await until(lambda: [here.query("billing", "Orders", queue_id) for queue_id in range(3)] == [9, 5, 9],
+                "the master knows what was committed at the slave")
+    here.assign_reset("billing", "Orders", 0, 2)
+    await until(lambda: offsets.query("billing", "Orders", 0) == 2, "the reset at the slave")
+    assert [offsets.query("billing", "Orders", queue_id) for queue_id in range(3)] == [2, 5, 9]
+
+
+def row(number: int, digest: int) -> Message:
+    properties = {"SINK": "S/0", "SEQ": f"1/{number}", "SINK_DIGEST": str(digest)}
+    return Message("Orders", b"row", properties=properties)
+
+
+async def test_a_promoted_slave_goes_on_with_all_that_the_master_noted(group: Group) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER)
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave._replication.is_linked, "the slave copies")
+    async with Producer(group.address, "PG") as producer:
+        first = await producer.send(row(0, 0))
+        await until(lambda: slave.broker.sink_marks.mark_of("S/0") is not None, "the mark at the slave")
+        broker = master.broker
+        broker.archived_offset.advance(100, 1 << 62)
+        epoch = broker.topics.epochs.of("Orders")
+        await until(lambda: slave.broker.archived_offset.physical_offset == 100
+                    and slave.broker.topics.epochs.of("Orders") == epoch > 0, "what else the master noted")
+        assert slave._replication._documents is not None
+        await slave._replication._documents.stop()
+        second = await producer.send(row(1, digest_of([row(0, 0)])))    # which no document of the slave has
+        assert {first.send_status, second.send_status} == {SendStatus.SEND_OK}
+    marks = broker.sink_marks.of_sink("S")
+    await group.stop(master)
+    await group.stop(slave)
+    (group.path / "slave1").rename(group.path / "promoted")
+    promoted = await group.start("promoted", BrokerRole.ASYNC_MASTER)
+    assert promoted.broker.sink_marks.of_sink("S") == marks
+    assert promoted.broker.archived_offset.physical_offset == 100
+    assert promoted.broker.topics.epochs.of("Orders") == epoch
 
 
 async def test_a_topic_that_the_log_speaks_of_is_asked_for_at_once(group: Group,

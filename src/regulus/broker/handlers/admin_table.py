@@ -18,6 +18,7 @@ from regulus.broker.handlers.consume_stats import (
     handle_query_topic_consume_by_who,
     handle_query_topics_by_consumer,
 )
+from regulus.broker.handlers.documents import handle_get_document
 from regulus.broker.handlers.ha_status import handle_get_broker_ha_status
 from regulus.broker.handlers.log_state import (
     handle_get_log_state,
@@ -104,6 +105,7 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: handle_get_consumer_running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: handle_consume_message_directly,
     RequestCode.GET_BROKER_HA_STATUS: handle_get_broker_ha_status,
+    RequestCode.GET_DOCUMENT: handle_get_document,
     RequestCode.GET_LOG_STATE: handle_get_log_state,
     RequestCode.UPDATE_ARCHIVED_OFFSET: handle_update_archived_offset,
     RequestCode.READ_COMMIT_LOG: handle_read_commit_log,

@@ -1,6 +1,6 @@
 """What a group has consumed: QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET."""
 
-from regulus.broker.consumer_offsets import NOT_FOUND
+from regulus.broker.consumer_offsets import NOT_FOUND, Ahead
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.state import BrokerState
@@ -46,5 +46,9 @@ def handle_update_consumer_offset(request: RemotingCommand, peer: Peer, broker: 
                       f"queueId {header.queue_id} is illegal: it must lie between 0 and {QUEUE_NUMS_MAX - 1}")
     if broker.consumer_offsets.pending_reset(header.consumer_group, header.topic, header.queue_id) is not None:
         return Reply(request.response(ResponseCode.SUCCESS, "Offset has been previously reset"))
+    if header.set_backs is not None:
+        broker.consumer_offsets.catch_up(Ahead(header.consumer_group, header.topic, header.queue_id,
+                                               header.commit_offset, header.set_backs), now_ms)
+        return succeed(request)
     broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, now_ms)
     return succeed(request)

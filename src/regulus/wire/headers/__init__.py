@@ -101,6 +101,8 @@ from regulus.wire.headers.relay import (
 from regulus.wire.headers.replication import (
     ExchangeBrokerHaInfoRequest,
     ExchangeBrokerHaInfoResponse,
+    GetDocumentRequest,
+    GetDocumentResponse,
     ResetMasterFlushOffsetRequest,
 )
 from regulus.wire.headers.reply_message import (
@@ -179,6 +181,8 @@ __all__ = [
     "GetConsumerListByGroupRequest",
     "GetConsumerRunningInfoRequest",
     "GetConsumerStatusFromClientRequest",
+    "GetDocumentRequest",
+    "GetDocumentResponse",
     "GetEarliestMsgStoretimeRequest",
     "GetEarliestMsgStoretimeResponse",
     "GetKvConfigRequest",

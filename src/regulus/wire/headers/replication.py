@@ -1,4 +1,7 @@
-"""EXCHANGE_BROKER_HA_INFO (906), RESET_MASTER_FLUSH_OFFSET (908).
+"""EXCHANGE_BROKER_HA_INFO (906), RESET_MASTER_FLUSH_OFFSET (908), and of our own GET_DOCUMENT (20007).
+
+The answer to the last is a document that the broker keeps, by the name of its file, as its body, and a version of it;
+with the version that the asker has, the body is empty.
 
 Source: ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader, ResetMasterFlushOffsetHeader.
 """
@@ -25,3 +28,14 @@ class ExchangeBrokerHaInfoResponse(Header):
 @dataclass(frozen=True, slots=True)
 class ResetMasterFlushOffsetRequest(Header):
     master_flush_offset: Long
+
+
+@dataclass(frozen=True, slots=True)
+class GetDocumentRequest(Header):
+    name: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetDocumentResponse(Header):
+    version: str

@@ -1,0 +1,20 @@
+"""GET_DOCUMENT: what a broker of ours keeps and RocketMQ has no request for, asked by its slaves."""
+
+from regulus.broker.handlers.answer import succeed
+from regulus.broker.outcome import Outcome, refuse
+from regulus.broker.state import BrokerState
+from regulus.model.peer import Peer
+from regulus.wire import encoded_table
+from regulus.wire.codes import ResponseCode
+from regulus.wire.headers import GetDocumentRequest, GetDocumentResponse
+from regulus.wire.remoting_command import RemotingCommand
+
+
+def handle_get_document(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
+    asked = GetDocumentRequest.decode(request)
+    kept = next((kept for kept in broker.kept_parts if kept.name == asked.name), None)
+    if kept is None:
+        return refuse(request, ResponseCode.INVALID_PARAMETER, f"this broker keeps no document {asked.name}")
+    version = f"{broker.statistics.boot_timestamp}-{kept.part.changes}"
+    body = b"" if version == asked.version else b"".join(encoded_table.joined(kept.part.document()))
+    return succeed(request, body, ext=GetDocumentResponse(version).ext())
