@@ -87,6 +87,14 @@ class BrokerConfig(StoreRules):
     slave_timeout: int = 3_000
     """The longest that an answer of a SYNC_MASTER waits for a slave."""
 
+    in_sync_replicas: int = 2
+    """So many brokers must have a message before a SYNC_MASTER says SEND_OK, itself among them. RocketMQ's default of 1
+    waits for nobody."""
+    min_in_sync_replicas: int = 1
+    enable_auto_in_sync_replicas: bool = False
+    """Where fewer slaves are there, wait for these alone, down to `min_in_sync_replicas` with the master."""
+    all_ack_in_sync_state_set: bool = False
+    """Wait for all slaves that are not further behind than `ha_slave_fallbehind_max`."""
     slave_read_enable: bool = False
     """Send consumers to a slave that are further behind than `access_message_in_memory_max_ratio`, as RocketMQ does."""
     access_message_in_memory_max_ratio: int = 40
@@ -144,6 +152,10 @@ class BrokerConfig(StoreRules):
                               "servers; write their addresses")
         if not 0 <= self.ha_listen_port <= 65535:
             raise ConfigError(f"haListenPort is {self.ha_listen_port}: write 0 (the port after listenPort) to 65535")
+        if not 1 <= self.min_in_sync_replicas <= self.in_sync_replicas:
+            raise ConfigError(f"minInSyncReplicas is {self.min_in_sync_replicas} and inSyncReplicas is "
+                              f"{self.in_sync_replicas}: write 1 or more, the master among them, and no smaller "
+                              "inSyncReplicas than minInSyncReplicas")
         if not 0 <= self.access_message_in_memory_max_ratio <= 100:
             raise ConfigError(f"accessMessageInMemoryMaxRatio is {self.access_message_in_memory_max_ratio}: write 0 to "
                               "100, a percentage")

@@ -23,10 +23,6 @@ _LIGHT = "light queues are not served; use a topic for each"
 
 FIXED_BROKER_SETTINGS = {
     # who the broker is, and who else has its messages
-    "inSyncReplicas": FixedSetting("1", _ALONE),
-    "minInSyncReplicas": FixedSetting("1", _ALONE),
-    "allAckInSyncStateSet": FixedSetting("false", _ALONE),
-    "enableAutoInSyncReplicas": FixedSetting("false", _ALONE),
     "duplicationEnable": FixedSetting("false", _ALONE),
     "enableControllerMode": FixedSetting("false", _ALONE),
     "enableDLegerCommitLog": FixedSetting("false", _ALONE),

@@ -1,7 +1,7 @@
 """What answers wait for: that what they promise cannot be lost any more.
 
 An answer waits for a position of the log. Each condition tells how far it has come: *flushed*, the disk has it;
-*replicated*, a slave has it. An answer leaves when all conditions have reached its position, in the
+*replicated*, enough slaves have it. An answer leaves when all conditions have reached its position, in the
 order of the appends, as bytes that were made at the append; only an answer that must say something else is read again.
 One whose time is up leaves with the code of the condition that is behind; its message is stored all the same. When a
 condition can never be reached, what waits is answered SERVICE_NOT_AVAILABLE.

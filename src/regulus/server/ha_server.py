@@ -1,8 +1,8 @@
 """Lets slaves copy the log: each tells up to where it has it, and gets what comes behind that, as it is appended.
 
 A piece is what lies in one file of the log from one byte on; where records begin does not count. A slave that has
-nothing begins with the last file. What a slave reports fulfils a condition of `durability`, if answers wait for that:
-one slave has it.
+nothing begins with the last file. What slaves report fulfils a condition of `durability`, if answers wait for that:
+enough of them have it.
 
 Source: HAService, HAConnection, DefaultHAService.
 """
@@ -13,6 +13,7 @@ from socket import socket
 from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.sync_replicas import replicated_to
 from regulus.errors import FrameError
 from regulus.server.byte_rate import ByteRate
 from regulus.server.durability import Durability
@@ -174,6 +175,7 @@ class HaServer:
                  durability: Durability | None) -> None:
         """`durability` when answers wait for a slave."""
         self.store = store
+        self._config = config
         self.file_size = file_size
         self.piece_size = config.ha_transfer_batch_size
         self.port: int = bound.getsockname()[1]
@@ -231,16 +233,17 @@ class HaServer:
         self._judge()
 
     def _judge(self) -> None:
-        """How far the slave has come that is furthest, unless that is too far behind to be waited for."""
+        """How far enough slaves have come; those that are too far behind are not waited for."""
         if self._replicated is None:
             return
-        reported = max([link.reported for link in self._links], default=-1)
-        if reported < 0 or self.store.commit_log_max_offset() - reported > self._behind_max:
+        end = self.store.commit_log_max_offset()
+        slaves = [link.reported for link in self._links
+                  if link.reported >= 0 and end - link.reported <= self._behind_max]
+        copied = replicated_to(slaves, end, self._config)
+        if copied is None:
             self._replicated.give_up(ResponseCode.SLAVE_NOT_AVAILABLE)
-            return
-        copied = max([link.copied for link in self._links])
-        if self._replicated.absent is not None or copied > self._replicated.end:
-            self._replicated.reached(max(copied, 0))
+        elif self._replicated.absent is not None or copied > self._replicated.end:
+            self._replicated.reached(copied)
 
     def _look_after_links(self) -> None:
         now = self._loop.time()

@@ -193,6 +193,17 @@ async def test_a_sync_master_answers_when_a_slave_has_it(group: Group, flush: Fl
     assert set(await send_some(group, 3, 53)) == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
+async def test_as_many_slaves_must_have_it_as_are_asked_for(group: Group) -> None:
+    master = await group.start("master", BrokerRole.SYNC_MASTER, in_sync_replicas=3, slave_timeout=5000)
+    slaves = [await group.start("slave1", BrokerRole.SLAVE)]
+    await until(lambda: slaves[0]._replication.is_linked, "the first slave copies")
+    assert set(await send_some(group, 5)) == {SendStatus.SLAVE_NOT_AVAILABLE}
+    slaves.append(await group.start("slave2", BrokerRole.SLAVE))
+    await until(lambda: is_copy(slaves[1], master), "the second slave has the whole log")
+    assert set(await send_some(group, 20, 5)) == {SendStatus.SEND_OK}
+    assert all(is_copy(slave, master) for slave in slaves)
+
+
 async def test_a_slave_that_does_not_answer_in_time_is_told(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     master = await group.start("master", BrokerRole.SYNC_MASTER, slave_timeout=200)
     slave = await group.start("slave1", BrokerRole.SLAVE)
