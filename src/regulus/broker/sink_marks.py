@@ -229,9 +229,11 @@ class SinkMarks:
         """A slave's: the master tells them now and then."""
         self._known_to = self._store.commit_log_max_offset()
 
-    def follow(self, text: str | None) -> None:
-        """Take over a master's marks, a new document or the last one, once the log here is as long. Raises
-        HeaderError."""
+    def follow(self, text: str | None, *, is_marked: bool) -> None:
+        """Take over a master's marks, a new document or the last one, once the log here is as long; none of a master
+        that makes no marks. Raises HeaderError."""
+        if not is_marked:
+            self._known_to = self._store.commit_log_max_offset()
         self._following = text or self._following
         if self._following and _log_offset(self._following) <= self._store.commit_log_max_offset():
             self.load(self._following)
@@ -251,11 +253,12 @@ class SinkMarks:
             raise HeaderError(f"the document of the sink marks lacks or misspells {cause}") from cause
         end = self._store.commit_log_max_offset()
         # What a mark speaks of may be gone with the log's tail when the disk lost what it had confirmed.
-        lost = {sink for sink, mark in marks.items() if mark.physical_offset >= end}
+        is_copy = self._known_to is not None    # what it lost comes again
+        lost = set() if is_copy else {sink for sink, mark in marks.items() if mark.physical_offset >= end}
         self._marks = {sink: mark for sink, mark in marks.items() if sink not in lost}
         self.encoded.replace(self._marks)
         self._moves += 1
-        if self._known_to is not None:
+        if is_copy:
             self._known_to = min(log_offset, end)
             return
         if lost:

@@ -243,7 +243,7 @@ class BrokerState:
         self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
-        self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT))
+        self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)
         return ahead
 
     def unserved_attributes(self) -> list[str]:

@@ -19,6 +19,8 @@ class SubscriptionGroups:
         self.auto_create = auto_create
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        self._followed: frozenset[str] = frozenset()
+        """Of a slave: the groups that its master had when it told them last."""
         self.forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion()
         self.changes = 0
@@ -95,8 +97,8 @@ class SubscriptionGroups:
         self.data_version = wrapper.data_version
 
     def follow(self, text: str, now_ms: int) -> list[str]:
-        """Have the master's groups, and no others but those of the broker itself; those that are gone. Raises
-        HeaderError."""
+        """Have the master's groups, and no others but those of the broker itself; those that the master had and has no
+        more. Raises HeaderError."""
         wrapper = SubscriptionGroupWrapper.decode(text.encode())
         if wrapper.data_version == self.data_version:
             return []
@@ -115,7 +117,8 @@ class SubscriptionGroups:
                     self.forbidden.pop(name, None)
                 self._changed(name, now_ms)
         self.data_version = wrapper.data_version
-        return gone
+        before, self._followed = self._followed, frozenset(found)
+        return [name for name in gone if name in before]
 
     def _changed(self, name: str, now_ms: int) -> None:
         self.data_version = self.data_version.next(now_ms)

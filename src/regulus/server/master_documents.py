@@ -152,10 +152,11 @@ class MasterDocuments:
                 return
             answer = await self._connection.request(
                 RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()), TIMEOUT_MS)
-            if answer.code != ResponseCode.SUCCESS:
-                _log.info("the master does not take offset %d of %s for %s: %s", ahead.consumer_offset, ahead.topic,
-                          ahead.group, answer.remark)
-            self._is_told(ahead)
+            if answer.code == ResponseCode.SUCCESS:
+                self._is_told(ahead)
+            else:       # it may not know the group yet, whose members have still to find it
+                _log.debug("the master does not take offset %d of %s for %s yet: %s", ahead.consumer_offset,
+                           ahead.topic, ahead.group, answer.remark)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -285,3 +285,50 @@ def test_a_mark_without_digest_whose_row_is_gone_stands_for_nothing(marks: SinkM
     found = old_mark(marks, store)
     monkeypatch.setattr(store, "look_message", lambda offset: None)
     assert "with the digest unknown" in found.difference(run(1, 0), rows(b"a", b"b"))
+
+
+# --- at a slave ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(marks: SinkMarks, store: MemoryStore) -> tuple[SinkMarks, MemoryStore]:
+    """A slave's marks, whose log ends before the third row of S/0."""
+    put(marks, store, b"a", b"b")
+    log = MemoryStore()
+    for each in rows(b"a", b"b"):
+        log.append(each, 1)
+    slave = SinkMarks(log, 3)
+    slave.be_copy()
+    return slave, log
+
+
+def test_a_slave_takes_marks_when_it_has_what_they_speak_of(marks: SinkMarks, store: MemoryStore,
+                                                           copied: tuple[SinkMarks, MemoryStore]) -> None:
+    slave, log = copied
+    put(marks, store, b"c")
+    slave.follow(encoded_table.text(marks.document()), is_marked=True)
+    assert slave.mark_of("S/0") is None
+    for each in rows(b"c", first=2):
+        log.append(each, 1)
+    slave.follow(None, is_marked=True)
+    assert slave.mark_of("S/0") == marks.mark_of("S/0")
+
+
+def test_a_slave_that_becomes_the_master_looks_at_what_it_copied_behind_the_marks(
+        marks: SinkMarks, copied: tuple[SinkMarks, MemoryStore]) -> None:
+    slave, log = copied
+    slave.follow(encoded_table.text(marks.document()), is_marked=True)
+    for each in rows(b"c", first=2):
+        log.append(each, 1)
+    promoted = SinkMarks(log, 3)
+    promoted.load(encoded_table.text(slave.document()))
+    assert promoted.mark_of("S/0") == ((1, 2), "T", 0, 2, log.commit_log_max_offset() // 3 * 2,
+                                       digest_of(rows(b"a", b"b", b"c")))
+
+
+def test_behind_a_master_without_marks_there_is_nothing_to_look_at(copied: tuple[SinkMarks, MemoryStore]) -> None:
+    slave, log = copied
+    for each in rows(b"c", first=2):
+        log.append(each, 1)
+    slave.follow(None, is_marked=False)
+    assert json.loads(encoded_table.text(slave.document())) == {"logOffset": log.commit_log_max_offset(), "marks": {}}

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.broker.consumer_offsets import NOT_FOUND
 from regulus.broker.kept_parts import When
 from regulus.broker.state import BrokerState
 from regulus.errors import HeaderError
 from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.testing.memory_store import MemoryStore
 from regulus.wire import encoded_table
+from regulus.wire.codes import RequestCode
+from regulus.wire.headers import DeleteSubscriptiongroupRequest, DeleteTopicInBrokerRequest
 
 
 def broker(**settings: object) -> BrokerState:
@@ -113,3 +116,59 @@ def test_files_of_rocketmq_4_9_8_are_read(name):
         assert state.topics.get("SOrder").order
     if name == "consumerOffset":
         assert state.consumer_offsets.query("CG_all", "SNormal", 1) == 111
+
+
+# --- a slave ---------------------------------------------------------------------------------------------------------
+
+
+def follow(slave, master):
+    documents = master.broker.documents()
+    return slave.broker.follow(documents, slave.now_ms)
+
+
+@pytest.fixture
+def pair(make_rig):
+    """A master with a topic, a group and what it committed; and a slave that knows that."""
+    master, slave = make_rig(), make_rig(broker_role="SLAVE", broker_id=1, namesrv_addr="n:1")
+    master.send()
+    master.heartbeat("CG", "TopicA")
+    master.commit(5)
+    follow(slave, master)
+    assert slave.broker.consumer_offsets.query("CG", "TopicA", 0) == 5
+    return master, slave
+
+
+def test_offsets_of_a_topic_that_is_made_anew_are_forgotten_at_the_slave(pair):
+    master, slave = pair
+    master.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicInBrokerRequest("TopicA").ext())
+    master.now_ms += 1
+    master.send()
+    assert follow(slave, master) == []
+    assert slave.broker.consumer_offsets.query("CG", "TopicA", 0) == NOT_FOUND
+
+
+def test_offsets_of_a_group_that_is_deleted_are_forgotten_at_the_slave(pair):
+    master, slave = pair
+    master.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptiongroupRequest(
+        group_name="CG", clean_offset=True).ext())
+    assert follow(slave, master) == []
+    assert slave.broker.consumer_offsets.query("CG", "TopicA", 0) == NOT_FOUND
+
+
+def test_offsets_of_a_group_that_came_to_the_slave_while_the_master_was_away_stay(pair):
+    master, slave = pair
+    slave.heartbeat("Newcomer", "TopicA")
+    slave.commit(3, group="Newcomer")
+    assert [(each.group, each.consumer_offset) for each in follow(slave, master)] == [("Newcomer", 3)]
+    assert slave.broker.consumer_offsets.query("Newcomer", "TopicA", 0) == 3
+
+
+def test_delayed_messages_that_wait_for_a_missing_file_are_known_to_the_slave(pair):
+    master, slave = pair
+    master.broker.delay_schedule._again.append((3, 0, 2))
+    master.broker.delay_schedule.offset_table[3] = 2
+    for rig in pair:
+        rig.broker.delay_schedule._store.max_offset = lambda topic, queue_id: 2
+    for _ in range(2):
+        follow(slave, master)
+        assert list(slave.broker.delay_schedule._again) == [(3, 0, 2)]

@@ -29,3 +29,17 @@ def test_numbers_outlive_the_broker():
 def test_another_document_is_refused(text):
     with pytest.raises(HeaderError):
         TopicEpochs().load(text)
+
+
+def test_a_slave_hears_which_topics_are_others_than_before() -> None:
+    master, slave = TopicEpochs(), TopicEpochs()
+    for topic in ("A", "B"):
+        master.note_created(topic, 1000)
+    assert slave.follow(encoded_table.text(master.document())) == []
+    changes = slave.changes
+    assert slave.follow(encoded_table.text(master.document())) == []
+    assert slave.changes == changes
+    master.note_deleted("B")
+    master.note_created("B", 2000)
+    assert slave.follow(encoded_table.text(master.document())) == ["B"]
+    assert (slave.of("A"), slave.of("B")) == (master.of("A"), 2000)
