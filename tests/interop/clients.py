@@ -45,6 +45,10 @@ class Client:
     def consume(self, home: Path, **options: object) -> "RunningClient":
         return RunningClient(self, home, "consume", options)
 
+    def pour(self, home: Path, **options: object) -> "RunningClient":
+        """One send after the other until it is told to finish; only the Java drivers and ours know it."""
+        return RunningClient(self, home, "pour", options)
+
     def run(self, home: Path, deed: str, **options: object) -> list[Event]:
         with RunningClient(self, home, deed, options) as running:
             running.wait_for_end()

@@ -21,16 +21,34 @@ TOPIC = "Pairs"
 class Pair:
     """A name server of ours, and the two brokers of one name. Both are SYNC_MASTER and its SLAVE."""
 
-    def __init__(self, master: str, slave: str, home: Path, stack: ExitStack) -> None:
+    def __init__(self, master: str, slave: str, home: Path, stack: ExitStack, **of_both: str) -> None:
+        """`of_both`: more settings."""
         self._home = home
+        self._master_kind = master
+        self._slave_kind = slave
+        self._of_both = of_both
         self._stack = stack
         port = free_ports(1)[0]
         self.name_server = f"127.0.0.1:{port}"
         process = self._our("nameserver", ["nameserver", "--port", str(port), "--kv-config", str(home / "kv.json")])
         await_name_server(self.name_server, process.check_alive)
         self.ports = {"master": free_broker_port(), "slave": free_broker_port()}
-        self.kill_master = self._start(master, "master", brokerRole="SYNC_MASTER", brokerId="0")
+        self.start_master()
         self.stop_slave = self._start(slave, "slave", brokerRole="SLAVE", brokerId="1")
+
+    def start_master(self) -> None:
+        """Also once more, after it was killed."""
+        self.kill_master = self._start(self._master_kind, "master", brokerRole="SYNC_MASTER", brokerId="0")
+
+    def promote(self) -> None:
+        """The slave becomes the master by hand: stop it, change its file, start it."""
+        self.stop_slave()
+        self.stop_slave = self._start(self._slave_kind, "slave", brokerRole="SYNC_MASTER", brokerId="0")
+
+    def add_slave(self, kind: str) -> None:
+        """One more, with an empty folder."""
+        self.ports["another"] = free_broker_port()
+        self._start(kind, "another", brokerRole="SLAVE", brokerId="1")
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -39,25 +57,30 @@ class Pair:
     def store(self, which: str) -> Path:
         return self._home / which / "store"
 
-    def await_copy(self) -> None:
+    def await_copy(self, master: str = "master", slave: str = "slave") -> None:
         """Until both logs end at one place, and the slave knows the topic."""
         deadline = time.monotonic() + COPIED_WITHIN_S
         ends: list[str] = []
         while time.monotonic() < deadline:
-            ends = [self.log_end(which) for which in ("master", "slave")]
-            topics = ask(f"127.0.0.1:{self.ports['slave']}", GET_ALL_TOPIC_CONFIG)["body"]
+            ends = [self.log_end(which) for which in (master, slave)]
+            topics = ask(f"127.0.0.1:{self.ports[slave]}", GET_ALL_TOPIC_CONFIG)["body"]
             if ends[0] == ends[1] != "0" and f'"{TOPIC}"'.encode() in topics:
                 return
             time.sleep(0.2)
         raise AssertionError(f"the logs end at {ends}, or the slave does not know the topic, after {COPIED_WITHIN_S} s")
 
     def log_end(self, which: str) -> str:
+        return self.told(which, "commitLogMaxOffset")
+
+    def told(self, which: str, key: str) -> str:
+        """What a broker says of itself."""
         body = ask(f"127.0.0.1:{self.ports[which]}", GET_BROKER_RUNTIME_INFO)["body"].decode()
-        return body.partition('"commitLogMaxOffset":"')[2].partition('"')[0]
+        return body.partition(f'"{key}":"')[2].partition('"')[0]
 
     def _start(self, kind: str, which: str, **settings: str) -> Callable[[], None]:
         """What ends it."""
         home, port = self._home / which, self.ports[which]
+        settings |= self._of_both
         if kind != "regulus":
             # 5.3.3 waits for nobody unless told, and lets nobody read from a slave.
             settings |= {"slaveReadEnable": "true"} if which == "slave" else {"inSyncReplicas": "2"}

@@ -34,8 +34,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
  *
- * <p>The first argument names the deed (produce, fill, consume, lite-pull, pull, survey, transact), pairs of
- * {@code --name value} follow. What consumes or transacts goes on until standard input ends.
+ * <p>The first argument names the deed (produce, fill, pour, consume, lite-pull, pull, survey, transact), pairs of
+ * {@code --name value} follow. What pours, consumes or transacts goes on until standard input ends.
  */
 public final class RocketMQDriver {
     private static final PrintStream OUT = new PrintStream(System.out, true);
@@ -63,6 +63,7 @@ public final class RocketMQDriver {
         switch (deed) {
             case "produce": produce(); break;
             case "fill": fill(); break;
+            case "pour": pour(); break;
             case "consume": consume(); break;
             case "lite-pull": litePull(); break;
             case "pull": pullAll(); break;
@@ -156,6 +157,38 @@ public final class RocketMQDriver {
         } finally {
             producer.shutdown();
         }
+    }
+
+    /** One send after the other with a producer as it is, whatever becomes of them. */
+    private void pour() throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(option("group"));
+        producer.setNamesrvAddr(option("namesrv"));
+        producer.start();
+        Thread input = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) {
+                    continue;
+                }
+            } catch (java.io.IOException ended) {
+                // The end of the input all the same.
+            }
+        });
+        input.start();
+        emit("started");
+        for (int i = 0; input.isAlive(); i++) {
+            long begun = System.nanoTime();
+            String broker = "";
+            try {
+                broker = producer.send(message(i)).getMessageQueue().getBrokerName();
+            } catch (Exception problem) {
+                emit("failure", "message", String.valueOf(problem));
+            }
+            emit("poured", "broker", broker, "index", String.valueOf(i),
+                "at", String.valueOf(System.currentTimeMillis()),
+                "took", String.valueOf((System.nanoTime() - begun) / 1_000_000));
+            Thread.sleep(5);
+        }
+        producer.shutdown();
     }
 
     private void produceAsync(DefaultMQProducer producer) throws Exception {

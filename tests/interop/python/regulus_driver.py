@@ -1,6 +1,6 @@
 """Drives our own client with the command line of the foreign drivers; each event is one line of JSON.
 
-The first argument names the deed (produce, consume, transact); pairs of --name value follow. consume and transact go
+The first argument names the deed (produce, pour, consume, transact); pairs of --name value follow. All but produce go
 on until standard input ends.
 """
 
@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 import threading
+import time
 
 from regulus import (
     ConsumeContext,
@@ -25,6 +26,7 @@ from regulus import (
     TransactionProducerConfig,
     TransactionState,
 )
+from regulus.errors import ClientError
 
 _output = threading.Lock()
 
@@ -61,6 +63,24 @@ async def produce(options: argparse.Namespace) -> None:
         else:
             for each in messages:
                 emit_sent(await producer.send(each))
+
+
+async def pour(options: argparse.Namespace) -> None:
+    """As the Java driver does it."""
+    ended = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
+    async with Producer(options.namesrv, options.group) as producer:
+        emit("started")
+        index = 0
+        while not ended.done():
+            begun, broker = time.monotonic(), ""
+            try:
+                broker = (await producer.send(message(options, index))).message_queue.broker_name
+            except ClientError as problem:
+                emit("failure", message=problem)
+            emit("poured", broker=broker, index=index, at=int(time.time() * 1000),
+                 took=int((time.monotonic() - begun) * 1000))
+            index += 1
+            await asyncio.sleep(0.005)
 
 
 async def consume(options: argparse.Namespace) -> None:
@@ -113,7 +133,7 @@ async def transact(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("deed", choices=["produce", "consume", "transact"])
+    parser.add_argument("deed", choices=["produce", "pour", "consume", "transact"])
     for name in ("namesrv", "group", "topic"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--mode", default="sync")
@@ -126,7 +146,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--max-reconsume", type=int, default=-1)
     options = parser.parse_args()
-    asyncio.run({"produce": produce, "consume": consume, "transact": transact}[options.deed](options))
+    asyncio.run({"produce": produce, "pour": pour, "consume": consume, "transact": transact}[options.deed](options))
 
 
 main()
