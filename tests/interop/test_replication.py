@@ -1,5 +1,7 @@
 """A master and a slave, each of the two ours or RocketMQ's: killed under load, nothing that was answered is lost."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -7,6 +9,7 @@ import pytest
 from clients import JAVA
 from conftest import NewRun
 from pairs import TOPIC, Pair
+from toolchain import our_environment
 
 COUNT = 300
 PAIRS = [("regulus", "regulus"), ("java-4.9.8", "regulus"), ("java-5.3.3", "regulus"), ("regulus", "java-4.9.8"),

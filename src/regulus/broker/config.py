@@ -159,6 +159,9 @@ class BrokerConfig(StoreRules):
         if not 0 <= self.access_message_in_memory_max_ratio <= 100:
             raise ConfigError(f"accessMessageInMemoryMaxRatio is {self.access_message_in_memory_max_ratio}: write 0 to "
                               "100, a percentage")
+        if self.ha_slave_keep_max < 0:
+            raise ConfigError(f"haSlaveKeepMax is {self.ha_slave_keep_max}: write 0 (old files wait for no slave) or "
+                              "more")
         if not 1 <= self.ha_transfer_batch_size <= _PIECE_SIZE_MAX:
             raise ConfigError(f"haTransferBatchSize is {self.ha_transfer_batch_size}: write 1 to {_PIECE_SIZE_MAX}")
 

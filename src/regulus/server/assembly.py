@@ -14,9 +14,6 @@ from socket import socket
 from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
-from regulus.broker.long_answers import LongAnswers
-from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
-from regulus.broker.settings_changes import SettingsChanges
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
     DELAY_OFFSET_DOCUMENT,
@@ -192,7 +189,7 @@ class BrokerServer:
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
                                         self.broker.consumer_offsets.told,
-                                        watched("making visible what was copied", self._copied))
+                                        watched("making visible what was copied", self._copied), self._clock)
         self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
                                 is_awaited=config.sync_flush, on_flushed=self._replication.flushed)

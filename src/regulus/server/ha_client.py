@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import FrameError, RegulusError, StoreError
+from regulus.errors import ClientError, FrameError, RegulusError, StoreError
 from regulus.server.byte_rate import ByteRate
+from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.kept_task import KeptTask
 from regulus.server.master_settings import check, settings_of
 from regulus.transport.connector import CONNECT_TIMEOUT_MS, split_address

@@ -216,6 +216,12 @@ class HaServer:
         end = self.store.commit_log_max_offset()
         return [link.status(end, self._behind_max) for link in self._links]
 
+    def copied_offset(self) -> int:
+        """Up to where all slaves have the log, but those that are too far behind for old files to wait for them."""
+        first = self.store.commit_log_max_offset() - self._keep_max
+        return min([link.needed for link in self._links if link.reported >= 0 and link.needed >= first],
+                   default=LONG_MAX)
+
     # --- what links tell ---------------------------------------------------------------------------------------------
 
     def opened(self, link: _Link) -> None:
@@ -237,7 +243,7 @@ class HaServer:
         if self._replicated is None:
             return
         end = self.store.commit_log_max_offset()
-        slaves = [link.reported for link in self._links
+        slaves = [max(link.copied, 0) for link in self._links
                   if link.reported >= 0 and end - link.reported <= self._behind_max]
         copied = replicated_to(slaves, end, self._config)
         if copied is None:

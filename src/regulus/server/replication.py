@@ -14,6 +14,33 @@ from regulus.server.master_documents import MasterDocuments
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
 from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
+from regulus.wire.ext_fields import LONG_MAX
+
+_FAST_PORT_OFFSET = -2
+_RECORD_SIZE_MORE = 1 << 20     # of a record than its body, at most
+
+
+def ports_for_slaves(config: BrokerConfig, port: int) -> list[int]:
+    """The one to copy from, and RocketMQ's second one for requests, at which its slaves ask for topics; 0 for any.
+    None where there are to be no slaves. `port` is the one for clients."""
+    if not config.is_copied:
+        return []
+    if not config.listen_port:
+        return [config.ha_listen_port]
+    return [config.ha_listen_port or port + HA_PORT_OFFSET, port + _FAST_PORT_OFFSET]
+
+
+def be_slave(store: FileMessageStore, config: BrokerConfig) -> None:
+    """Before the store is opened: it takes nothing but what its master has."""
+    store.be_copy(f"this is a slave of {config.broker_name}, which takes no messages: send to its master",
+                  config.max_message_size + _RECORD_SIZE_MORE)
+
+
+def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
+    """Of an answer for disk and slaves, in ms."""
+    is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
+    return max(store_config.sync_flush_timeout if config.sync_flush or not is_awaited else 0,
+               config.slave_timeout if is_awaited else 0)
 
 
 class Replication:
@@ -22,7 +49,7 @@ class Replication:
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 on_copied: Callable[[], None]) -> None:
+                 on_copied: Callable[[], None], clock: Clock) -> None:
         self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
@@ -32,7 +59,7 @@ class Replication:
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
                                     durability if is_awaited else None)
         if config.is_slave:
-            self._client = HaClient(store, config, on_copied)
+            self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied, clock)
             self._documents = MasterDocuments(take_documents, told)
 
     @property
