@@ -86,6 +86,11 @@ def a_key_with_decimals_is_read_as_it_is_written(spark: "SparkSession", database
     assert sorted(keys) == ["12345678901234567.50", "7.00"]
 
 
+def rows_that_are_not_asked_for_are_not_read(spark: "SparkSession", database: Database) -> None:
+    database.fill("few", "id varchar(9), state varchar(9)", [("a", "old"), ("b", "new"), ("c", None)])
+    assert database.table("few").read(spark, {"key": "id"}, where="state = 'new'").collect() == [("b",)]
+
+
 def parts(spark: "SparkSession", table: "OutsideTable", key: str) -> list[list[Any]]:
     """The keys of each of Spark's partitions."""
     from pyspark.sql import functions as F
@@ -210,5 +215,5 @@ WRITES: list[Check] = [rows_are_inserted_or_renewed, a_failure_in_the_middle_lea
                        rows_are_marked_by_exactly_their_key, a_table_of_another_shape_takes_no_verdicts]
 CHECKS: list[Check] = [
     a_table_is_read_with_its_types, a_key_with_decimals_is_read_as_it_is_written, a_table_is_cut_by_its_whole_numbers,
-    a_table_is_cut_by_the_column_that_is_named, what_is_not_there_is_named,
+    rows_that_are_not_asked_for_are_not_read, a_table_is_cut_by_the_column_that_is_named, what_is_not_there_is_named,
     what_is_refused_in_the_middle_changes_nothing, *WRITES]

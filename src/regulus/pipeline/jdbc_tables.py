@@ -71,7 +71,8 @@ MARIADB = Driver(name="org.mariadb.jdbc.Driver", package="org.mariadb.jdbc:maria
 class JdbcTable:
     """`name`: what sentences call it. `table`: as it stands in SQL. `quote`: the sign around names.
 
-    `options`: of Spark's reader and of the driver. `driver`: None where Spark was given it.
+    `options`: of Spark's reader and of the driver. `driver`: None where Spark was given it. `password`: where it is not
+    to be looked for.
     """
 
     name: str
@@ -81,6 +82,7 @@ class JdbcTable:
     user: str = field(default="", repr=False)
     quote: str = '"'
     driver: Driver | None = None
+    password: str | None = field(default=None, repr=False)
 
     def read(self, spark: SparkSession, key: str) -> DataFrame:
         """All columns, of which Spark asks for those that are used. A `key` with decimals is text as the database
@@ -153,7 +155,7 @@ class JdbcTable:
         if self.driver is None:
             return login
         login["driver"] = self.driver.name
-        password = os.environ.get(self.driver.password)
+        password = self.password or os.environ.get(self.driver.password)
         return {**login, "password": password} if password else login
 
 

@@ -14,7 +14,7 @@ catalog whose tables are named as table:<name>; never into the text, which may b
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -50,19 +50,22 @@ _OTHER_NAMES = {"postgres": "postgresql"}
 
 @dataclass(frozen=True, slots=True)
 class OutsideTable:
-    """`options`: what stands behind the table of a database."""
+    """`options`: what stands behind the table of a database. `password`: of PostgreSQL, MySQL or MariaDB, to read it,
+    where the environment does not have it."""
 
     kind: str
     place: str
     table: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    password: str | None = field(default=None, repr=False)
 
-    def read(self, spark: SparkSession, columns: Mapping[str, str], condition: str | None = None) -> DataFrame:
+    def read(self, spark: SparkSession, columns: Mapping[str, str], condition: str | None = None,
+             where: str | None = None) -> DataFrame:
         """The table's columns under new names, new -> old, and with a condition in SQL over the table a column
-        `is_chosen`. Raises JobRefused when a column is not there.
+        `is_chosen`. `where`: the database gives those rows alone. Raises JobRefused when a column is not there.
         """
         wanted = list(dict.fromkeys(columns.values()))
-        frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None)
+        frame = self._load(spark, columns.get("key", ""), wanted if condition is None else None, where)
         _check_columns(wanted, frame.columns, self.table or self.place)
         read_as = dict(columns)
         if sqlite_tables.KEY_TEXT in frame.columns:
@@ -75,16 +78,18 @@ class OutsideTable:
     def provide_driver(self, spark: SparkSession) -> None:
         """Have Spark fetch the driver that it needs for `read`, where that cannot. Raises JobRefused."""
         if self.kind in jdbc_tables.NAMED:
-            jdbc_tables.NAMED[self.kind](self.place, self.table, self.options).provide_driver(spark)
+            self.jdbc().provide_driver(spark)
 
-    def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None) -> DataFrame:
+    def jdbc(self) -> jdbc_tables.JdbcTable:
+        """Of a database that Spark itself reads. Raises JobRefused for an address that its driver does not take."""
+        return replace(jdbc_tables.NAMED[self.kind](self.place, self.table, self.options), password=self.password)
+
+    def _load(self, spark: SparkSession, key: str, wanted: Sequence[str] | None, where: str | None) -> DataFrame:
         """All columns where none are named, and where Spark itself reads no more of them than are used."""
-        if self.kind in jdbc_tables.NAMED:
-            return jdbc_tables.NAMED[self.kind](self.place, self.table, self.options).read(spark, key)
-        if self.kind == "parquet":
-            return spark.read.parquet(self.place)
-        if self.kind == "table":
-            return spark.table(self.table)
+        if self.kind in (*jdbc_tables.NAMED, "parquet", "table"):
+            frame = self.jdbc().read(spark, key) if self.kind in jdbc_tables.NAMED else (
+                spark.read.parquet(self.place) if self.kind == "parquet" else spark.table(self.table))
+            return frame if where is None else frame.where(where)
         known = sqlite_tables.columns_of(self.place, self.table)
         wanted = list(known) if wanted is None else wanted
         _check_columns(wanted, list(known), self.table)
@@ -92,7 +97,7 @@ class OutsideTable:
         texts = {sqlite_tables.KEY_TEXT: "string"} if key else {}
         schema = ", ".join(f"`{name}` {kind}" for name, kind in {**chosen, **texts}.items())
         return spark.range(1, numPartitions=1).mapInArrow(
-            sqlite_tables.reader(self.place, self.table, chosen, key), schema)
+            sqlite_tables.reader(self.place, self.table, chosen, key, where), schema)
 
     def upsert(self, columns: Mapping[str, type], key: str, rows: Iterable[Mapping[str, Any]]) -> int:
         """Insert rows, or renew those that have the same `key`, but for what is None; all or none. See sql_tables."""

@@ -40,11 +40,13 @@ def columns_of(path: str, table: str) -> dict[str, str]:
     return {row[1]: next((kind for word, kind in _TYPES if word in row[2].upper()), "string") for row in rows}
 
 
-def reader(path: str, table: str, columns: Mapping[str, str],
-           key: str = "") -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type, and the `key` once more as KEY_TEXT."""
+def reader(path: str, table: str, columns: Mapping[str, str], key: str = "",
+           where: str | None = None) -> Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What Spark's mapInArrow calls; it reads `columns`, name -> Spark's type, and the `key` once more as KEY_TEXT, of
+    the rows for which the condition `where` holds."""
     asked = [*columns, key] if key else [*columns]
-    query = f"SELECT {', '.join(map(_quoted, asked))} FROM {_quoted(table)}"
+    condition = "" if where is None else f" WHERE {where}"
+    query = f"SELECT {', '.join(map(_quoted, asked))} FROM {_quoted(table)}{condition}"
     names = [*columns, KEY_TEXT] if key else asked
     kinds = [*columns.values(), "string"] if key else [*columns.values()]
 

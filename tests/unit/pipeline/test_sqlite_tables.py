@@ -59,6 +59,8 @@ def test_rows_come_some_at_a_time(board):
         connection.execute("CREATE TABLE many(id INTEGER)")
         connection.executemany("INSERT INTO many VALUES (?)", ((number,) for number in range(10_000)))
         connection.commit()
+    some = sqlite_tables.reader(str(board), "many", {"id": "bigint"}, where="id < 3")(iter([]))
+    assert [batch.to_pydict() for batch in some] == [{"id": [0, 1, 2]}]
     batches = list(sqlite_tables.reader(str(board), "many", {"id": "bigint"})(iter([])))
     assert [batch.num_rows for batch in batches] == [4096, 4096, 1808]
     assert [number for batch in batches for number in batch["id"].to_pylist()] == list(range(10_000))
