@@ -159,6 +159,13 @@ MUTANTS = [
            tests=_RELAY_TESTS),
     Mutant(name="a lease begins with its transaction", path=_TABLES, old="epoch FROM clock_timestamp()",
            new="epoch FROM now()", tests=("tests/unit/reliability/test_tables.py",)),
+    Mutant(name="a stub that changed is made due", path=_TABLE,
+           old='stubs.c.version == bindparam("its_version"),', new="", tests=_REVIEW_TESTS),
+    Mutant(name="a stub that is being sent is made due", path=_TABLE, old="~stubs.c.is_manual, is_of_latest)",
+           new="~stubs.c.is_manual)", tests=_REVIEW_TESTS),
+    Mutant(name="what is made due keeps a place that is waited for", path=_TABLE,
+           old="resend_time=now_ms(), queue_offset=None, last_error", new="resend_time=now_ms(), last_error",
+           tests=_REVIEW_TESTS),
     # --- inbox ------------------------------------------------------------------------------------------------------
     Mutant(name="a confirmation takes what is confirmed", path=_JUDGES,
            old="where(_ITS_STUB, stubs.c.status == UNCONFIRMED, ~exists().where(_ITS_ROWS))",

@@ -88,6 +88,14 @@ class Failure(NamedTuple):
     error: str
 
 
+class Gone(NamedTuple):
+    """A stub, as it was read, whose message is not where its place says."""
+
+    message_id: str
+    version: int
+    why: str
+
+
 def add() -> Insert:
     """A stub that is due as soon as it is committed. The values of the message are parameters."""
     return insert(stubs).values(status=UNCONFIRMED, send_count=0, resend_time=now_ms(), create_time=now_ms(),
@@ -254,6 +262,25 @@ def forget_places(connection: Connection, queue: MessageQueue, end: int) -> None
         *_waits(), stubs.c.topic == queue.topic, stubs.c.broker_name == queue.broker_name,
         stubs.c.queue_id == queue.queue_id, stubs.c.queue_offset >= end
     ).values(queue_offset=None, version=stubs.c.version + 1))
+
+
+def make_due(connection: Connection, stubs_gone: Sequence[Gone]) -> int:
+    """Have a relay send stubs again, from now on; how many. Their places are forgotten, for they would be waited for.
+
+    Only those that are as they were read, and whose place is that of their latest send: another may be under way, which
+    was counted and has no place yet.
+    """
+    if not stubs_gone:
+        return 0
+    is_of_latest = exists().where(
+        attempts.c.message_id == stubs.c.message_id, attempts.c.kind == SEND, attempts.c.number == stubs.c.send_count,
+        *[attempts.c[name] == stubs.c[name] for name in _PLACE])
+    return connection.execute(
+        update(stubs).where(stubs.c.message_id == bindparam("its_id"), stubs.c.version == bindparam("its_version"),
+                            stubs.c.status == UNCONFIRMED, ~stubs.c.is_manual, is_of_latest)
+        .values(resend_time=now_ms(), queue_offset=None, last_error=bindparam("its_why"), version=stubs.c.version + 1),
+        [{"its_id": each.message_id, "its_version": each.version, "its_why": storable(each.why, LAST_ERROR_SIZE_MAX)}
+         for each in stubs_gone]).rowcount
 
 
 # --- for people ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A business with orders, and bookings that follow from them; and what tests do with its stubs."""
 
+import time
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, insert, select, update
@@ -45,6 +46,16 @@ def count_stubs(engine: Engine, **values: object) -> int:
 def set_stub(engine: Engine, message_id: str, **values: object) -> None:
     with engine.begin() as connection:
         connection.execute(update(tables.stubs).where(tables.stubs.c.message_id == message_id).values(**values))
+
+
+def be_stored(engine: Engine, message_id: str, queue_offset: int) -> None:
+    """As if a relay had sent it just now, to the first queue of broker-a."""
+    now = round(time.time() * 1000)
+    place = {"broker_name": "broker-a", "queue_id": 0, "queue_offset": queue_offset}
+    set_stub(engine, message_id, send_count=1, first_send_time=now, resend_time=now + 60_000, **place)
+    with engine.begin() as connection:
+        connection.execute(insert(tables.attempts).values(
+            message_id=message_id, kind="SEND", number=1, begin_time=now, end_time=now, outcome="STORED", **place))
 
 
 def make_due(engine: Engine) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 from regulus.model.message import Message
 from regulus.reliability import outbox_table, tables
 from regulus.reliability.outbox import Outbox
-from regulus.reliability.outbox_table import Reviewed
+from regulus.reliability.outbox_table import Gone, Reviewed
 from regulus.reliability.relay import Backlog, DueStubs, RelayConfig
 from regulus.reliability.retry_policy import ResendPolicy
 
@@ -180,6 +180,43 @@ def test_w6_two_relays_review_no_stub_at_once(engine, due):
         else:
             with engine.begin() as second:
                 assert outbox_table.review(second, ResendPolicy(), 10) == []
+
+
+# --- what is not where its place says -------------------------------------------------------------------------------
+
+
+def stored(engine, message_id, number=1, **place):
+    with engine.begin() as connection:
+        connection.execute(insert(tables.attempts).values(
+            message_id=message_id, kind="SEND", number=number, begin_time=NOW_MS, end_time=NOW_MS, outcome="STORED",
+            **{"queue_offset": 70, **AT, **place}))
+
+
+def made_due(engine, *gone):
+    with engine.begin() as connection:
+        return outbox_table.make_due(connection, [Gone(*each, "it is not there") for each in gone])
+
+
+def test_a_message_that_is_gone_is_sent_again_though_it_seems_to_be_backlog(engine, due):
+    received_up_to(engine, 5)
+    stored(engine, "1")
+    set_stub(engine, "1", resend_time=NOW_MS + 3_600_000)
+    assert (made_due(engine, ("1", 1), ("2", 1)), made_due(engine)) == (1, 0)
+    row = stub(engine, "1")
+    assert (row.queue_offset, row.version, row.last_error, row.send_count) == (None, 2, "it is not there", 1)
+    assert NOW_MS - 60_000 < row.resend_time < NOW_MS + 3_600_000
+    assert sent_again(due) == ["1"]
+
+
+@pytest.mark.parametrize("changed", [{"version": 2}, {"status": "CONFIRMED"}, {"status": "VOIDED"}, {"is_manual": True},
+                                     {"send_count": 2}, {"queue_offset": 71}, {"queue_id": 4},
+                                     {"broker_name": "broker-b"}, {"queue_offset": None}], ids=repr)
+def test_a_stub_that_is_not_as_it_was_read_or_whose_latest_send_has_no_place_yet_is_left(engine, due, changed):
+    stored(engine, "1")
+    set_stub(engine, "1", resend_time=5, **changed)
+    before = stub(engine, "1")
+    assert made_due(engine, ("1", 1)) == 0
+    assert stub(engine, "1") == before
 
 
 # --- several groups ----------------------------------------------------------------------------------------------
