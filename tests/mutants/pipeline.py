@@ -50,6 +50,21 @@ _FILES = "regulus/pipeline/archive_files.py"
 _FILES_TESTS = "tests/unit/pipeline/test_archive_files.py::"
 _SINK_TESTS = "tests/unit/spark/sink/test_transactions.py::"
 _POWER = ("tests/crash/test_archive_power_cut.py",)
+_OUTBOX_FACTS = "regulus/pipeline/steps/outbox_facts.py"
+_OUTBOX_VERDICTS = "regulus/pipeline/steps/outbox_verdicts.py"
+_OUTBOX_JOB = "regulus/pipeline/outbox_reconcile.py"
+_OUTBOX_STEPS = "tests/unit/pipeline/steps/test_outbox_verdicts.py::"
+_OUTBOX_AGAIN = (_OUTBOX_STEPS + "test_a_lost_stub_is_sent_again_by_the_rules_of_the_relay_or_it_is_said_why_not",)
+_OUTBOX_PLACES = (_OUTBOX_STEPS + "test_a_place_whose_queue_was_not_read_or_has_lost_its_beginning_says_nothing",)
+_OUTBOX_SINCE = (_OUTBOX_STEPS + "test_what_came_while_the_job_read_is_neither_lost_nor_unmade",)
+_OUTBOX_KEPT = (_OUTBOX_STEPS + "test_a_message_that_is_older_than_stubs_are_kept_is_not_unmade",)
+_OUTBOX_NOWHERE = (_OUTBOX_STEPS + "test_a_stub_without_a_place_is_lost_only_by_a_log_that_is_whole",)
+_OUTBOX_TOLD = (_OUTBOX_STEPS + "test_an_effect_that_is_told_and_not_yet_confirmed_is_not_lost",)
+_OUTBOX_TESTS = "tests/unit/pipeline/test_outbox_reconcile.py::"
+_OUTBOX_ALIKE = (_OUTBOX_TESTS + "test_spark_and_the_relay_answer_alike",)
+_OUTBOX_BROKERS = (_OUTBOX_TESTS + "test_a_stub_without_a_place_needs_all_brokers",)
+_OUTBOX_SENT = (_OUTBOX_TESTS + "test_lost_messages_are_made_due_and_the_relay_sends_them_once",)
+_OUTBOX_KILLED = (_OUTBOX_TESTS + "test_two_jobs_and_one_that_is_killed_make_each_stub_due_once",)
 
 MUTANTS = [
     Mutant(name="late from the limit on", path=_VERDICTS, old='"applied_time") > limits.late_ms',
@@ -257,4 +272,45 @@ MUTANTS = [
     Mutant(name="a topic's first bytes are not compared", path="regulus/spark/columns.py",
            old="for end in range(len(name), 0, -8):", new="for end in range(len(name), len(name) - 8, -8):",
            tests=("tests/unit/spark/test_store_scan.py",)),
+    # --- the outbox against the log ---------------------------------------------------------------------------------
+    Mutant(name="backlog is what a place that is gone says", path=_OUTBOX_VERDICTS,
+           old="resend_time=F.lit(0), is_behind=F.lit(False)", new="resend_time=F.lit(0)", tests=_OUTBOX_AGAIN),
+    Mutant(name="a lost stub waits for its time", path=_OUTBOX_VERDICTS,
+           old="resend_time=F.lit(0), is_behind=F.lit(False)", new="is_behind=F.lit(False)", tests=_OUTBOX_AGAIN),
+    Mutant(name="what a consumer received is lost again", path=_OUTBOX_VERDICTS,
+           old='F.col("again").isin(*_AGAIN)', new="F.lit(True)", tests=_OUTBOX_AGAIN),
+    Mutant(name="a queue that was not read has lost all", path=_OUTBOX_VERDICTS,
+           old='F.col("known_end").isNull() | F.col("end").isNull(), _NOT_READ',
+           new='F.col("known_end").isNull() | F.col("end").isNull(), _GONE', tests=_OUTBOX_PLACES),
+    Mutant(name="what retention removed is lost", path=_OUTBOX_VERDICTS, old='.when(at < F.col("begin"), _NOT_KEPT)',
+           new="", tests=_OUTBOX_PLACES),
+    Mutant(name="what came while the log was read is lost", path=_OUTBOX_VERDICTS,
+           old='            .when(at >= F.col("known_end"), _SINCE)\n', new="", tests=_OUTBOX_SINCE),
+    Mutant(name="what was committed while the log was read is unmade", path=_OUTBOX_FACTS,
+           old='F.coalesce(F.col("queue_offset") < F.col("known_end"), F.lit(False))', new="F.lit(True)",
+           tests=_OUTBOX_SINCE),
+    Mutant(name="a message whose stub was removed is unmade", path=_OUTBOX_FACTS,
+           old=" & (stored >= kept_since_ms)", new="", tests=_OUTBOX_KEPT),
+    Mutant(name="any broker knows of a stub without a place", path=_OUTBOX_VERDICTS,
+           old="F.lit(False) if limits.log_since_ms is None else F.coalesce(", new="F.coalesce(F.lit(True),",
+           tests=_OUTBOX_NOWHERE),
+    Mutant(name="a stub without a place is lost by files alone", path=_OUTBOX_JOB,
+           old='is_whole = bool(request.brokers) and row["nowhere"] > 0', new="is_whole = True", tests=_OUTBOX_BROKERS),
+    Mutant(name="an effect that is told is lost", path=_OUTBOX_VERDICTS,
+           old='F.coalesce((F.size("told_groups") > 0) & are_told, F.lit(False))', new="F.lit(False)",
+           tests=_OUTBOX_TOLD),
+    Mutant(name="Spark takes one group that has passed for all", path=_OUTBOX_FACTS,
+           old="(~has_passed | F.coalesce(lags, no))", new="(~has_passed)", tests=_OUTBOX_ALIKE),
+    Mutant(name="Spark waits for a group that is done", path=_OUTBOX_FACTS,
+           old='F.array_max(F.transform(held,', new='F.array_max(F.transform("receipts",', tests=_OUTBOX_ALIKE),
+    Mutant(name="Spark does not see that a group never began", path=_OUTBOX_FACTS,
+           old="F.when(F.coalesce(never_began, no)", new="F.when(no", tests=_OUTBOX_ALIKE),
+    Mutant(name="a run has no cap", path=_OUTBOX_JOB, old="wanted = min(cap, report.lost_again)",
+           new="wanted = report.lost_again", tests=_OUTBOX_SENT),
+    Mutant(name="a job writes all in one transaction", path=_OUTBOX_JOB, old="key=lambda each: each[0])",
+           new="key=lambda each: 0)", tests=_OUTBOX_KILLED),
+    Mutant(name="rows of a topic that nobody asked for belong to nothing", path=_OUTBOX_JOB,
+           old="    stubs = database.read(spark, tables.stubs, _STUB_COLUMNS)\n",
+           new="    stubs = database.read(spark, tables.stubs, _STUB_COLUMNS).where(F.col('topic').isin('orders'))\n",
+           tests=(_OUTBOX_TESTS + "test_what_nobody_committed_and_what_belongs_to_nothing_is_named",)),
 ]

@@ -34,14 +34,20 @@ def with_database(command: Callable[Concatenate["Connection", P], Any]) -> Calla
 
 @contextmanager
 def connected(address: str) -> "Iterator[Connection]":
+    """In a transaction, see `opened`."""
+    with opened(address) as engine, engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def opened(address: str) -> "Iterator[Engine]":
     """Raises MissingExtra; click's error, without the password, for what the database says."""
     require_extra("sql", "the database")
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     engine = _engine(address)
     try:
-        with engine.begin() as connection:
-            yield connection
+        yield engine
     except DBAPIError as error:
         raise click.ClickException(f"{_shown(engine)}: {str(error.orig).strip()}") from error
     except SQLAlchemyError as error:

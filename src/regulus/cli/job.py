@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from regulus.cli.connection import Moment
+from regulus.cli.job_outbox import outbox
 from regulus.cli.job_run import Job, P, moment, shown, with_job
-from regulus.cli.options import COUNT, LIMIT, Finite
+from regulus.cli.options import COUNT, LIMIT, Finite, names
 from regulus.cli.output import counted, print_facts, print_table
 from regulus.errors import ClientError
 from regulus.wire.codes import ResponseCode
@@ -47,6 +48,9 @@ def effects_options(command: Callable[P, Any]) -> Callable[P, Any]:
 @click.group()
 def job() -> None:
     """Audit, search and repair, over the log as a table."""
+
+
+job.add_command(outbox)
 
 
 @job.command()
@@ -193,15 +197,11 @@ def sending_options(command: Callable[P, Any]) -> Callable[P, Any]:
         click.option("--guarantee", type=click.Choice(["exactlyOnce", "atLeastOnce"]), default="exactlyOnce",
                      show_default=True, help="Java RocketMQ knows atLeastOnce only."),
         click.option("--rate", type=COUNT, help="At most this many messages a second."),
-        click.option("--brokers", metavar="NAMES", callback=_names, help="All brokers of -n, with commas between them. "
+        click.option("--brokers", metavar="NAMES", callback=names, help="All brokers of -n, with commas between them. "
                      "--send needs them: what one that is away has would be sent again."),
     ):
         command = option(command)
     return command
-
-
-def _names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
 
 
 def target(job: Job, is_real: bool, guarantee: str, rate: int | None, brokers: tuple[str, ...],

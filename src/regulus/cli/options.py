@@ -19,6 +19,11 @@ OFFSET = click.IntRange(0, LONG_MAX)
 PORT = click.IntRange(0, 65535)
 
 
+def names(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """The value of an option that takes several, with commas between them: a callback."""
+    return tuple(name for name in map(str.strip, (text or "").split(",")) if name)
+
+
 class Finite(click.FloatRange):
     """A number of a range, which neither `nan` nor `inf` is."""
 

@@ -118,7 +118,7 @@ class LogSource:
 
     def bounds(self, spark: SparkSession, topics: Sequence[str]) -> DataFrame | None:
         """What the brokers keep of the topics now, as BOUNDS; None for an archive, which keeps all that it has."""
-        if self._is_archive:
+        if self.is_archive:
             return None
         return self._snapshot(spark, "queues", topics, BOUNDS)
 
@@ -129,21 +129,22 @@ class LogSource:
 
     def progress(self, spark: SparkSession, groups: Sequence[str]) -> DataFrame | None:
         """Where the groups read next in their retry topics, as PROGRESS; None for an archive, which has no groups."""
-        if self._is_archive:
+        if self.is_archive:
             return None
         return self._snapshot(spark, "offsets", self.there(spark, *map(retry_topic, groups)), PROGRESS)
 
     def retry_limits(self, spark: SparkSession) -> DataFrame | None:
         """How often the groups' messages are tried again, `consumer_group, retry_max_times`, the most that a broker
         allows; None for an archive."""
-        if self._is_archive:
+        if self.is_archive:
             return None
         groups = self._table(spark, "groups").load()
         limit = F.max("retry_max_times").alias("retry_max_times")
         return as_it_is_now(groups.groupBy("consumer_group").agg(limit))
 
     @property
-    def _is_archive(self) -> bool:
+    def is_archive(self) -> bool:
+        """Whether it is one alone, which knows no groups, and no ends of queues."""
         return not {"storePath", "nameServer"} & set(self.options)
 
     def _snapshot(self, spark: SparkSession, table: str, topics: Sequence[str], schema: str) -> DataFrame:

@@ -18,7 +18,7 @@ from regulus.reliability.delivery_log import business_id
 from regulus.reliability.tables import CONSUMER_GROUP_SIZE_MAX, storable
 
 CONFIRMATION_TOPIC = "regulus_confirmations"
-_GROUP_PROPERTY = "CONSUMER_GROUP"
+GROUP_PROPERTY = "CONSUMER_GROUP"
 
 
 class StubConfirms:
@@ -41,7 +41,7 @@ class MessageConfirms:
     def confirm(self, message_id: str, consumer_group: str) -> None:
         """Raises ClientError."""
         self._producer.send(Message(self._topic, message_id.encode(), keys=message_id,
-                                    properties={names.BUSINESS_ID: message_id, _GROUP_PROPERTY: consumer_group}))
+                                    properties={names.BUSINESS_ID: message_id, GROUP_PROPERTY: consumer_group}))
 
 
 class ConfirmationListener:
@@ -63,6 +63,6 @@ class ConfirmationListener:
                 self._is_checked = True
             # In one order, so that no two of these wait for each other.
             for message in sorted(messages, key=business_id):
-                group = message.properties.get(_GROUP_PROPERTY, "")
+                group = message.properties.get(GROUP_PROPERTY, "")
                 judges.confirm(connection, business_id(message), storable(group, CONSUMER_GROUP_SIZE_MAX))
         return ConsumeStatus.CONSUME_SUCCESS

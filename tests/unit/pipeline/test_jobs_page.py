@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import create_engine
 
 from regulus.client.sync import Producer
 from regulus.model.message import Message
+from regulus.reliability import tables
 from tests.golden.recorded_session import frames_of
+from tests.unit.reliability.shop import be_stored, place_orders
+from tests.unit.reliability.shop import shop as outbox_shop
 from tests.unit.spark.sink.support import messages_of
 
 from .shop import Shop, restarted_without_epochs
@@ -66,6 +70,8 @@ def _run_all(spark, shop: Shop, tmp_path: Path) -> None:
     assert "CG_trace" in trace
     assert "%DLQ%billing" in run(shop, tmp_path, "search")
     assert "1 sent again" in run(shop, tmp_path, "reconcile")
+    _make_outbox(tmp_path / "shop.sqlite")
+    assert "1 lost; 1 due now, for the relay to send; brokers: broker-a" in run(shop, tmp_path, "outbox")
     assert "1 sent, 0 sent before" in run(shop, tmp_path, "redrive")
     assert "0 sent, 1 sent before; brokers: broker-a" in run(shop, tmp_path, "redrive")
     assert "10 messages sent" in run(shop, tmp_path, "replay")
@@ -83,3 +89,14 @@ def _make_stubs(path: Path) -> None:
         connection.executemany("INSERT INTO stubs VALUES (?, ?, ?, NULL)", [
             (name, now - 7_200_000, f"order {name}") for name in (*(f"o{number}" for number in range(8)), "gone")])
         connection.commit()
+
+
+def _make_outbox(path: Path) -> None:
+    """With a stub whose message is not where it was stored."""
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        outbox_shop.create_all(connection)
+        tables.create(connection)
+    place_orders(engine, "1")
+    be_stored(engine, "1", 1_000)
+    engine.dispose()
