@@ -99,7 +99,7 @@ def java_libraries(name: str) -> Path:
 def java_classpath(version: str) -> str:
     """The class path of the servers, the tools and our drivers of RocketMQ `version`."""
     libraries = java_libraries(version)
-    sources = [HERE / "java" / name for name in ("RocketMQDriver.java", "AdminRunner.java")]
+    sources = [HERE / "java" / name for name in ("RocketMQDriver.java", "AdminRunner.java", "SqlVerdicts.java")]
 
     def make(directory: Path) -> None:
         _run([tool("javac"), "-nowarn", "-d", str(directory), "-cp", f"{libraries}/*", *map(str, sources)], HERE)

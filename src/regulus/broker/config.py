@@ -65,6 +65,8 @@ class BrokerConfig(StoreRules):
     lite_pull_message_enable: bool = True
     flush_consumer_offset_interval: int = 5000
     use_server_side_reset_offset: bool = True
+    enable_property_filter: bool = False
+    """Whether consumers may subscribe by SQL92 conditions, each of which reads all messages that it is asked about."""
 
     # queries
     default_query_max_num: int = 32

@@ -1,31 +1,76 @@
-"""Which messages a subscription wants: by the hash of their tag, as consume queues keep it.
+"""Which messages a subscription wants: by the hash of their tag, as consume queues keep it, or by their properties.
 
-Source: SubscriptionData, FilterAPI, DefaultMessageFilter.
+Source: SubscriptionData, FilterAPI, DefaultMessageFilter, ExpressionMessageFilter.
 """
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from regulus.broker.config import BrokerConfig
+from regulus.broker.sql_expression import compile_condition
+from regulus.errors import HeaderError
 from regulus.model.message_filter import EVERYTHING, Filter
 from regulus.wire.bodies import SubscriptionData
+from regulus.wire.bodies.subscription_data import SQL92, TAG
 
-TAG = "TAG"
 FILTERS_CACHED_MAX = 1024
+CONDITIONS_CACHED_MAX = 128
+"""SQL92 conditions that are kept ready, and wrong ones with what is wrong; others are read anew with each pull."""
+
+NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
-def is_tag(expression_type: str | None) -> bool:
-    return not expression_type or expression_type == TAG
+class ConditionFilter(Filter):
+    """Every tag, and what a condition over the properties takes."""
+
+    def __init__(self, is_wanted: Callable[[Mapping[str, str]], bool]) -> None:
+        super().__init__(reads_properties=True)
+        self._is_wanted = is_wanted
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        return self._is_wanted(properties)
+
+
+def not_served(expression_type: str | None, config: BrokerConfig) -> str:
+    """Why the broker does not filter by expressions of this kind; nothing when it does."""
+    if not expression_type or expression_type == TAG or expression_type == SQL92 and config.enable_property_filter:
+        return ""
+    return NOT_SERVED + expression_type
 
 
 def subscription_filter(subscription: SubscriptionData) -> Filter:
     """Raises HeaderError."""
+    if subscription.expression_type == SQL92:
+        return expression_filter(subscription.sub_string, SQL92)
     if subscription.code_set:
         return _filter(subscription.code_set)
     return expression_filter(subscription.sub_string)
 
 
+def expression_filter(expression: str | None, expression_type: str | None = TAG) -> Filter:
+    """The filter of `A || B`, every message for `*` or nothing, or of a SQL92 condition.
+
+    Raises HeaderError when it names no tag, or is no condition.
+    """
+    if expression_type != SQL92:
+        return _tag_filter(expression)
+    found = _condition(expression or "")
+    if isinstance(found, str):
+        raise HeaderError(found)
+    return found
+
+
+@lru_cache(maxsize=CONDITIONS_CACHED_MAX)
+def _condition(text: str) -> ConditionFilter | str:
+    """What is wrong is kept as well: its sender asks again and again."""
+    try:
+        return ConditionFilter(compile_condition(text))
+    except HeaderError as error:
+        return str(error)
+
+
 @lru_cache(maxsize=FILTERS_CACHED_MAX)
-def expression_filter(expression: str | None) -> Filter:
-    """The filter of `A || B`; every message for `*` or nothing. Raises HeaderError when it names no tag."""
+def _tag_filter(expression: str | None) -> Filter:
     return _filter(SubscriptionData.compile("", expression).code_set)
 
 

@@ -42,8 +42,7 @@ FIXED_BROKER_SETTINGS = {
     "enabledAppendPropCRC": FixedSetting("false", "the checksum of a record is of its body here"),
     "forceVerifyPropCRC": FixedSetting("false", "the checksum of a record is of its body here"),
     # what clients see
-    "enablePropertyFilter": FixedSetting("false", "this broker filters by tag only"),
-    "filterSupportRetry": FixedSetting("false", "this broker filters by tag only"),
+    "filterSupportRetry": FixedSetting("false", "a retried message was wanted already"),
     "enableLmq": FixedSetting("false", _LIGHT),
     "enableMultiDispatch": FixedSetting("false", _LIGHT),
     "enableRetryTopicV2": FixedSetting("false", _POP),

@@ -104,10 +104,12 @@ class Rig:
 
     def heartbeat(self, group: str | None = "CG", *topics: str, expression: str = "*", client_id: str = "c1",
                   channel: int = 1, message_model: str = "CLUSTERING", sub_version: int = 1,
-                  producer_group: str | None = None, **fields: object) -> RemotingCommand:
+                  producer_group: str | None = None, expression_type: str = "TAG",
+                  **fields: object) -> RemotingCommand:
         consumers = []
         if group is not None:
-            subscriptions = [SubscriptionData.compile(topic, expression, sub_version) for topic in topics]
+            subscriptions = [SubscriptionData.compile(topic, expression, sub_version, expression_type)
+                             for topic in topics]
             consumers.append(ConsumerData(group_name=group, message_model=message_model,
                                           subscription_data_set=subscriptions))
         producers = [ProducerData(group_name=producer_group)] if producer_group else []

@@ -21,7 +21,7 @@ from regulus.wire.remoting_command import RemotingCommand
 
 UPDATABLE_KEYS = frozenset({
     "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "brokerPermission", "defaultQueryMaxNum",
-    "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
+    "enablePropertyFilter", "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable", "longPollingEnable",
     "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory", "regionId",
     "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
     "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",

@@ -4,10 +4,11 @@ from regulus.broker.clients import Client
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import decode_named, named_body
 from regulus.broker.long_answers import Steps
-from regulus.broker.message_filter import is_tag
+from regulus.broker.message_filter import not_served, subscription_filter
 from regulus.broker.outcome import Outcome, refuse
 from regulus.broker.state import BrokerState
 from regulus.broker.topics import UNIT_SUB_FLAG
+from regulus.errors import HeaderError
 from regulus.model.peer import Peer
 from regulus.model.topics import retry_topic
 from regulus.wire import fastjson
@@ -16,8 +17,6 @@ from regulus.wire.codes import ResponseCode
 from regulus.wire.headers import HeartBeatResponse, UnregisterClientRequest
 from regulus.wire.json_fields import from_value_in_steps
 from regulus.wire.remoting_command import RemotingCommand
-
-FILTER_NOT_SERVED = "The broker does not support consumer to filter message by "
 
 
 def handle_heart_beat(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
@@ -83,6 +82,12 @@ def _line(peer: Peer) -> tuple[str, int]:
 def handle_check_client_config(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """A consumer asks before it starts whether its filter will be served."""
     subscription = decode_named(CheckClientConfigBody, request).subscription_data if request.body else None
-    if subscription is not None and not is_tag(subscription.expression_type):
-        return refuse(request, ResponseCode.SYSTEM_ERROR, FILTER_NOT_SERVED + subscription.expression_type)
+    if subscription is None:
+        return succeed(request)
+    if refusal := not_served(subscription.expression_type, broker.config):
+        return refuse(request, ResponseCode.SYSTEM_ERROR, refusal)
+    try:
+        subscription_filter(subscription)
+    except HeaderError as error:
+        return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
     return succeed(request)

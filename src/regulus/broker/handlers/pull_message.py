@@ -6,9 +6,9 @@ is run a second time when a message arrives or its time is up, and answered then
 Source: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
 
-from regulus.broker.handlers.heart_beat import FILTER_NOT_SERVED
+from regulus.broker.config import BrokerConfig
 from regulus.broker.held_requests import HOLD_MS_MAX, HeldRequest, Place
-from regulus.broker.message_filter import expression_filter, is_tag, subscription_filter
+from regulus.broker.message_filter import expression_filter, not_served, subscription_filter
 from regulus.broker.outcome import HOLD, Outcome, Reply
 from regulus.broker.read_place import MASTER_ID, next_broker
 from regulus.broker.state import BrokerState
@@ -136,17 +136,17 @@ def _check(request: RemotingCommand, header: PullMessageRequest, broker: BrokerS
                                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]")
     if header.sys_flag & _SUBSCRIPTION:
-        return _check_expression(request, header, group, topic)
+        return _check_expression(request, header, config, group, topic)
     return _check_subscription(request, header, broker, group, topic)
 
 
-def _check_expression(request: RemotingCommand, header: PullMessageRequest, group: SubscriptionGroupConfig,
-                      topic: TopicConfig) -> "_Checked | RemotingCommand":
+def _check_expression(request: RemotingCommand, header: PullMessageRequest, config: BrokerConfig,
+                      group: SubscriptionGroupConfig, topic: TopicConfig) -> "_Checked | RemotingCommand":
     """The pull brings its filter along."""
-    if not is_tag(header.expression_type):
-        return _refuse_filter(request, header.expression_type or "")
+    if refusal := not_served(header.expression_type, config):
+        return request.response(ResponseCode.SYSTEM_ERROR, refusal)
     try:
-        return _Checked(group, topic, expression_filter(header.subscription))
+        return _Checked(group, topic, expression_filter(header.subscription, header.expression_type))
     except HeaderError as error:
         return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
 
@@ -168,8 +168,8 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
         return request.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
     if subscription.sub_version < header.sub_version:
         return request.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    if not is_tag(subscription.expression_type):
-        return _refuse_filter(request, subscription.expression_type)
+    if refusal := not_served(subscription.expression_type, broker.config):
+        return request.response(ResponseCode.SYSTEM_ERROR, refusal)
     try:
         return _Checked(group, topic, subscription_filter(subscription))
     except HeaderError as error:
@@ -229,7 +229,3 @@ def _forbid(request: RemotingCommand, forbidden_type: int, remark: str) -> Remot
     ext = PullMessageResponse(next_begin_offset=0, min_offset=0, max_offset=0,
                               forbidden_type=forbidden_type).ext()
     return request.response(ResponseCode.NO_PERMISSION, remark, ext)
-
-
-def _refuse_filter(request: RemotingCommand, expression_type: str) -> RemotingCommand:
-    return request.response(ResponseCode.SYSTEM_ERROR, FILTER_NOT_SERVED + expression_type)

@@ -60,7 +60,7 @@ def test_what_cannot_be_changed_is_named(rig, text, remark):
 
 
 @pytest.mark.parametrize(("key", "text"), [
-    ("aclEnable", "true"), ("enablePropertyFilter", "true"), ("duplicationEnable", "true"),
+    ("aclEnable", "true"), ("duplicationEnable", "true"),
     ("storeType", "defaultRocksDB"), ("readOnlyCommitLogStorePaths", "/b,/c")])
 def test_what_is_not_served_is_refused_with_what_to_do_instead(rig, key, text):
     response = update(rig, f"traceOn=false\n{key}={text}")

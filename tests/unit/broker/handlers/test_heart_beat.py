@@ -113,9 +113,12 @@ def test_a_heartbeat_without_subscriptions_keeps_those_that_are_known(rig):
     assert rig.heartbeat("CG", heartbeat_fingerprint=6, without_sub=True).ext["IS_SUB_CHANGE"] == "true"
 
 
-@pytest.mark.parametrize(("expression_type", "code"), [("TAG", 0), ("SQL92", 1)])
-def test_a_consumer_learns_before_it_starts_whether_its_filter_is_served(rig, expression_type, code):
-    subscription = SubscriptionData(topic="TopicA", sub_string="a > 5", expression_type=expression_type)
+@pytest.mark.parametrize(("allowed", "expression_type", "expression", "code"), [
+    (False, "TAG", "a", 0), (False, "SQL92", "a > 5", 1), (True, "SQL92", "a > 5", 0), (True, "SQL92", "a >", 23)])
+def test_a_consumer_learns_before_it_starts_whether_its_filter_is_served(make_rig, allowed, expression_type,
+                                                                         expression, code):
+    rig = make_rig(enable_property_filter=allowed)
+    subscription = SubscriptionData(topic="TopicA", sub_string=expression, expression_type=expression_type)
     body = CheckClientConfigBody(client_id="c1", group="CG", subscription_data=subscription)
     assert rig.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode()).code == code
 

@@ -77,6 +77,55 @@ def test_sql_is_refused(rig):
     assert response.remark == "The broker does not support consumer to filter message by SQL92"
 
 
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sql_rig(make_rig):
+    """A broker that filters by SQL92, messages with a = 0 ... 9 in queue 0 of TopicA."""
+    rig = make_rig(enable_property_filter=True)
+    for number in range(10):
+        rig.send(body=b"%d" % number, properties={"UNIQ_KEY": f"K{number}", "a": str(number)})
+    rig.arrive()
+    rig.told()
+    return rig
+
+
+def bodies(response):
+    return [message.body for message in message_record.decode_all(response.body)]
+
+
+def test_a_condition_filters_by_properties(sql_rig):
+    response = sql_rig.pull(sys_flag=SUBSCRIPTION, subscription="a BETWEEN 3 AND 5", expression_type="SQL92")
+    assert bodies(response) == [b"3", b"4", b"5"]
+    assert PullMessageResponse.decode(response).next_begin_offset == 10
+
+
+def test_a_condition_of_the_heartbeat_filters(sql_rig):
+    sql_rig.heartbeat("CG", "TopicA", expression="a > 7", expression_type="SQL92")
+    assert bodies(sql_rig.pull()) == [b"8", b"9"]
+
+
+def test_what_no_condition_takes_is_passed_over(sql_rig):
+    response = sql_rig.pull(sys_flag=SUBSCRIPTION, subscription="a = 'x'", expression_type="SQL92")
+    assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert PullMessageResponse.decode(response).next_begin_offset == 10
+
+
+def test_a_wrong_condition_is_refused_with_its_place(sql_rig):
+    response = sql_rig.pull(sys_flag=SUBSCRIPTION, subscription="a >", expression_type="SQL92")
+    assert response.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "character 4" in response.remark
+
+
+def test_a_held_pull_is_answered_by_what_its_condition_takes(sql_rig):
+    assert sql_rig.pull_outcome(queue_offset=10, sys_flag=SUBSCRIPTION | SUSPEND, subscription="a = 11",
+                                expression_type="SQL92") is HOLD
+    sql_rig.send(body=b"11", properties={"UNIQ_KEY": "K11", "a": "11"})
+    (answer,) = sql_rig.arrive()
+    assert bodies(answer) == [b"11"]
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,398 @@
+"""The SQL92 conditions of subscriptions: from text to one function over a message's properties.
+
+Logic has three values: a condition is True, False, or None where a property is missing. What takes a message is True
+alone. The grammar and each rule of typing are RocketMQ 5.3.3's, but for what follows the end of a condition: there
+RocketMQ takes `a > 5 b > 6` for `a > 5`, and here it is refused.
+
+    or:         and { OR and }
+    and:        equality { AND equality }
+    equality:   comparison { (= | <>) comparison | IS [NOT] NULL }
+    comparison: unary { (< | <= | > | >=) unary | [NOT] BETWEEN unary AND unary | [NOT] IN (text, ...)
+                        | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text }
+    unary:      { + | - | NOT } (literal | property | ( or ))
+
+Source: SelectorParser, ComparisonExpression, LogicExpression, UnaryExpression.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, NoReturn
+
+from regulus.broker.sql_values import (
+    INT_MAX, LONG_MAX, Long, Value, is_at_least, is_at_most, is_equal, is_greater, is_less,
+)
+from regulus.errors import HeaderError
+
+EXPRESSION_LENGTH_MAX = 16_384
+"""Characters. Longer ones are refused: reading one holds up the broker's loop."""
+DEPTH_MAX = 50
+"""Conditions within one another, and comparisons in a row. Deeper ones are refused: each is a call within a call."""
+
+Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], Value]
+
+_TOKENS = re.compile(r"""
+    (?P<blank> [ \t\n\r\f]+ | --[^\n\r]*(?:[\n\r]|$) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/ )
+  | (?P<float> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+  | (?P<whole> 0 | [1-9][0-9]*[lL]? )
+  | (?P<text> '(?:''|[^'])*' )
+  | (?P<word> [A-Za-z_$][A-Za-z0-9_$]* )
+  | (?P<sign> <> | >= | <= | [=<>(),+-] )
+""", re.VERBOSE)
+_KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH",
+                       "ENDSWITH"))
+_ORDERS: dict[str, Callable[[Value, Value], bool]] = {
+    "<": is_less, "<=": is_at_most, ">": is_greater, ">=": is_at_least}
+_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
+
+
+def compile_condition(text: str) -> Callable[[Properties], bool]:
+    """Whether a message of these properties is wanted. Raises HeaderError with the place of what is wrong in `text`."""
+    if len(text) > EXPRESSION_LENGTH_MAX:
+        raise HeaderError(f"the SQL92 expression has {len(text)} characters; at most {EXPRESSION_LENGTH_MAX} are read")
+    condition = _Parser(text).parsed()
+
+    def is_wanted(properties: Properties) -> bool:
+        try:
+            return condition(properties) is True
+        except ValueError:
+            return False    # a text that is no number, compared with one: no match, as in RocketMQ
+
+    return is_wanted
+
+
+class _Token(NamedTuple):
+    kind: str       # a keyword, a sign, or: float, whole, text, word, end
+    text: str
+    at: int
+
+
+class _Term(NamedTuple):
+    """A part of a condition, and what its place in another must know of it."""
+
+    evaluate: Evaluate
+    at: int
+    is_truth: bool = False
+    is_literal: bool = False
+    value: Value = None
+    property_name: str = ""
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._split()
+        self._next = 0
+        self._depth = 0
+
+    def parsed(self) -> Evaluate:
+        term = self._truth(self._or())
+        if self._peek().kind != "end":
+            self._fail(self._peek(), "the condition has ended before it")
+        return term.evaluate
+
+    # --- tokens ------------------------------------------------------------------------------------------------------
+
+    def _split(self) -> list[_Token]:
+        tokens = []
+        at = 0
+        while at < len(self._text):
+            match = _TOKENS.match(self._text, at)
+            if match is None:
+                self._fail(_Token("", self._text[at], at), "nothing begins so")
+            kind, text = str(match.lastgroup), match[0]
+            upper = text.upper()
+            if kind == "sign" or kind == "word" and upper in _KEYWORDS:
+                kind = upper
+            if kind != "blank":
+                tokens.append(_Token(kind, text, at))
+            at = match.end()
+        tokens.append(_Token("end", "the end", at))
+        return tokens
+
+    def _peek(self, ahead: int = 0) -> _Token:
+        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+
+    def _take(self, *kinds: str) -> _Token | None:
+        """The next token when it is of one of these kinds."""
+        token = self._peek()
+        if token.kind not in kinds:
+            return None
+        self._next += 1
+        return token
+
+    def _expect(self, kind: str, called: str = "") -> _Token:
+        token = self._take(kind)
+        if token is None:
+            self._fail(self._peek(), f"{called or kind} must stand there")
+        return token
+
+    def _fail(self, token: _Token, why: str) -> NoReturn:
+        raise HeaderError(f"the SQL92 expression is wrong at character {token.at + 1}, {token.text[:40]}: {why}")
+
+    def _deeper(self, token: _Token) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            self._fail(token, f"more than {DEPTH_MAX} conditions are within one another")
+
+    # --- grammar -----------------------------------------------------------------------------------------------------
+
+    def _or(self) -> _Term:
+        return self._chain("OR", self._and, any_of)
+
+    def _and(self) -> _Term:
+        return self._chain("AND", self._equality, all_of)
+
+    def _chain(self, word: str, part: Callable[[], _Term], joined: Callable[[list[Evaluate]], Evaluate]) -> _Term:
+        first = part()
+        if self._peek().kind != word:
+            return first
+        parts = [self._truth(first)]
+        while self._take(word):
+            parts.append(self._truth(part()))
+        return _Term(joined([each.evaluate for each in parts]), first.at, is_truth=True)
+
+    def _equality(self) -> _Term:
+        depth, left = self._depth, self._comparison()
+        while token := self._take("=", "<>", "IS"):
+            self._deeper(token)
+            if token.kind == "IS":
+                is_not = self._take("NOT") is not None
+                self._expect("NULL")
+                evaluate = is_null(left.evaluate)
+            else:
+                is_not = token.kind == "<>"
+                evaluate = self._equal(left, self._comparison(), token)
+            left = _Term(negated(evaluate) if is_not else evaluate, left.at, is_truth=True)
+        self._depth = depth
+        return left
+
+    def _comparison(self) -> _Term:
+        depth, left = self._depth, self._unary()
+        while token := self._take_comparison():
+            self._deeper(token)
+            left = _Term(self._compared(left, token), left.at, is_truth=True)
+        self._depth = depth
+        return left
+
+    def _take_comparison(self) -> _Token | None:
+        """A NOT belongs to what stands behind it."""
+        token = self._take(*_ORDERS, "BETWEEN", "IN", *_TEXT_TESTS)
+        if token is None and self._peek().kind == "NOT" and self._peek(1).kind in ("BETWEEN", "IN", *_TEXT_TESTS):
+            token = self._peek()
+            self._next += 1
+        return token
+
+    def _compared(self, left: _Term, token: _Token) -> Evaluate:
+        is_not = token.kind == "NOT"
+        word = self._tokens[self._next].kind if is_not else token.kind
+        self._next += is_not
+        if word in _ORDERS:
+            return ordered(word, self._orderable(left), self._orderable(self._unary()))
+        if word == "BETWEEN":
+            return self._between(left, is_not)
+        if word == "IN":
+            return self._in(left, is_not)
+        return text_test(left.evaluate, word, self._text_literal(), is_not)
+
+    def _between(self, left: _Term, is_not: bool) -> Evaluate:
+        low = self._unary()
+        self._expect("AND")
+        high = self._unary()
+        if not is_not and low.is_literal and high.is_literal:
+            self._check_bounds(low, high)
+        value, low_value, high_value = map(self._orderable, (left, low, high))
+        if is_not:
+            return any_of([ordered("<", value, low_value), ordered(">", value, high_value)])
+        return all_of([ordered(">=", value, low_value), ordered("<=", value, high_value)])
+
+    def _check_bounds(self, low: _Term, high: _Term) -> None:
+        self._orderable(low), self._orderable(high)
+        if is_less(high.value, low.value):
+            self._fail(self._token_of(low), "the lower bound is above the upper one")
+
+    def _in(self, left: _Term, is_not: bool) -> Evaluate:
+        if not left.property_name:
+            self._fail(self._token_of(left), "a property must stand before IN")
+        self._expect("(")
+        texts = [self._text_literal()]
+        while self._take(","):
+            texts.append(self._text_literal())
+        self._expect(")")
+        return one_of(left.property_name, frozenset(texts), is_not)
+
+    def _unary(self) -> _Term:
+        depth, signs = self._depth, []
+        while token := self._take("+", "-", "NOT"):
+            self._deeper(token)
+            signs.append(token)
+        term = self._primary()
+        for sign in reversed(signs):
+            if sign.kind == "-":
+                term = _Term(minus(term.evaluate), sign.at)
+            elif sign.kind == "NOT":
+                term = _Term(negated(self._truth(term).evaluate), sign.at, is_truth=True)
+        self._depth = depth
+        return term
+
+    def _primary(self) -> _Term:
+        token = self._peek()
+        self._next += token.kind != "end"
+        if token.kind == "(":
+            self._deeper(token)
+            term = self._or()
+            self._depth -= 1
+            self._expect(")")
+            return term._replace(at=token.at)
+        if token.kind == "word":
+            return _Term(property_of(token.text), token.at, property_name=token.text)
+        if token.kind in ("TRUE", "FALSE", "NULL"):
+            value = {"TRUE": True, "FALSE": False}.get(token.kind)
+            return _Term(literal(value), token.at, is_truth=True, is_literal=True, value=value)
+        if token.kind in ("text", "whole", "float"):
+            value = self._literal_value(token)
+            return _Term(literal(value), token.at, is_literal=True, value=value)
+        self._fail(token, "a property, a literal or ( must stand there")
+
+    def _literal_value(self, token: _Token) -> str | int | float:
+        if token.kind == "text":
+            return _unquoted(token)
+        if token.kind == "whole":
+            digits = token.text.rstrip("lL")
+            if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
+                self._fail(token, f"the largest whole number is {LONG_MAX}")
+            number = int(digits)
+            return number if number <= INT_MAX else Long(number)
+        decimal = float(token.text)
+        if not 0 < decimal < float("inf"):
+            self._fail(token, "RocketMQ takes no decimal that is 0 or beyond the range of a double: write 0, or another")
+        return decimal
+
+    # --- what may stand where ----------------------------------------------------------------------------------------
+
+    def _token_of(self, term: _Term) -> _Token:
+        return next(token for token in self._tokens if token.at >= term.at)
+
+    def _truth(self, term: _Term) -> _Term:
+        if term.is_truth:
+            return term
+        if term.property_name:
+            # Properties are texts, and a text is never TRUE by itself.
+            return _Term(false_if_there(term.property_name), term.at, is_truth=True)
+        self._fail(self._token_of(term), "it is neither TRUE nor FALSE")
+
+    def _orderable(self, term: _Term) -> Evaluate:
+        if term.is_truth or term.is_literal and isinstance(term.value, str):
+            self._fail(self._token_of(term), "only numbers and properties have an order")
+        return term.evaluate
+
+    def _equal(self, left: _Term, right: _Term, token: _Token) -> Evaluate:
+        for side in (left, right):
+            if side.is_literal and side.value is None:
+                self._fail(self._token_of(side), f"nothing is compared with NULL by {token.kind}: write IS NULL")
+        if left.is_literal and right.is_literal and left.is_truth and not right.is_truth:
+            self._fail(self._token_of(right), "a truth value must stand there")
+        return equal(left.evaluate, right.evaluate)
+
+    def _text_literal(self) -> str:
+        return _unquoted(self._expect("text", "a text in quotes"))
+
+
+def _unquoted(token: _Token) -> str:
+    return token.text[1:-1].replace("''", "'")
+
+
+# --- what is called for each message ---------------------------------------------------------------------------------
+
+def property_of(name: str) -> Evaluate:
+    return lambda properties: properties.get(name)
+
+
+def literal(value: Value) -> Evaluate:
+    return lambda properties: value
+
+
+def false_if_there(name: str) -> Evaluate:
+    return lambda properties: False if name in properties else None
+
+
+def any_of(parts: list[Evaluate]) -> Evaluate:
+    return _joined(parts, True)
+
+
+def all_of(parts: list[Evaluate]) -> Evaluate:
+    return _joined(parts, False)
+
+
+def _joined(parts: list[Evaluate], decides: bool) -> Evaluate:
+    """The first part that is `decides` decides; parts behind it are not asked."""
+    def evaluate(properties: Properties) -> Value:
+        is_unknown = False
+        for part in parts:
+            value = part(properties)
+            if value is decides:
+                return decides
+            if value is None:
+                is_unknown = True
+        return None if is_unknown else not decides
+    return evaluate
+
+
+def negated(condition: Evaluate) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        value = condition(properties)
+        return None if value is None else not value
+    return evaluate
+
+
+def minus(term: Evaluate) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        value = term(properties)
+        if value is None or isinstance(value, (str, bool)):
+            return None
+        return type(value)(-value)
+    return evaluate
+
+
+def is_null(term: Evaluate) -> Evaluate:
+    return lambda properties: term(properties) is None
+
+
+def equal(left: Evaluate, right: Evaluate) -> Evaluate:
+    """A missing right side is unequal to what is there, as RocketMQ has it; a missing left one leaves it unknown."""
+    def evaluate(properties: Properties) -> Value:
+        value, other = left(properties), right(properties)
+        if value is None:
+            return True if other is None else None
+        return other is not None and is_equal(value, other)
+    return evaluate
+
+
+def ordered(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
+    is_so = _ORDERS[sign]
+
+    def evaluate(properties: Properties) -> Value:
+        value = left(properties)
+        if value is None:
+            return None
+        other = right(properties)
+        return None if other is None else is_so(value, other)
+    return evaluate
+
+
+def one_of(name: str, texts: frozenset[str], is_not: bool) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        value = properties.get(name)
+        return None if value is None else (value in texts) is not is_not
+    return evaluate
+
+
+def text_test(term: Evaluate, word: str, text: str, is_not: bool) -> Evaluate:
+    """False, also with NOT, where there is no text to look at or for."""
+    is_so = _TEXT_TESTS[word]
+
+    def evaluate(properties: Properties) -> Value:
+        value = term(properties)
+        return bool(text) and isinstance(value, str) and is_so(value, text) is not is_not
+    return evaluate

@@ -1,0 +1,127 @@
+"""How two values of a SQL92 condition compare: as Java's, to the last corner.
+
+Properties are `str`. Literals are `int` (Java's Integer), `Long`, `float` (Double), `bool` or `str`; a text that meets a
+number is read as that number's kind, so `'5.5' > 5` compares nothing.
+
+Source: ComparisonExpression.__compare, Integer.valueOf, Double.valueOf, Double.compareTo.
+"""
+
+import math
+import re
+from collections.abc import Callable
+
+INT_MAX = 2 ** 31 - 1
+LONG_MAX = 2 ** 63 - 1
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
+_DIGITS_MAX = 30        # of an integer, leading zeros too; Python reads much longer ones, in quadratic time
+_BLANKS = "".join(map(chr, range(33)))
+
+
+class Long(int):
+    """A whole number that was too large for 32 bits where it was written."""
+
+
+Value = str | int | float | bool | None
+"""None is what a message without the property has, and what is unknown."""
+
+
+def is_less(left: Value, right: Value) -> bool:
+    """Whether `left < right`. Raises ValueError for what cannot be compared."""
+    return _order(left, right) < 0
+
+
+def is_at_most(left: Value, right: Value) -> bool:
+    return _order(left, right) <= 0
+
+
+def is_greater(left: Value, right: Value) -> bool:
+    return _order(left, right) > 0
+
+
+def is_at_least(left: Value, right: Value) -> bool:
+    return _order(left, right) >= 0
+
+
+def is_equal(left: Value, right: Value) -> bool:
+    """Raises ValueError for a text that is no number of the other's kind."""
+    return _compare(left, right) == 0
+
+
+def _order(left: Value, right: Value) -> int:
+    """Texts have no order: both are read as numbers."""
+    if isinstance(left, str) and isinstance(right, str):
+        return _compare(_double(left), _double(right))
+    return _compare(left, right)
+
+
+def _compare(left: Value, right: Value) -> int:
+    """Below, at or above 0; -1, too, for a number and a truth value, in either order."""
+    kind, other = type(left), type(right)
+    if kind is not other:
+        if kind is bool:
+            if other is str:
+                raise ValueError("a truth value does not stand before a text")
+            return -1
+        if kind is str:
+            left = _READERS[other](left)        # type: ignore[arg-type]
+        elif other is str:
+            right = _READERS[kind](right)       # type: ignore[arg-type]
+        elif other is bool:
+            return -1
+    if isinstance(left, float) or isinstance(right, float):
+        return _compare_doubles(float(left), float(right))      # type: ignore[arg-type]
+    return (left > right) - (left < right)      # type: ignore[operator]
+
+
+def _compare_doubles(left: float, right: float) -> int:
+    """NaN is above all others and equal to itself; -0.0 is below 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    first = (math.isnan(left), math.copysign(1.0, left) if left == 0 else 0.0)
+    second = (math.isnan(right), math.copysign(1.0, right) if right == 0 else 0.0)
+    return (first > second) - (first < second)
+
+
+def _integer(text: str) -> int:
+    return _whole(text, INT_MAX)
+
+
+def _long(text: str) -> int:
+    return _whole(text, LONG_MAX)
+
+
+def _whole(text: str, largest: int) -> int:
+    if not _INTEGER.fullmatch(text) or len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]:
+        raise ValueError(f"{text!r:.50} is no whole number")
+    number = int(text)
+    if not -largest - 1 <= number <= largest:
+        raise ValueError(f"{text!r:.50} is out of range")
+    return number
+
+
+def _double(text: str) -> float:
+    text = text.strip(_BLANKS)
+    if _HEX_DOUBLE.fullmatch(text):
+        return _hex_double(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError(f"{text!r:.50} is no number")
+    return float(text.rstrip("fFdD"))
+
+
+def _hex_double(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
+
+
+def _truth(text: str) -> bool:
+    return text.lower() == "true"
+
+
+_READERS: dict[type, Callable[[str], Value]] = {int: _integer, Long: _long, float: _double, bool: _truth}
