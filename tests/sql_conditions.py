@@ -12,8 +12,9 @@ MESSAGES: list[dict[str, str]] = [
     {"TAGS": "TagA", "KEYS": "k1 k2", "a": "9223372036854775808"}, {"a": "NULL", "b": "\u0663", "c": "1_0"}]
 
 WRITTEN = [
-    "a > 5 -- why\n", "a > 5 -- why", "a /* x */ > /***/ 5", "a > 5 /* open", "a >5 AND", "", "()", "a b", "a = 1 b = 2",
-    "'x", "a=5", "a<>5", "a!=5", "a == 5", "a like 'x'", "a in ()", "a in (5)", "a not in ('x')", "5 in ('x')",
+    "a > 5 -- why\n", "a > 5 -- why", "a /* x */ > /***/ 5", "a > 5 /* open", "a >5 AND", "", "()", "a b",
+    "a = 1 b = 2", "'x", "a=5", "a<>5", "a!=5", "a == 5", "a like 'x'", "a in ()", "a in (5)", "a not in ('x')",
+    "5 in ('x')",
     "a between 5 and 1", "a not between 5 and 1", "a between 'a' and 'b'", "a between TRUE and 5", "TRUE", "NULL", "5",
     "'x'", "a", "NOT a", "NOT NOT a", "--a", "-a", "- a < 3", "a is null is null", "a is", "a not", "a is not 5",
     "(a = 5) = TRUE", "TRUE = (a = 5)", "TRUE = a", "a = TRUE", "5 = TRUE", "TRUE = 5", "a + 5 > 3", "a > +5", "a < -5",
@@ -25,7 +26,8 @@ WRITTEN = [
 
 _TEXTS = ["'x'", "''", "'it''s'", "'5'"]
 _LITERALS = ["5", "0", "7L", "2147483647", "2147483648", "3000000000", "9223372036854775807", "9223372036854775808",
-             "5.5", "5.", "0.0", ".5", "5E0", "1e400", "3e-400", "TRUE", "false", "NULL", "08", "1e", "5l", "0L", *_TEXTS]
+             "5.5", "5.", "0.0", ".5", "5E0", "1e400", "3e-400", "TRUE", "false", "NULL", "08", "1e", "5l", "0L",
+             *_TEXTS]
 _PROPERTIES = ["a", "b", "c", "TAGS", "zz", "$x_1", "A"]
 
 

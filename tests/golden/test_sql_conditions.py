@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from tests.sql_conditions import MESSAGES, verdicts
 
 FIRST, *CONDITIONS = map(json.loads, Path(__file__).with_name("sql-5.3.3.jsonl").read_text("utf-8").splitlines())

@@ -33,7 +33,7 @@ class ConditionFilter(Filter):
 
 def not_served(expression_type: str | None, config: BrokerConfig) -> str:
     """Why the broker does not filter by expressions of this kind; nothing when it does."""
-    if not expression_type or expression_type == TAG or expression_type == SQL92 and config.enable_property_filter:
+    if not expression_type or expression_type == TAG or (expression_type == SQL92 and config.enable_property_filter):
         return ""
     return NOT_SERVED + expression_type
 

@@ -19,7 +19,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
 from regulus.broker.sql_values import (
-    INT_MAX, LONG_MAX, Long, Value, is_at_least, is_at_most, is_equal, is_greater, is_less,
+    INT_MAX,
+    LONG_MAX,
+    Long,
+    Value,
+    is_at_least,
+    is_at_most,
+    is_equal,
+    is_greater,
+    is_less,
 )
 from regulus.errors import HeaderError
 
@@ -103,7 +111,7 @@ class _Parser:
                 self._fail(_Token("", self._text[at], at), "nothing begins so")
             kind, text = str(match.lastgroup), match[0]
             upper = text.upper()
-            if kind == "sign" or kind == "word" and upper in _KEYWORDS:
+            if kind == "sign" or (kind == "word" and upper in _KEYWORDS):
                 kind = upper
             if kind != "blank":
                 tokens.append(_Token(kind, text, at))
@@ -129,7 +137,10 @@ class _Parser:
         return token
 
     def _fail(self, token: _Token, why: str) -> NoReturn:
-        raise HeaderError(f"the SQL92 expression is wrong at character {token.at + 1}, {token.text[:40]}: {why}")
+        raise self._fault(token, why)
+
+    def _fault(self, token: _Token, why: str) -> HeaderError:
+        return HeaderError(f"the SQL92 expression is wrong at character {token.at + 1}, {token.text[:40]}: {why}")
 
     def _deeper(self, token: _Token) -> None:
         self._depth += 1
@@ -248,12 +259,12 @@ class _Parser:
         if token.kind == "word":
             return _Term(property_of(token.text), token.at, property_name=token.text)
         if token.kind in ("TRUE", "FALSE", "NULL"):
-            value = {"TRUE": True, "FALSE": False}.get(token.kind)
-            return _Term(literal(value), token.at, is_truth=True, is_literal=True, value=value)
+            truth = {"TRUE": True, "FALSE": False}.get(token.kind)
+            return _Term(literal(truth), token.at, is_truth=True, is_literal=True, value=truth)
         if token.kind in ("text", "whole", "float"):
             value = self._literal_value(token)
             return _Term(literal(value), token.at, is_literal=True, value=value)
-        self._fail(token, "a property, a literal or ( must stand there")
+        raise self._fault(token, "a property, a literal or ( must stand there")
 
     def _literal_value(self, token: _Token) -> str | int | float:
         if token.kind == "text":
@@ -266,7 +277,7 @@ class _Parser:
             return number if number <= INT_MAX else Long(number)
         decimal = float(token.text)
         if not 0 < decimal < float("inf"):
-            self._fail(token, "RocketMQ takes no decimal that is 0 or beyond the range of a double: write 0, or another")
+            self._fail(token, "RocketMQ takes no decimal that is 0 or beyond the range of a double: write 0 or another")
         return decimal
 
     # --- what may stand where ----------------------------------------------------------------------------------------
@@ -280,10 +291,10 @@ class _Parser:
         if term.property_name:
             # Properties are texts, and a text is never TRUE by itself.
             return _Term(false_if_there(term.property_name), term.at, is_truth=True)
-        self._fail(self._token_of(term), "it is neither TRUE nor FALSE")
+        raise self._fault(self._token_of(term), "it is neither TRUE nor FALSE")
 
     def _orderable(self, term: _Term) -> Evaluate:
-        if term.is_truth or term.is_literal and isinstance(term.value, str):
+        if term.is_truth or (term.is_literal and isinstance(term.value, str)):
             self._fail(self._token_of(term), "only numbers and properties have an order")
         return term.evaluate
 

@@ -1,7 +1,7 @@
 """How two values of a SQL92 condition compare: as Java's, to the last corner.
 
-Properties are `str`. Literals are `int` (Java's Integer), `Long`, `float` (Double), `bool` or `str`; a text that meets a
-number is read as that number's kind, so `'5.5' > 5` compares nothing.
+Properties are `str`. Literals are `int` (Java's Integer), `Long`, `float` (Double), `bool` or `str`; a text that meets
+a number is read as that number's kind, so `'5.5' > 5` compares nothing.
 
 Source: ComparisonExpression.__compare, Integer.valueOf, Double.valueOf, Double.compareTo.
 """
@@ -96,7 +96,7 @@ def _long(text: str) -> int:
 
 
 def _whole(text: str, largest: int) -> int:
-    if not _INTEGER.fullmatch(text) or len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]:
+    if not _INTEGER.fullmatch(text) or (len(text) > _DIGITS_MAX and text.lstrip("+-0")[_DIGITS_MAX:]):
         raise ValueError(f"{text!r:.50} is no whole number")
     number = int(text)
     if not -largest - 1 <= number <= largest:

@@ -298,7 +298,7 @@ class LiveBrokers:
     def _refused(self, error: ClientError) -> Exception:
         if self._options.sql and isinstance(error, BrokerRefused) and not _NO_RECORD.match(error.remark):
             return OptionError(f"option 'sql' is not applied by this broker ({error.remark or error}): filter with "
-                               "where(...), or set enablePropertyFilter on the broker")
+                               "where(...), or set enablePropertyFilter=true on the broker")
         return error
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> QueueRead:

@@ -1,5 +1,6 @@
 """What a SQL92 condition may not be. What it means stands in the golden tests, by RocketMQ's own evaluator."""
 
+import contextlib
 import time
 
 import pytest
@@ -67,10 +68,8 @@ def test_a_long_row_of_conditions_is_no_depth(word):
                                   "a IN (" + ",".join(["''"] * 5_000) + ")"])
 def test_a_hostile_text_takes_no_long_time(text):
     began = time.process_time()
-    try:
+    with contextlib.suppress(HeaderError):
         compile_condition(text)
-    except HeaderError:
-        pass
     assert time.process_time() - began < 1
 
 
