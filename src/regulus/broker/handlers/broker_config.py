@@ -21,10 +21,9 @@ from regulus.wire.remoting_command import RemotingCommand
 
 UPDATABLE_KEYS = frozenset({
     "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "brokerPermission", "defaultQueryMaxNum",
-    "enablePropertyFilter", "flushConsumerOffsetInterval", "flushDelayOffsetInterval",
-    "litePullMessageEnable", "longPollingEnable", "maxMessageSize", "maxTransferBytesOnMessageInMemory",
-    "maxTransferCountOnMessageInMemory", "regionId",
-    "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
+    "enablePropertyFilter", "flushConsumerOffsetInterval", "flushDelayOffsetInterval", "litePullMessageEnable",
+    "longPollingEnable", "maxMessageSize", "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory",
+    "regionId", "rejectTransactionMessage", "shortPollingTimeMills", "startAcceptSendRequestTimeStamp", "traceOn",
     "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
     "useServerSideResetOffset"}).union(config_text.config_key(rule.name) for rule in fields(RetentionRules))
 """Keys that may change while the broker runs."""
