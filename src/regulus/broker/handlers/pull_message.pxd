@@ -30,7 +30,8 @@ cdef class _Checked:
 
 cdef _check(RemotingCommand request, PullMessageRequest header, object broker, object now_ms)
 
-cdef _check_expression(RemotingCommand request, PullMessageRequest header, object group, object topic)
+cdef _check_expression(RemotingCommand request, PullMessageRequest header, object config, object group,
+                       object topic)
 
 cdef _check_subscription(RemotingCommand request, PullMessageRequest header, object broker, object group,
                          object topic)
@@ -43,5 +44,3 @@ cdef int _code(object status, long long queue_offset) except -2
 cdef dict _ext(_Checked checked, long long broker_id, long long next_begin_offset, long long min_offset, long long max_offset)
 
 cdef RemotingCommand _forbid(RemotingCommand request, int forbidden_type, str remark)
-
-cdef RemotingCommand _refuse_filter(RemotingCommand request, str expression_type)
