@@ -135,9 +135,9 @@ class _Brokers:
             for topic in self._chosen(admin):
                 with suppress(NoRoute):     # a topic that was deleted after it was listed
                     stats = admin.topic_stats(topic)
-                    # One queue speaks for the topic at its broker.
+                    # One queue speaks for the topic at its broker; one that cannot be read is told nothing of.
                     made = {name: admin.queue_states([queue])[queue].topic_epoch
-                            for name, queue in {queue.broker_name: queue for queue in stats}.items()}
+                            for name, queue in {queue.broker_name: queue for queue in admin.queues(topic)}.items()}
                     for queue in self._options.selection.queues_of(stats) if stats else ():
                         offset = stats[queue]
                         first = admin.earliest_store_time(queue) if offset.max_offset > offset.min_offset else 0
@@ -145,7 +145,7 @@ class _Brokers:
                                "message_count": offset.max_offset - offset.min_offset, "bytes": None,
                                "first_store_time": _time(first),
                                "last_store_time": _time(offset.last_update_timestamp),
-                               "topic_made_time": _time(made[queue.broker_name])}
+                               "topic_made_time": _time(made.get(queue.broker_name, 0))}
 
     def offsets(self) -> Iterator[Row]:
         with self._admin() as admin:

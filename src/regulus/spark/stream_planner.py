@@ -13,8 +13,9 @@ committed; and the end of a topic moves. So the end of the first batch says in `
 counts, not what a later question about the start brings.
 
 A queue that is found later enters the offsets at its first message, without rows; the batch after reads it. A topic
-whose epoch changed enters anew at 0. Where the log was cut and went on with other messages, which the mark of the last
-one read tells, a queue goes back to the first of those, without rows too.
+whose epoch changed enters anew at 0, and queues that it no longer has are left out. Where the log was cut and went on
+with other messages, which the mark of the last one read tells, a queue goes back to the first of those, without rows
+too.
 """
 
 import logging
@@ -132,7 +133,8 @@ class StreamPlanner:
             self._batch_at = self._now()
         self._enter_new_queues(entered, states)
         moved = {queue: at for queue, at in entered.positions.items() if offset.positions.get(queue) != at}
-        entered.marks = {**{queue: mark for queue, mark in offset.marks.items() if queue not in moved},
+        entered.marks = {**{queue: mark for queue, mark in offset.marks.items()
+                            if queue in entered.positions and queue not in moved},
                          **self._marks_before(moved, states)}
         if offset.is_initial:
             entered.began = offset
@@ -148,6 +150,8 @@ class StreamPlanner:
             first = last.began
         ranges, gaps = [], []
         states = self._states_of(list(last.positions))
+        for queue in sorted(first.positions.keys() - last.positions.keys()):
+            gaps.append(Gap(queue, first.positions[queue], first.positions[queue] + 1, _ANEW))
         for queue, stop in sorted(last.positions.items()):
             at = first.positions.get(queue)
             if at is None:
@@ -258,6 +262,7 @@ class StreamPlanner:
     def _with_new_topics(self, offset: StreamOffset, states: Mapping[MessageQueue, QueueState]) -> StreamOffset:
         """The offset, with the beginnings of topics that were made anew. Raises DataLoss when that is to fail."""
         entered = StreamOffset(dict(offset.positions), offset.epochs, offset.marks)
+        made_anew: set[tuple[str, str]] = set()
         for queue in offset.positions:
             state = states.get(queue)
             if state is None or state.topic_epoch in (0, offset.epoch(queue)):
@@ -272,6 +277,11 @@ class StreamPlanner:
                                "set failOnDataLoss to false to read the new topic from its beginning")
             entered.positions[queue] = 0
             entered.marks.pop(queue, None)
+            made_anew.add((queue.topic, queue.broker_name))
+        for queue in offset.positions.keys() - states.keys():
+            if (queue.topic, queue.broker_name) in made_anew:
+                # The new topic has fewer queues. One that it gets later has nothing to do with the one of before.
+                del entered.positions[queue]
         return entered
 
     # --- what was read is still there --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from regulus.model.topics import SubscriptionGroupConfig, TopicConfig
 from regulus.spark.options import parse_options
 from regulus.spark.small_tables import SMALL_TABLES, rows
 from regulus.wire import fastjson
+from tests.unit.pipeline.shop import wait_for
 from tests.unit.spark.conftest import GOLDEN, order, queue_ends
 
 
@@ -116,3 +117,14 @@ def test_the_same_of_a_running_broker(regulus_server):
         (0, 2, 3)]
     assert progress == [row for row in table(nameServer=address, table="offsets")
                         if (row["consumer_group"], row["topic"]) == ("billing", "orders")]
+
+
+@pytest.mark.parametrize(("reads", "perm"), [(1, 6), (2, 2)], ids=["fewer to read", "only written"])
+def test_queues_that_cannot_be_read_are_in_the_table(regulus_server, reads, perm):
+    address = regulus_server.name_server_address
+    with Admin(address) as admin:
+        admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=reads, write_queue_nums=2, perm=perm))
+        wait_for(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
+    found = table(nameServer=address, table="queues", topic="orders")
+    assert [row["queue_id"] for row in found] == [0, 1]
+    assert {row["topic_made_time"] is None for row in found} == {perm == 2}

@@ -263,6 +263,23 @@ def test_a_topic_made_anew_is_data_loss_of_its_own_kind():
         assert rig.latest(end) == end
 
 
+@pytest.mark.parametrize(("option", "gaps"), [("false", []), ("report", [(0, 10, 11), (1, 20, 21)])])
+def test_of_a_topic_made_anew_with_fewer_queues_only_those_are_read(option, gaps):
+    """And one that it gets later from its beginning."""
+    rig = Rig(failOnDataLoss=option)
+    start = rig.latest(rig.planner.initial())
+    rig.place.table = {Q0: QueueState(0, 3, 9)}
+    end = rig.latest(start)
+    assert (positions(end), rig.ranges(start, end)) == ([3], [(0, 0, 3)])
+    assert sorted(rig.gaps(start, end)) == gaps
+    assert "1" not in end["topics"]["orders"]["last"]["b"]
+    rig.place.table[Q1] = QueueState(0, 5, 9)
+    entered = rig.latest(end)
+    assert (positions(entered), rig.ranges(end, entered)) == ([3, 0], [])
+    then = rig.latest(entered)
+    assert rig.ranges(entered, then) == [(1, 0, 5)]
+
+
 def test_a_broker_without_epochs_raises_no_alarm():
     rig = Rig()
     start = rig.planner.initial()
