@@ -37,11 +37,13 @@ _REDRIVE = "regulus/pipeline/redrive.py"
 _REDRIVE_TESTS = "tests/unit/pipeline/test_redrive.py::"
 _CLOCKS = (_REDRIVE_TESTS + "test_what_was_sent_again_may_seem_to_be_older_than_the_first_dead_letter",)
 _ANEW = (_REDRIVE_TESTS + "test_a_dead_letter_that_is_older_than_its_topic_is_left_where_it_is",)
+_SHORTENED = (_REDRIVE_TESTS + "test_what_retention_took_at_the_brokers_may_have_been_sent",)
 _TOLD = (_SENDING_TESTS + "test_a_job_that_sends_is_told_which_brokers_there_are",)
 _REPLAY_TESTS = "tests/unit/pipeline/test_replay.py::"
 _GONE = (_REPLAY_TESTS + "test_messages_that_are_gone_when_their_turn_comes_end_a_replay",)
 _LIVE_TESTS = "tests/unit/spark/test_live_brokers.py::"
 _PARTED = (_LIVE_TESTS + "test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed",)
+_UNREADABLE = (_LIVE_TESTS + "test_messages_that_nobody_can_read_are_missed_by_who_wants_all",)
 _EXPECTED = "regulus/spark/expected_brokers.py"
 _OTHERS = ("tests/unit/spark/test_expected_brokers.py",)
 _AUDIT_TESTS = "tests/unit/pipeline/test_audit.py::"
@@ -191,6 +193,16 @@ MUTANTS = [
            tests=(_RECONCILE_TESTS + "test_what_a_topic_had_before_it_was_made_anew_is_not_lost",)),
     Mutant(name="a dead letter that is older than its topic is sent", path=_REDRIVE,
            old=".when(is_older, TOPIC_IS_NEWER)", new="", tests=_ANEW),
+    Mutant(name="a dead letter that is older than what is left of the log is sent", path=_REDRIVE,
+           old=".when(is_forgotten, LOG_IS_NEWER)", new="", tests=_SHORTENED),
+    Mutant(name="a log that has nothing left may have had no dead letter", path=_REDRIVE,
+           old="F.lit(True) if moment is None", new="F.lit(False) if moment is None", tests=_SHORTENED),
+    Mutant(name="what an archive has of a shortened log counts for nothing", path=_REDRIVE,
+           old='F.coalesce("archived", F.lit(0))', new="F.lit(0)", tests=_SHORTENED),
+    Mutant(name="messages that nobody can read are not missed", path=_EXPECTED, old="        if queues:",
+           new="        if False:", tests=_UNREADABLE),
+    Mutant(name="queues that a topic had before are not missed", path="regulus/spark/live_brokers.py",
+           old="FORMER_QUEUES_MAX = 16", new="FORMER_QUEUES_MAX = 0", tests=_UNREADABLE),
     Mutant(name="a topic that is made anew meanwhile is not minded", path=_REDRIVE,
            old="if self.places.target.made(spark, self.topics) != self.made:", new="if False:", tests=_ANEW),
     Mutant(name="what is beyond a redrive's cap is sent", path=_REDRIVE, old='F.col("is_within").isNull()',

@@ -20,7 +20,7 @@ from regulus.spark.store_files import StoreFiles
 from regulus.spark.table_schema import COLUMNS, ddl
 
 BOUNDS = ("topic string, broker_name string, queue_id int, min_offset bigint, max_offset bigint, "
-          "topic_made_time timestamp")
+          "first_store_time timestamp, topic_made_time timestamp")
 PROGRESS = "consumer_group string, topic string, broker_name string, queue_id int, consumer_offset bigint"
 _ALL_TOPICS = f"{RETRY_PREFIX}.*|.*"
 """A pattern takes retries, dead letters and system topics when it begins with one of their prefixes."""

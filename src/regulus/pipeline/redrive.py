@@ -5,8 +5,9 @@ what was sent before, and a second run, or one after a crash, sends only what is
 job sends to is looked at besides what it reads, for files may be those of another broker, or older. A message that
 fails again makes a dead letter of its own, which may be sent again.
 
-A topic that was deleted and made anew has lost what tells that. A dead letter that is older than the topic it came from
-is therefore left where it is, unless the topic is set: whoever names it knows what it has.
+A topic that was deleted and made anew has lost what tells that, and so has one of whose log retention took the begin. A
+dead letter that is older than what is left is therefore left where it is, unless the topic is set: whoever names it
+knows what it had. Where an archive is read, it has what brokers no longer have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +34,14 @@ from regulus.pipeline.sending import (
     written_down,
 )
 from regulus.pipeline.steps.message_facts import is_first_copy
+from regulus.pipeline.steps.verdicts import shortened_logs
 
 COLUMNS = ("topic", "broker_name", "queue_id", "queue_offset", "physical_offset", "message_id",
            "offset_message_id", "keys", "tags", "properties", "body", "flag", "born_time", "store_time",
            "reconsume_times", "sharding_key", "origin_topic", "origin_message_id")
 SETTABLE = ("topic", "body", "keys", "tags", "sharding_key")
 TO_SEND, SENT, SENT_BEFORE, NO_TOPIC = "to send", "sent", "sent before", "no such topic"
-BEYOND_CAP, TOPIC_IS_NEWER = "beyond the cap", "topic is newer"
+BEYOND_CAP, TOPIC_IS_NEWER, LOG_IS_NEWER = "beyond the cap", "topic is newer", "log is newer"
 CLOCKS_APART_MAX = timedelta(hours=1)
 """How far a broker's clock may be behind another's: what was sent again to the one may seem to be older than the dead
 letter at the other."""
@@ -90,7 +92,9 @@ class RedriveReport:
         what = f"{self.count(TO_SEND)} to send" if self.is_dry_run else f"{self.count(SENT)} sent"
         why = {NO_TOPIC: "whose topic is gone or not known", BEYOND_CAP: "not sent: beyond the cap of a run",
                TOPIC_IS_NEWER: "not sent: older than the topic, which was made anew and may have had them (with --set "
-                               "topic=... they are sent)"}
+                               "topic=... they are sent)",
+               LOG_IS_NEWER: "not sent: older than what is left of the log of the topic, which may have had them (with "
+                             "--set topic=... they are sent)"}
         left = "".join(f", {self.count(status)} {text}" for status, text in why.items() if self.count(status))
         return f"{what}, {self.count(SENT_BEFORE)} sent before{left}{names_of(self.brokers)}"
 
@@ -148,17 +152,35 @@ def planned(spark: SparkSession, request: RedriveRequest, say: Say = say_nothing
     first = rows.agg(F.unix_millis(F.min("store_time")).alias("ms")).first()
     sent = _sent(spark, where.all, targets, None if first is None or first["ms"] is None else int(first["ms"]))
     made = where.target.made(spark, targets)
-    is_older = F.lit(False) if "topic" in request.changes else _is_older(made)
+    is_named = "topic" in request.changes
+    is_older, is_forgotten = (F.lit(False) if is_named else _is_older(since) for since in (
+        made, {} if is_named else _shortened(spark, where, targets, home)))
     status = (F.when(F.col("was_sent"), SENT_BEFORE).when(~F.col("topic").isin(*targets), NO_TOPIC)
-              .when(is_older, TOPIC_IS_NEWER).otherwise(TO_SEND))
+              .when(is_older, TOPIC_IS_NEWER).when(is_forgotten, LOG_IS_NEWER).otherwise(TO_SEND))
     plan = rows.join(sent, "dead_letter", "left").withColumn("status", status).drop("was_sent")
     return Plan(plan if request.cap is None else _capped(plan, request.cap), where, targets, made)
 
 
-def _is_older(made: Mapping[str, datetime]) -> Column:
-    """Whether the topic was made after the dead letter, so that it is another topic than the one it came from."""
-    older = (((F.col("topic") == topic) & (F.col("store_time") < F.lit(moment))) for topic, moment in made.items())
+def _is_older(since: Mapping[str, datetime | None]) -> Column:
+    """Whether the dead letter is of before what its topic has, which is all since then; nothing where that is None."""
+    older = ((F.col("topic") == topic) & (F.lit(True) if moment is None else F.col("store_time") < F.lit(moment))
+             for topic, moment in since.items())
     return reduce(Column.__or__, older, F.lit(False))
+
+
+def _shortened(spark: SparkSession, where: Places, topics: list[str], home: str) -> dict[str, datetime | None]:
+    """The topics that brokers have no longer as a whole, nor an archive that is read; from when on they have all."""
+    bounds = where.target.bounds(spark, where.target.there(spark, home, *topics))
+    if bounds is None:
+        return {}
+    queue = ["topic", "broker_name", "queue_id"]
+    archived = F.lit(0)
+    if "archivePath" in where.source.options:
+        kept = where.source.messages(spark, where.source.there(spark, *topics), (*queue, "queue_offset"))
+        bounds = bounds.join(kept.groupBy(*queue).agg((F.max("queue_offset") + 1).alias("archived")), queue, "left")
+        archived = F.coalesce("archived", F.lit(0))
+    is_target = F.col("topic").isin(*topics)
+    return shortened_logs(bounds.withColumn("has_lost", is_target & (F.col("min_offset") > archived)))
 
 
 def _sent(spark: SparkSession, where: Sequence[LogSource], topics: list[str], first_ms: int | None) -> DataFrame:

@@ -24,7 +24,7 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import SubscriptionGroupConfig
 from regulus.record import message_record
 from regulus.spark.credentials import credentials_of
-from regulus.spark.expected_brokers import check_brokers
+from regulus.spark.expected_brokers import check_all_is_readable, check_brokers
 from regulus.spark.marks import Mark, mark_of
 from regulus.spark.options import ReadOptions
 from regulus.spark.read_bounds import QueueState, Sizes
@@ -44,6 +44,9 @@ K = TypeVar("K")
 
 REQUESTS_MAX = 64
 """Requests under way at the same time while planning."""
+
+FORMER_QUEUES_MAX = 16
+"""How many queues behind a topic's last one are looked at, when a read is to be of all that brokers have."""
 
 SAMPLES_MAX = 32
 """Messages that are fetched to estimate the sizes in a range, over all ranges, but at least one of each."""
@@ -100,10 +103,13 @@ class LiveBrokers:
     def queues_by_topic(self, topics: Sequence[str]) -> dict[str, list[MessageQueue]]:
         """The queues of each topic at the brokers that are there: none of a topic whose brokers are all away.
 
-        Raises ClientError where those are not the brokers that the options expect.
+        Raises ClientError where those are not the brokers that the options expect, and of expected ones where they have
+        messages that nobody can read.
         """
         self._check_brokers()
         found = self._each(topics, self._queues_of)
+        if self._options.expected_brokers is not None:
+            check_all_is_readable(self._each(topics, self._unreadable))
         # Of one that went in between the routes told nothing.
         self._check_brokers()
         return found
@@ -314,6 +320,24 @@ class LiveBrokers:
         except NoRoute:
             # It was deleted since the list was made, or its broker is away.
             return []
+
+    async def _unreadable(self, topic: str) -> list[MessageQueue]:
+        """The topic's queues that have messages and cannot be read: it had more queues, or may not be read."""
+        try:
+            readable = set(await self._admin.queues(topic))
+            known = set(await self._admin.topic_stats(topic))
+        except NoRoute:
+            return []
+        # A broker tells only of queues that can be written or read.
+        for broker_name in {queue.broker_name for queue in known}:
+            behind = sum(queue.broker_name == broker_name for queue in known)
+            known |= {MessageQueue(topic, broker_name, behind + more) for more in range(FORMER_QUEUES_MAX)}
+        asked = sorted(known - readable)
+        ends = await asyncio.gather(*(self._ends(queue) for queue in asked))
+        return [queue for queue, (low, high) in zip(asked, ends, strict=True) if low < high]
+
+    async def _ends(self, queue: MessageQueue) -> tuple[int, int]:
+        return await self._admin.min_offset(queue), await self._admin.max_offset(queue)
 
     async def _size_at(self, queue: MessageQueue, offset: int) -> int:
         return len(await self._record_at(queue, offset))

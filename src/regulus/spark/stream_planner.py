@@ -252,7 +252,8 @@ class StreamPlanner:
                 continue
             if self._is_lasting(queue) and self._options.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(f"{queue_text(queue)} is no longer there, where {at} is to be read next: start its "
-                               "broker, or set failOnDataLoss to false to go on without it")
+                               "broker, give a topic that has fewer queues now its read queues back, or set "
+                               "failOnDataLoss to false to go on without it")
 
     def _is_lasting(self, queue: MessageQueue) -> bool:
         """Whether what is wrong with a queue cannot come from a broker that restarts, or a replica that is behind."""

@@ -12,10 +12,10 @@ from regulus.model.message import Message, MessageExt
 from regulus.model.topics import TopicConfig
 from regulus.testing.running_server import ServerThread
 from tests.archives import archive_store
-from tests.stores import NOW, a_message, dispatch, open_store
+from tests.stores import NOW, a_message, dispatch, fill, open_store, small_config
 from tests.unit.spark.sink.support import messages_of
 
-from .shop import GROUP, TOPIC, Shop, make_anew
+from .shop import GROUP, TOPIC, Shop, make_anew, restarted_without_epochs
 
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 AT = "; brokers: broker-a"
@@ -184,6 +184,53 @@ def test_what_was_sent_again_may_seem_to_be_older_than_the_first_dead_letter(spa
     assert status == other == "to send"
     append((a_message("t", REDRIVE_OF=first), -30))
     assert [status for _, status in plan()] == ["sent before", "to send"]
+
+
+@pytest.mark.parametrize("has_archive", [False, True])
+@pytest.mark.parametrize("is_left", [True, False], ids=["some is left", "nothing is left"])
+def test_what_retention_took_at_the_brokers_may_have_been_sent(spark, tmp_path, has_archive, is_left):
+    """Of two dead letters in files one was sent again, before what is left of the log of its topic; an archive that was
+    made in time has it."""
+    from regulus.pipeline.log_source import LogSource
+    from regulus.pipeline.redrive import RedriveRequest, planned, redrive
+
+    letters, brokers = tmp_path / "letters", tmp_path / "brokers"
+    opened = open_store(letters)
+    for minutes in (-60, 60):
+        opened.append(a_message("%DLQ%g", RETRY_TOPIC="TopicA"), NOW + minutes * 60_000)
+    dispatch(opened)
+    opened.close()
+    source = LogSource({"storePath": str(letters)})
+    plan = planned(spark, RedriveRequest(source=source, group="g"))
+    first, _ = sorted(row["dead_letter"] for row in plan.rows.collect())
+    opened = open_store(brokers)
+    opened.append(a_message("TopicA", REDRIVE_OF=first), NOW - 30 * 60_000)
+    dispatch(opened)
+    fill(opened, 60, topic="TopicA" if is_left else "TopicB")
+    opened.close()
+    if has_archive:
+        archive_store(letters, tmp_path / "archive", broker_name="of-letters")
+        archive_store(brokers, tmp_path / "archive")
+        source = LogSource({"archivePath": str(tmp_path / "archive")})
+
+    def make_topic(server: ServerThread) -> None:
+        with Admin(server.name_server_address) as admin:
+            admin.create_topic(TopicConfig(topic_name="TopicA", read_queue_nums=1, write_queue_nums=1))
+
+    def counts(**wanted) -> dict[tuple[str, str], int]:
+        with restarted_without_epochs(brokers, make_topic, store_config=small_config(brokers)) as server:
+            return redrive(spark, RedriveRequest(source=source, group="g", target=target(server), is_dry_run=True,
+                                                 **wanted), 1).counts
+
+    assert counts() == {("TopicA", "sent before"): 1, ("TopicA", "to send"): 1}
+    min((brokers / "commitlog").iterdir()).unlink()
+    if has_archive:
+        assert counts() == {("TopicA", "sent before"): 1, ("TopicA", "to send"): 1}
+    elif is_left:
+        assert counts() == {("TopicA", "log is newer"): 1, ("TopicA", "to send"): 1}
+    else:
+        assert counts() == {("TopicA", "log is newer"): 2}
+        assert counts(changes={"topic": "origin_topic"}) == {("TopicA", "to send"): 2}
 
 
 def test_what_cannot_be_redriven_is_refused(spark, shop, tmp_path):

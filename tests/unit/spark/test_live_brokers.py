@@ -7,10 +7,12 @@ import pytest
 from regulus.client.sync import Admin
 from regulus.errors import ClientError, OptionError
 from regulus.model.message_queue import MessageQueue
+from regulus.model.topics import TopicConfig
 from regulus.spark.live_brokers import LiveBrokers
 from regulus.spark.options import parse_options
 from regulus.spark.read_plan import Gap, ReadRange, UnitRange
 from tests.unit.pipeline.clusters import two_brokers
+from tests.unit.pipeline.shop import wait_for
 from tests.unit.spark.conftest import send_orders
 
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in range(2))
@@ -88,3 +90,21 @@ def test_a_broker_that_goes_while_the_queues_are_asked_for_is_missed(tmp_path):
             assert [queue.broker_name for queue in brokers.queues()] == ["broker-a", "broker-b"]
         with Parted(options) as brokers, pytest.raises(ClientError, match="expected brokers are away: broker-b"):
             brokers.queues()
+
+
+@pytest.mark.parametrize(("reads", "writes", "perm", "unread"), [
+    (1, 2, 6, "orders/broker-a/1"), (1, 1, 6, "orders/broker-a/1"), (2, 2, 2, "orders/broker-a/0, orders/broker-a/1"),
+    (3, 3, 6, None)], ids=["fewer to read", "fewer", "only written", "more"])
+def test_messages_that_nobody_can_read_are_missed_by_who_wants_all(regulus_server, reads, writes, perm, unread):
+    send_orders(regulus_server, range(4))
+    where = regulus_server.name_server_address
+    with Admin(where) as admin:
+        admin.create_topic(TopicConfig(topic_name="orders", read_queue_nums=reads, write_queue_nums=writes, perm=perm))
+        wait_for(lambda: len(admin.queues("orders")) == (reads if perm == 6 else 0), "the route")
+    named = parse_options({"nameServer": where, "topic": "orders", "expectedBrokers": "broker-a"})
+    with LiveBrokers(named) as brokers:
+        if unread is None:
+            assert len(brokers.queues()) == reads
+        else:
+            with pytest.raises(ClientError, match=f"'orders' have messages and cannot be read, .*: {unread}: let the"):
+                brokers.queues()

@@ -116,6 +116,20 @@ def emptied_queues_complete_since(messages: DataFrame, bounds: DataFrame, now: d
     return max((now if ms is None else datetime.fromtimestamp(ms / 1000, UTC) for ms in begins), default=None)
 
 
+def shortened_logs(bounds: DataFrame) -> dict[str, datetime | None]:
+    """The topics of which retention removed messages that nobody kept; from when on the logs of their brokers have all
+    of them, None where nothing is left that tells. Runs a job.
+
+    `bounds`: `topic, broker_name, first_store_time, has_lost boolean` of queues. A log goes from its beginning on, with
+    all queues: it begins no later than the first message that is left of any queue of the broker.
+    """
+    begins = bounds.groupBy("broker_name").agg(F.unix_millis(F.min("first_store_time")).alias("ms"))
+    shortened = bounds.where("has_lost").select("topic", "broker_name").distinct().join(begins, "broker_name")
+    unknown, since = F.count_if(F.col("ms").isNull()).alias("unknown"), F.max("ms").alias("ms")
+    return {row["topic"]: None if row["unknown"] else datetime.fromtimestamp(row["ms"] / 1000, UTC)
+            for row in shortened.groupBy("topic").agg(unknown, since).collect()}
+
+
 def topics_made(bounds: DataFrame) -> dict[str, datetime]:
     """When each topic was made, as the last of its brokers tells; what it had before, when it was another, is gone.
     Runs a job.

@@ -98,6 +98,16 @@ def test_a_topic_is_as_old_as_at_the_broker_that_made_it_last(spark: "SparkSessi
     assert topics_made(bounds) == {"t": at(5), "u": at(2)}
 
 
+def test_a_shortened_log_is_whole_since_the_first_message_of_any_queue_of_its_brokers(spark: "SparkSession") -> None:
+    from regulus.pipeline.steps.verdicts import shortened_logs
+
+    bounds = small_table(spark, [
+        ("t", "a", at(7), True), ("other", "a", at(3), False), ("t", "b", at(5), True), ("t", "c", at(9), False),
+        ("whole", "a", at(8), False), ("gone", "a", None, True), ("gone", "d", None, True), ("gone", "d", None, False)],
+        "topic string, broker_name string, first_store_time timestamp, has_lost boolean")
+    assert shortened_logs(bounds) == {"t": at(5), "gone": None}
+
+
 def test_a_lost_send_whose_effect_is_there_is_fine(spark: "SparkSession") -> None:
     assert verdicts(spark, [], stubs=stubs(spark, ("a", 0)), effects=effects(spark, ("a", 1))) == {"a": "fine"}
 
