@@ -42,6 +42,11 @@ def test_the_example_that_is_killed_runs_to_its_end(regulus_server):
     assert done.stdout.endswith("orders, each booked once\n"), done.stderr
 
 
+def test_the_simulated_example_loses_nothing(capsys):
+    runpy.run_path(str(FOLDER / "simulated.py"), run_name="__main__")
+    assert capsys.readouterr().out.count("were stored, and all of them cooked") == 5
+
+
 def test_orders_are_paid_once(tmp_path, capsys):
     assert said("orders_and_payments", tmp_path, capsys).splitlines() == [
         "order-1 is PAID, by 1 booking",

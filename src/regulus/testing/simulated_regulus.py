@@ -24,7 +24,7 @@ from regulus.testing.simulation.loop import START_S, Node, SimulatedLoop, Simula
 from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.playing import memory_disk
 from regulus.testing.simulation.pretence import pretended
-from regulus.testing.simulation.run import standing
+from regulus.testing.simulation.scene import standing
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), 
 
 
 def test_the_page_has_examples():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -20,7 +20,6 @@ def test_the_example_passes(example, request):
     names = {}
     exec(example, names)
     (test,) = (each for name, each in names.items() if name.startswith("test_"))
-    (fixture,) = inspect.signature(test).parameters
-    passed = test(request.getfixturevalue(fixture))
+    passed = test(*(request.getfixturevalue(fixture) for fixture in inspect.signature(test).parameters))
     if inspect.iscoroutine(passed):
         asyncio.run(passed)

@@ -166,9 +166,11 @@ class SimulatedBroker:
                 self._machines.disk.hand_over(self._root, root)
             self._root, self._node = root, None
 
-    def cut_power(self, seed: int) -> None:
-        """The machine ends; of what was not synced its disk has what the seed leaves."""
+    def cut_power(self, seed: int | None = None) -> None:
+        """The machine ends; of what was not synced its disk has what the seed leaves, or chance."""
         assert self._machines.disk is not None
+        if seed is None:
+            seed = self._machines.loop.chance.randrange(1 << 30)
         if self._node is not None and self.server is not None and self.is_up:
             self._machines.trace.say(self.name, "loses its power")
             self._machines.kill(self._node, is_silent=True)

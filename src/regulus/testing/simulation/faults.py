@@ -13,12 +13,13 @@ from regulus.testing.simulation.cluster import BROKER_PORT
 from regulus.testing.simulation.history import OPERATOR, SPOILED
 from regulus.testing.simulation.loop import START_S
 from regulus.testing.simulation.run import Fault, Run
+from regulus.testing.simulation.scene import Scene
 from regulus.transport.connector import connect
 from regulus.wire.codes import RequestCode
 from regulus.wire.remoting_command import RemotingCommand
 
 
-async def kill_broker(run: Run, chance: Random) -> None:
+async def kill_broker(run: Scene, chance: Random) -> None:
     broker = chance.choice(run.brokers)
     if broker.is_up:
         broker.kill()
@@ -26,7 +27,7 @@ async def kill_broker(run: Run, chance: Random) -> None:
         await broker.start()
 
 
-async def cut_power(run: Run, chance: Random) -> None:
+async def cut_power(run: Scene, chance: Random) -> None:
     broker = chance.choice(run.brokers)
     if broker.is_up:
         broker.cut_power(chance.randrange(1 << 30))
@@ -34,7 +35,7 @@ async def cut_power(run: Run, chance: Random) -> None:
         await broker.start()
 
 
-async def short_outage(run: Run, chance: Random) -> None:
+async def short_outage(run: Scene, chance: Random) -> None:
     """A broker is killed, and back before a send gives up: it has been there for longer than one pauses."""
     broker = chance.choice(run.brokers)
     if broker.up_for_s > REFUSED_MAX_MS / 1000:
@@ -43,13 +44,13 @@ async def short_outage(run: Run, chance: Random) -> None:
         await broker.start()
 
 
-async def first_broker_is_gone(run: Run, chance: Random) -> None:
+async def first_broker_is_gone(run: Scene, chance: Random) -> None:
     """The one whose name comes first has no power until all is well again."""
     if run.brokers[0].is_up:
         run.brokers[0].cut_power(chance.randrange(1 << 30))
 
 
-async def one_name_server_is_gone(run: Run, chance: Random) -> None:
+async def one_name_server_is_gone(run: Scene, chance: Random) -> None:
     """And only one, until all is well again."""
     if all(each.is_up for each in run.name_servers):
         chance.choice(run.name_servers).kill()
@@ -89,7 +90,7 @@ async def join_and_reset(run: Run, chance: Random) -> None:
     await reset_by_time(run, chance)
 
 
-async def move_broker(run: Run, chance: Random) -> None:
+async def move_broker(run: Scene, chance: Random) -> None:
     """It ends, and comes back on another host."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
@@ -99,7 +100,7 @@ async def move_broker(run: Run, chance: Random) -> None:
         await broker.start()
 
 
-async def restart_broker(run: Run, chance: Random) -> None:
+async def restart_broker(run: Scene, chance: Random) -> None:
     """As an operator does it."""
     broker = chance.choice(run.brokers)
     if broker.is_up:
@@ -108,7 +109,7 @@ async def restart_broker(run: Run, chance: Random) -> None:
         await broker.start()
 
 
-async def kill_name_server(run: Run, chance: Random) -> None:
+async def kill_name_server(run: Scene, chance: Random) -> None:
     name_server = chance.choice(run.name_servers)
     if name_server.is_up:
         name_server.kill()
@@ -116,7 +117,7 @@ async def kill_name_server(run: Run, chance: Random) -> None:
         await name_server.start()
 
 
-async def cut_connections(run: Run, chance: Random) -> None:
+async def cut_connections(run: Scene, chance: Random) -> None:
     """Some of all that are open end, on both sides."""
     for transport in list(run.network.transports):
         if chance.random() < 0.3:
@@ -136,7 +137,7 @@ async def part_hosts(run: Run, chance: Random) -> None:
     run.network.join()
 
 
-async def slow_down(run: Run, chance: Random) -> None:
+async def slow_down(run: Scene, chance: Random) -> None:
     run.network.slowness = chance.choice((5.0, 20.0, 100.0))
     run.trace.say("network", f"is {run.network.slowness:.0f} times as slow")
     await asyncio.sleep(chance.uniform(1, 6))

@@ -156,14 +156,19 @@ class SimulatedTransport(asyncio.Transport):
     def _receive(self, sender: Node, data: bytes) -> None:
         self.network.on_delivery(sender, self.node, data)
         self.network.sender = sender
-        rest = memoryview(data)
+        if isinstance(self.protocol, asyncio.BufferedProtocol):
+            self._fill_buffers(memoryview(data))
+        else:
+            self.protocol.data_received(data)
+        self.network.sender = None
+
+    def _fill_buffers(self, rest: memoryview) -> None:
         while rest and not self.is_lost:
             buffer = self.protocol.get_buffer(-1)
             size = min(len(buffer), len(rest))
             buffer[:size] = rest[:size]
             rest = rest[size:]
             self.protocol.buffer_updated(size)
-        self.network.sender = None
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_lost:
@@ -223,7 +228,7 @@ class SimulatedNetwork:
 
     async def connect(self, node: Node, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
         await asyncio.sleep(self.latency())
-        while self.is_parted(node.host, host):
+        while self.is_parted(node.host, host) or self.is_parted(host, node.host):
             # Whoever connects gives up by himself.
             await asyncio.sleep(1.0)
         bound = self._bound.get((host, port))
@@ -247,12 +252,16 @@ class SimulatedNetwork:
 
     # --- faults ------------------------------------------------------------------------------------------------------
 
-    def is_parted(self, one: str, other: str) -> bool:
-        return bool(self._dark or self._parted) and (one in self._dark or other in self._dark
-                                                     or (min(one, other), max(one, other)) in self._parted)
+    def is_parted(self, sender: str, receiver: str) -> bool:
+        """Whether nothing gets from the one to the other."""
+        return bool(self._dark or self._parted) and (sender in self._dark or receiver in self._dark
+                                                     or (sender, receiver) in self._parted)
 
-    def part(self, one: str, other: str) -> None:
-        self._parted.add((min(one, other), max(one, other)))
+    def part(self, one: str, other: str, *, is_one_way: bool = False) -> None:
+        """If `is_one_way`, what `other` says is still heard."""
+        self._parted.add((one, other))
+        if not is_one_way:
+            self._parted.add((other, one))
 
     def join(self) -> None:
         """All hosts reach each other again, and what waited moves on."""

@@ -61,13 +61,11 @@ def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
     history = History(lambda: loop.now - START_S)
     with ExitStack() as stack:
         stack.enter_context(pretended(seed, loop.time, START_S))
-        stack.enter_context(_Listening(trace, history))
+        stack.enter_context(Listening(trace, history))
         disk = stack.enter_context(ForgetfulDisk(home)) if story.loses_power else None
         network = SimulatedNetwork(loop, Random(f"{seed} network"),
                                    lambda one, other, data: trace.carried(one.name, other.name, data))
         run = Run(story, seed, Machines(loop, network, home, trace, history, disk), FAULTS)
-        loop.set_exception_handler(run.unhandled)
-        loop.on_ended = run.task_ended
         try:
             loop.run_until_complete(run.main())
         except NoProgress as error:
@@ -78,7 +76,7 @@ def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
                   len(history.calls), trace.lines)
 
 
-class _Listening:
+class Listening:
     """The code's logger speaks into the trace, and its errors are faults."""
 
     def __init__(self, trace: Trace, history: History) -> None:

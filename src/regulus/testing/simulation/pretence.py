@@ -39,6 +39,7 @@ def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Itera
         (os, "urandom", chance.randbytes),
         (disk, "boot_id", _boot_id),
         (unique_key, "_instances", count(1)),
+        (unique_key, "local_address", _own_host),
         (recovery, "SCAN_WINDOW", _SCAN_WINDOW),
         (calls, "ListenerWorkers", LoopWorkers),
         (shared_loop, "submit", refuse_blocking),
@@ -54,6 +55,11 @@ def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Itera
         for place, name, own in kept:
             setattr(place, name, own)
         random.setstate(state)
+
+
+def _own_host() -> str:
+    node = current_node()
+    return node.host if node is not None else "127.0.0.1"
 
 
 def _boot_id() -> str:

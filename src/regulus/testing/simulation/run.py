@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
@@ -13,9 +12,10 @@ from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.testing.simulation import checks
 from regulus.testing.simulation.actors import Member, Sender, forget_client
-from regulus.testing.simulation.cluster import Machines, SimulatedBroker, SimulatedNameServer, start_all
+from regulus.testing.simulation.cluster import Machines, SimulatedBroker, start_all
 from regulus.testing.simulation.history import OPERATOR, GroupFacts
-from regulus.testing.simulation.loop import Node, SimulatedTask, current_name, current_node
+from regulus.testing.simulation.loop import Node, SimulatedTask
+from regulus.testing.simulation.scene import Scene, standing
 from regulus.testing.simulation.stories import GroupPlan, Story
 
 T = TypeVar("T")
@@ -30,21 +30,15 @@ _TRIES = 20
 Fault = Callable[["Run", Random], Awaitable[None]]
 
 
-class Run:
+class Run(Scene):
     def __init__(self, story: Story, seed: int, machines: Machines, faults: Mapping[str, Fault]) -> None:
+        super().__init__(machines)
         self.story = story
         self.seed = seed
         self._faults = faults
-        self.machines = machines
-        self.loop = machines.loop
-        self.trace = machines.trace
-        self.history = machines.history
         self.history.promises = story.promises
         self.chance = Random(f"{seed} story")
-        self.network = machines.network
-        self.name_servers = [SimulatedNameServer(machines, number + 1)
-                             for number in range(self.chance.randint(*story.name_servers))]
-        self.addresses = ";".join(each.address for each in self.name_servers)
+        self.addresses = self.make_name_servers(self.chance.randint(*story.name_servers))
         self.brokers = [
             SimulatedBroker(machines, f"broker-{'abcd'[number]}", number, self.addresses, **story.broker_settings,
                             syncs=self.chance.random() < 0.5 if story.syncs is None else story.syncs)
@@ -165,10 +159,7 @@ class Run:
                 self.history.fault(f"{sender.name} failed: {task.exception()!r}")
         self.operator.is_closing = True
         await self.asked(self.admin.shutdown())
-        for broker in self.brokers:
-            await broker.stop()
-        for name_server in self.name_servers:
-            await name_server.stop()
+        await self.stop_servers()
 
     def _look_at_logs(self) -> None:
         self.history.stored = [each for broker in self.brokers for each in broker.stored()]
@@ -205,47 +196,7 @@ class Run:
         """What an operator asks, on a machine of his own."""
         return await self.loop.create_task(question, context=self.operator.context)
 
-    # --- what nobody took --------------------------------------------------------------------------------------------
-
-    def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        node = current_node()
-        if node is None or node.is_alive:
-            self.history.fault(f"{current_name()}: {context['message']}" + (f": {error!r}" if error else ""))
-
-    def task_ended(self, task: SimulatedTask[Any]) -> None:
-        node = task.node
-        if node is None or not node.is_alive or node.is_closing:
-            return
-        if task.cancelled() and not task.is_cancel_asked:
-            self.history.fault(f"{node.name}: the task {task.get_name()!r} was ended by a cancellation that nobody "
-                               "asked for")
-
     def take_leave(self) -> None:
-        """Nothing of the run goes on, or speaks, after it."""
-        for task in self.loop.tasks:
-            if task.done():
-                self._look_at_error(task)
-            else:
-                task._log_destroy_pending = False   # type: ignore[attr-defined]
-                with suppress(RuntimeError):
-                    task.get_coro().close()
+        super().take_leave()
         for member in self.members:
             forget_client(self.machines, member.node)
-
-    def _look_at_error(self, task: SimulatedTask[Any]) -> None:
-        """The task would say so itself, when its memory is collected."""
-        if task._log_traceback and task.node is not None and task.node.is_alive:
-            self.history.fault(f"{task.node.name}: the task {task.get_name()!r} failed, and nobody took its error: "
-                               f"{task.exception()!r}")
-        task._log_traceback = False
-
-
-def standing(task: SimulatedTask[Any]) -> str:
-    """The functions in which a task waits, the innermost last."""
-    names: list[str] = []
-    waits: Any = task.get_coro()
-    while waits is not None:
-        names.append(getattr(waits, "__qualname__", type(waits).__name__))
-        waits = getattr(waits, "cr_await", None)
-    return " > ".join(names)
