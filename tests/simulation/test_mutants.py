@@ -15,7 +15,10 @@ from regulus.client.offset_store import BrokerOffsets
 from regulus.client.send_back import SendBack
 from regulus.client.transaction_producer import TransactionState
 from regulus.server.durability import Durability
+from regulus.server.ha_client import HaClient
+from regulus.server.ha_server import HaServer
 from regulus.testing.simulation.playing import play
+from regulus.wire.ext_fields import LONG_MAX
 
 SEEDS = 40
 
@@ -127,6 +130,43 @@ def a_failing_listener_ends_its_worker(patch: Patch) -> None:
     everywhere(patch, foreign_calls.call_here, call_here)
 
 
+def answers_do_not_wait_for_a_slave(patch: Patch) -> None:
+    def judge(self: HaServer) -> None:
+        if self._replicated is not None:
+            self._replicated.reached(LONG_MAX)
+
+    patch.setattr(HaServer, "_judge", judge)
+
+
+def a_slave_reports_what_it_has_not_kept(patch: Patch) -> None:
+    own = HaClient.take
+
+    def take(self: HaClient, pieces: list[tuple[int, bytes]]) -> None:
+        """The last one is kept when the next one comes."""
+        link: Any = self._link
+        pieces = [*vars(link).get("held", ()), *(piece for piece in pieces if piece[1])]
+        link.held = pieces[-1:]
+        own(self, pieces[:-1])
+        for offset, piece in link.held:
+            link.report(offset + len(piece))
+
+    patch.setattr(HaClient, "take", take)
+
+
+def a_slave_reports_what_its_disk_has_not(patch: Patch) -> None:
+    own = HaClient.__init__
+
+    def init(self: HaClient, *arguments: Any) -> None:
+        own(self, *arguments)
+        self._waits_for_disk = False
+
+    patch.setattr(HaClient, "__init__", init)
+
+
+def a_slave_skips_what_comes(patch: Patch) -> None:
+    patch.setattr(HaClient, "take", lambda self, pieces: None)
+
+
 MUTANTS: list[tuple[Mutate, str, str]] = [
     (locks_are_given_to_all, "orderly-members", "orderly_queues_have_one_call"),
     (offsets_are_committed_early, "members", "offsets_wait_for_what_they_cover"),
@@ -141,6 +181,10 @@ MUTANTS: list[tuple[Mutate, str, str]] = [
     (an_older_offset_is_stored_again, "plain", "offsets_do_not_go_back"),
     (a_rollback_commits, "transactions", "transactions_end_once"),
     (a_failing_listener_ends_its_worker, "failing", "unhandled"),
+    (answers_do_not_wait_for_a_slave, "sync-pair", "nothing_acknowledged_is_lost"),
+    (a_slave_reports_what_it_has_not_kept, "sync-pair", "nothing_acknowledged_is_lost"),
+    (a_slave_reports_what_its_disk_has_not, "sync-disks", "nothing_acknowledged_is_lost"),
+    (a_slave_skips_what_comes, "sync-pair", "copies_are_copies"),
 ]
 """What is broken, in which story it shows, and which check must say so."""
 

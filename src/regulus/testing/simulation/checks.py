@@ -332,6 +332,14 @@ def transactions_end_once(history: History) -> Iterator[str]:
             yield f"{sent.key} was committed, and is not in the log"
 
 
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def copies_are_copies(history: History) -> Iterator[str]:
+    """What a slave has of the log is what its master has, or one of them says that it is not; and it gets the rest."""
+    yield from history.unlike
+
+
 # --- what a story promises -------------------------------------------------------------------------------------------
 
 
@@ -365,7 +373,7 @@ CHECKS: Sequence[Check] = (
     nothing_acknowledged_is_lost, everything_is_consumed, orderly_queues_keep_their_order,
     orderly_queues_have_one_call, suspended_queues_rest, retries_are_counted, dead_letters_are_dead,
     offsets_do_not_go_back, offsets_wait_for_what_they_cover, transactions_end_once,
-    nothing_is_missed, deliveries_are_prompt)
+    copies_are_copies, nothing_is_missed, deliveries_are_prompt)
 
 
 def findings(history: History) -> list[str]:

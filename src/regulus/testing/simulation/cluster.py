@@ -8,6 +8,7 @@ from socket import socket
 from typing import Any, cast
 
 from regulus.broker.config import BrokerConfig
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message_filter import EVERYTHING
 from regulus.model.message_queue import MessageQueue
 from regulus.model.store_rules import FlushDiskType
@@ -32,6 +33,9 @@ STORE_SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": 64 << 10, "mapp
 BROKER_SETTINGS: dict[str, Any] = {"message_delay_level": DELAY_LADDER, "transaction_time_out": 2_000,
                                    "transaction_check_interval": 3_000, "default_topic_queue_nums": 2,
                                    "register_name_server_period": 10_000}
+UNSYNCED_MAX_S = 3.0
+"""No acknowledged message stays longer in memory alone: two intervals of the flush, and twice a sync that is slow."""
+_HOSTS_PER_REPLICA = 50
 _READ_COUNT = 32
 _READ_BYTES = 1 << 20
 
@@ -104,27 +108,34 @@ class SimulatedNameServer:
 
 
 class SimulatedBroker:
-    """`settings` are of the broker; those of its store are small everywhere."""
+    """`settings` are of the broker; those of its store are small everywhere. Those of one name are told apart by their
+    `replica`, which is 0 for the first master."""
 
     def __init__(self, machines: Machines, name: str, number: int, name_servers: str, *, syncs: bool,
-                 **settings: Any) -> None:
-        self.name = name
-        self.host = f"10.2.{number}.1"
+                 replica: int = 0, role: BrokerRole = BrokerRole.ALONE, **settings: Any) -> None:
+        self.name = f"{name}+{replica}" if replica else name
+        self.broker_name = name
+        self.host = f"10.2.{number}.{1 + _HOSTS_PER_REPLICA * replica}"
         self.syncs = syncs
         self.server: BrokerServer | None = None
+        self.role = role
+        self._node: Node | None = None
+        self._replica = replica
         self._settings: dict[str, Any] = {**BROKER_SETTINGS, "broker_name": name, "listen_port": BROKER_PORT,
                                           "namesrv_addr": name_servers, **settings}
+        self.become(role)
         if syncs:
             self._settings["flush_disk_type"] = FlushDiskType.SYNC_FLUSH
         self._machines = machines
         self._number = number
         self._starts = 0
         self._boots = 1
-        self._moves = 1
-        self._node: Node | None = None
+        self._moves = 1 + _HOSTS_PER_REPLICA * replica
+        self._workers = SimulatedWorkers(machines.loop)
+        self._clock_s = 0.0
         self._is_busy = False
         self._up_since_s = 0.0
-        self._root = machines.home / f"{name}-0"
+        self._root = machines.home / f"{self.name}-0"
 
     @property
     def is_up(self) -> bool:
@@ -136,22 +147,60 @@ class SimulatedBroker:
         """How long it has served; 0 when it does not."""
         return self._machines.loop.now - self._up_since_s if self.is_up else 0.0
 
+    @property
+    def is_master(self) -> bool:
+        return self.role is not BrokerRole.SLAVE
+
+    @property
+    def store(self) -> FileMessageStore:
+        """Of the last start."""
+        assert self.server is not None
+        return self.server.store
+
+    def become(self, role: BrokerRole) -> None:
+        """What its file says from the next start on."""
+        assert self._node is None
+        self.role = role
+        self._settings |= {"broker_role": role, "broker_id": self._replica + 1 if role is BrokerRole.SLAVE else 0}
+
+    def begin_empty(self) -> None:
+        """Its folder is gone at the next start."""
+        assert self._node is None
+        self._root = self._machines.home / f"{self.name}-{self._starts}-empty"
+
+    def set_clock(self, ahead_s: float) -> None:
+        """Its time of day, beside all others'."""
+        self._clock_s = ahead_s
+        if self._node is not None:
+            self._node.clock_s = ahead_s
+
+    def slow_disk(self, slowness: float) -> None:
+        """What blocks takes so many times as long."""
+        self._workers.slowness = slowness
+
+    def has_root(self, path: Path) -> bool:
+        """Whether a file is one of its own."""
+        return path.is_relative_to(self._root)
+
     async def start(self) -> None:
         node = self._node = Node(self.name, self.host, self._boots)
+        node.clock_s = self._clock_s
         self._is_busy = True
         machines = self._machines
         machines.network.lighten(self.host)
+        self._workers = SimulatedWorkers(machines.loop)
         server = self.server = BrokerServer(
             BrokerConfig(**self._settings), MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS),
-            workers=SimulatedWorkers(machines.loop), bind=lambda _, port: machines.bind(node, port))
+            workers=self._workers, bind=lambda _, port: machines.bind(node, port))
         await machines.loop.create_task(server.start(), context=node.context)
         self._is_busy = False
         self._up_since_s = machines.loop.now
-        self._watch_offsets(server)
+        if self.is_master:
+            self._watch_offsets(server)
         end = server.store.commit_log_max_offset()
         machines.trace.say(self.name, f"is up at {self.host}, with the log up to {end}")
-        if self._starts:
-            machines.history.restarted(self.name)
+        if self.is_master and (self._starts or self._replica):
+            machines.history.restarted(self.broker_name)
         self._starts += 1
 
     def kill(self) -> None:
@@ -179,8 +228,8 @@ class SimulatedBroker:
             self._machines.disk.hand_over(self._root, root, seed)
             self._root, self._node = root, None
             self._boots += 1
-            if not self.syncs:
-                self._excuse()
+            if not self.syncs and self.role is BrokerRole.ALONE:
+                self.excuse(self._machines.history.now() - UNSYNCED_MAX_S)
 
     def move(self) -> None:
         """Come back on another host next time."""
@@ -197,11 +246,12 @@ class SimulatedBroker:
     def _next_root(self) -> Path:
         return self._machines.home / f"{self.name}-{self._starts}"
 
-    def _excuse(self) -> None:
-        """What was acknowledged here was promised against the death of a process only."""
-        self._machines.history.lost_tails.add(self.name)
+    def excuse(self, since_s: float) -> None:
+        """What was acknowledged here since then was promised against less than what has happened."""
+        self._machines.history.lost_tails.add(self.broker_name)
         for sent in self._machines.history.sent.values():
-            if sent.outcome is Outcome.STORED and sent.queue is not None and sent.queue.broker_name == self.name:
+            if sent.outcome is Outcome.STORED and sent.stored_s >= since_s and sent.queue is not None \
+                    and sent.queue.broker_name == self.broker_name:
                 sent.is_excused = True
 
     def _watch_offsets(self, server: BrokerServer) -> None:
@@ -214,12 +264,12 @@ class SimulatedBroker:
             by = machines.sender
             if offsets.query(group, topic, queue_id) != consumer_offset:
                 machines.trace.say(self.name, f"{group} is at {consumer_offset} of {topic} {queue_id}, says {by}")
-            machines.history.committed(group, MessageQueue(topic, self.name, queue_id), consumer_offset, by,
+            machines.history.committed(group, MessageQueue(topic, self.broker_name, queue_id), consumer_offset, by,
                                        server.store.max_offset(topic, queue_id))
             commit(group, topic, queue_id, consumer_offset, now_ms)
 
         def pulled(group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-            machines.history.pulled(group, MessageQueue(topic, self.name, queue_id), machines.sender)
+            machines.history.pulled(group, MessageQueue(topic, self.broker_name, queue_id), machines.sender)
             note_pull(group, topic, queue_id, queue_offset)
 
         offsets.commit, offsets.note_pull = committed, pulled   # type: ignore[method-assign]
@@ -230,7 +280,7 @@ class SimulatedBroker:
         store = self.server.store
         for topic, queue_id in store.queues():
             for offset, body in _bodies(store, topic, queue_id):
-                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.name, queue_id), offset,
+                yield Stored(body.decode(errors="replace"), MessageQueue(topic, self.broker_name, queue_id), offset,
                              body == SPOILED)
 
 
@@ -248,3 +298,20 @@ def _bodies(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[tupl
 
 async def start_all(*servers: SimulatedNameServer | SimulatedBroker) -> None:
     await asyncio.gather(*(server.start() for server in servers if not server.is_up))
+
+
+def first_difference(one: SimulatedBroker, other: SimulatedBroker) -> int | None:
+    """The first byte at which two logs are not the same, of those that both have."""
+    here, there = one.store, other.store
+    offset = max(here.commit_log_min_offset(), there.commit_log_min_offset())
+    end = min(here.commit_log_max_offset(), there.commit_log_max_offset())
+    while offset < end:
+        size = min(_READ_BYTES, end - offset)
+        mine, others = here.log_bytes(offset, size), there.log_bytes(offset, size)
+        assert mine is not None
+        assert others is not None
+        size = min(len(mine), len(others))
+        if mine[:size] != others[:size]:
+            return offset + next(place for place in range(size) if mine[place] != others[place])
+        offset += size
+    return None

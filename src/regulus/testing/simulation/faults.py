@@ -9,6 +9,7 @@ from regulus.client.core.resend import REFUSED_MAX_MS
 from regulus.errors import RegulusError
 from regulus.model import sys_flag
 from regulus.model.message_queue import MessageQueue
+from regulus.testing.simulation import group_faults
 from regulus.testing.simulation.cluster import BROKER_PORT
 from regulus.testing.simulation.history import OPERATOR, SPOILED
 from regulus.testing.simulation.loop import START_S
@@ -144,6 +145,17 @@ async def slow_down(run: Scene, chance: Random) -> None:
     run.network.slowness = 1.0
 
 
+async def clock_jumps(run: Scene, chance: Random) -> None:
+    """Somebody sets the clock of a broker wrong, and right again."""
+    broker = chance.choice(run.brokers)
+    ahead_s = chance.choice((-20.0, -3.0, 3.0, 20.0))
+    run.trace.say(broker.name, f"has a clock that is {ahead_s:g} s ahead")
+    broker.set_clock(ahead_s)
+    await asyncio.sleep(chance.uniform(1, 10))
+    run.trace.say(broker.name, "has the right time")
+    broker.set_clock(0.0)
+
+
 async def member_joins(run: Run, chance: Random) -> None:
     run.add_member(chance.choice(list(run.history.groups.values())))
 
@@ -224,7 +236,7 @@ FAULTS: Mapping[str, Fault] = {fault.__name__: fault for fault in (
     kill_broker, cut_power, move_broker, restart_broker, kill_name_server, cut_connections, part_hosts,
     slow_down, member_joins, member_leaves, member_is_killed, member_returns, member_changes_its_mind, reset,
     reset_by_time, short_outage, first_broker_is_gone, one_name_server_is_gone, spoiled_message,
-    topics_made_anew, join_and_reset)}
+    topics_made_anew, join_and_reset, clock_jumps, *group_faults.FAULTS)}
 
 
 def _place(queue: MessageQueue) -> str:

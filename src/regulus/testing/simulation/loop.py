@@ -37,6 +37,8 @@ class Node:
         self.host = host
         self.boot = boot
         """How often its machine was started."""
+        self.clock_s = 0.0
+        """How far its time of day is ahead."""
         self.is_alive = True
         self.is_closing = False
         """It ends by its own will: what it cancels is no accident."""
@@ -251,15 +253,17 @@ def _dropped(handle: Handle, context: Context | None) -> Handle:
 class _Line(Executor):
     """One thing after the other, each in one step of the loop at the end of its time."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, pace: Callable[[], float]) -> None:
+        """`pace` tells how many times as long as usual things take."""
         self._loop = loop
+        self._pace = pace
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         future: Future[T] = Future()
         self._waiting.append((future, lambda: fn(*args, **kwargs)))
         if len(self._waiting) == 1:
-            self._loop.call_later(self._loop.work_time(), self._work)
+            self._loop.call_later(self._loop.work_time() * self._pace(), self._work)
         return future
 
     def finish(self) -> None:
@@ -272,7 +276,7 @@ class _Line(Executor):
             return
         self._do(*self._waiting.popleft())
         if self._waiting:
-            self._loop.call_later(self._loop.work_time(), self._work)
+            self._loop.call_later(self._loop.work_time() * self._pace(), self._work)
 
     def _do(self, future: "Future[Any]", deed: Callable[[], Any]) -> None:
         if not future.set_running_or_notify_cancel():
@@ -287,18 +291,19 @@ class SimulatedWorkers:
     """Lines of work without threads: what they do is done by the loop, some time later."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
+        self.slowness = 1.0
         self._loop = loop
         self._lines: dict[Line, _Line] = {}
 
     def line(self, line: Line) -> Executor:
         known = self._lines.get(line)
         if known is None:
-            known = self._lines[line] = _Line(self._loop)
+            known = self._lines[line] = _Line(self._loop, lambda: self.slowness)
         return known
 
     def beside(self) -> Executor:
         """One that waits for nobody, as one of many threads."""
-        return _Line(self._loop)
+        return _Line(self._loop, lambda: self.slowness)
 
     def shutdown(self) -> None:
         for line in self._lines.values():

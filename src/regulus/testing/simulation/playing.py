@@ -18,8 +18,9 @@ from regulus.testing.simulation.network import SimulatedNetwork
 from regulus.testing.simulation.pretence import pretended
 from regulus.testing.simulation.run import Run
 from regulus.testing.simulation.stories import STORIES
-from regulus.testing.simulation.trace import LogListener, Trace
+from regulus.testing.simulation.trace import LogListener, Trace, WarningListener
 
+_COPYING = ("regulus.server.ha_client", "regulus.server.ha_server")
 _MEMORY_DISK = Path("/dev/shm")
 
 
@@ -82,14 +83,22 @@ class Listening:
     def __init__(self, trace: Trace, history: History) -> None:
         self._listener = LogListener(trace, current_name, history.fault)
         self._logger = logging.getLogger("regulus")
+        self._warnings = WarningListener(lambda text: history.told.append((current_name(), text)))
+        self._of_copies = [logging.getLogger(name) for name in _COPYING]
 
     def __enter__(self) -> None:
+        for logger in self._of_copies:
+            logger.addHandler(self._warnings)
+            logger.setLevel(logging.INFO)
         self._kept = self._logger.level, self._logger.propagate
         self._logger.addHandler(self._listener)
         self._logger.propagate = False
         self._logger.setLevel(logging.INFO if self._listener.level < logging.ERROR else logging.ERROR)
 
     def __exit__(self, *_: object) -> None:
+        for logger in self._of_copies:
+            logger.removeHandler(self._warnings)
+            logger.setLevel(logging.NOTSET)
         self._logger.removeHandler(self._listener)
         self._logger.level, self._logger.propagate = self._kept
         self._logger.setLevel(self._logger.level)

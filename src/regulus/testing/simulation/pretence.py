@@ -30,9 +30,14 @@ def pretended(seed: int, steady_s: Callable[[], float], begin_s: float) -> Itera
     chance = random.Random(f"{seed} process")
     state = random.getstate()
     wall_s = EPOCH_S - begin_s
+
+    def wall_clock() -> float:
+        node = current_node()
+        return wall_s + steady_s() + (node.clock_s if node is not None else 0.0)
+
     replaced: list[tuple[Any, str, Any]] = [
-        (time, "time", lambda: wall_s + steady_s()),
-        (time, "time_ns", lambda: int((wall_s + steady_s()) * 1e9)),
+        (time, "time", wall_clock),
+        (time, "time_ns", lambda: int(wall_clock() * 1e9)),
         (time, "monotonic", steady_s),
         (time, "monotonic_ns", lambda: int(steady_s() * 1e9)),
         (os, "getpid", lambda: PROCESS_ID),

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.errors import RegulusError
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message_queue import MessageQueue
 from regulus.model.topics import TopicConfig
 from regulus.testing.simulation import checks
 from regulus.testing.simulation.actors import Member, Sender, forget_client
 from regulus.testing.simulation.cluster import Machines, SimulatedBroker, start_all
+from regulus.testing.simulation.copies import compare_copies
 from regulus.testing.simulation.history import OPERATOR, GroupFacts
 from regulus.testing.simulation.loop import Node, SimulatedTask
 from regulus.testing.simulation.scene import Scene, standing
@@ -41,14 +43,25 @@ class Run(Scene):
         self.addresses = self.make_name_servers(self.chance.randint(*story.name_servers))
         self.brokers = [
             SimulatedBroker(machines, f"broker-{'abcd'[number]}", number, self.addresses, **story.broker_settings,
-                            syncs=self.chance.random() < 0.5 if story.syncs is None else story.syncs)
+                            syncs=self.chance.random() < 0.5 if story.syncs is None else story.syncs, role=story.role)
             for number in range(self.chance.randint(*story.brokers))]
+        if story.slaves[1]:
+            self._add_slaves()
+        self.operating = asyncio.Lock()
+        """Held by who has a group of brokers in hand."""
         self.senders: list[Sender] = []
         self.members: list[Member] = []
         self.operator = Node(OPERATOR, "10.5.0.1")
         self.admin = Admin(self.addresses, ClientConfig(client_ip=self.operator.host, instance_name=OPERATOR))
         self._tasks: list[asyncio.Task[None]] = []
         self._plans: dict[str, GroupPlan] = {plan.name: plan for plan in story.groups}
+
+    def _add_slaves(self) -> None:
+        for number, master in enumerate(tuple(self.brokers)):
+            self.brokers += [SimulatedBroker(self.machines, master.broker_name, number, self.addresses,
+                                             **self.story.broker_settings, syncs=master.syncs, replica=replica,
+                                             role=BrokerRole.SLAVE)
+                             for replica in range(1, 1 + self.chance.randint(*self.story.slaves))]
 
     # --- the course of things ----------------------------------------------------------------------------------------
 
@@ -83,7 +96,7 @@ class Run(Scene):
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Of a topic as this story makes them."""
-        return [MessageQueue(topic, broker.name, number) for broker in self.brokers
+        return [MessageQueue(topic, broker.broker_name, number) for broker in self.brokers if broker.is_master
                 for number in range(self.story.queues)]
 
     async def make_topic(self, topic: str) -> None:
@@ -146,6 +159,7 @@ class Run(Scene):
             if all(sender.is_done for sender in self.senders) and not checks.unconsumed(self.history):
                 break
             await asyncio.sleep(_LOOK_S)
+        await compare_copies(self)
 
     async def _end(self) -> None:
         self._look_at_logs()
@@ -162,7 +176,7 @@ class Run(Scene):
         await self.stop_servers()
 
     def _look_at_logs(self) -> None:
-        self.history.stored = [each for broker in self.brokers for each in broker.stored()]
+        self.history.stored = [each for broker in self.brokers if broker.is_master for each in broker.stored()]
 
     # --- what faults do ----------------------------------------------------------------------------------------------
 

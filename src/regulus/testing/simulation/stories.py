@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regulus.client.config import ConsumeFromWhere
+from regulus.model.broker_role import BrokerRole
 from regulus.testing.simulation.actors import Manner, SendingPlan, Temper
 from regulus.testing.simulation.history import Promises
 
@@ -27,6 +28,10 @@ class Story:
     about: str
     brokers: tuple[int, int] = (1, 2)
     """So many at least, and so many at most."""
+    slaves: tuple[int, int] = (0, 0)
+    """Of each broker."""
+    role: BrokerRole = BrokerRole.ALONE
+    """Of those that are no slaves."""
     name_servers: tuple[int, int] = (1, 2)
     queues: int = 2
     """Of each topic, in each broker."""
@@ -55,6 +60,9 @@ _SERVERS = ("kill_broker", "restart_broker", "move_broker", "kill_name_server", 
 _MEMBERS = ("member_joins", "member_leaves", "member_is_killed", "member_changes_its_mind", "cut_connections",
             "slow_down")
 _FROM_THE_END = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
+_PAIRS = (*("promotion",) * 4, *("all_lose_power",) * 3, "master_is_killed", "master_loses_power", "slave_is_away",
+          "link_is_parted", "disk_is_slow", "disk_fails", "cut_connections", "slow_down")
+_OF_PAIRS = (SendingPlan(count=40, over_s=18.0),) * 2
 _MIXED = (SendingPlan(count=16, batches=0.1, oneway=0.1), SendingPlan(count=12, ordered=0.5))
 
 STORIES: Mapping[str, Story] = {
@@ -133,6 +141,17 @@ STORIES: Mapping[str, Story] = {
                                GroupPlan(name="group", settings=_FROM_THE_END),
                                GroupPlan(name="orderly", orderly=True, settings=_FROM_THE_END)),
                        faults=("topics_made_anew",), faults_count=(1, 1)),
+    "async-pair": Story(about="a slave copies an ASYNC_MASTER, which is killed or without power for good, or back",
+                        role=BrokerRole.ASYNC_MASTER, slaves=(1, 1), syncs=False, loses_power=True, brokers=(1, 1),
+                        sending=_OF_PAIRS, head_start_s=12.0, faults=_PAIRS),
+    "sync-pair": Story(about="an answer waits for the memory of a slave, and either of the two may die",
+                       role=BrokerRole.SYNC_MASTER, slaves=(1, 2), syncs=False, loses_power=True, brokers=(1, 1),
+                       sending=_OF_PAIRS, head_start_s=12.0, faults=_PAIRS),
+    "sync-disks": Story(about="an answer waits for the disks of both, and both may lose their power",
+                        role=BrokerRole.SYNC_MASTER, slaves=(1, 2), syncs=True, loses_power=True, brokers=(1, 1),
+                        sending=_OF_PAIRS, head_start_s=12.0, faults=_PAIRS),
+    "clocks": Story(about="the clocks of brokers jump", faults=("clock_jumps",), syncs=True, sending=_MIXED,
+                    temper=Temper(fails=0.2)),
     "everything": Story(about="all of it at once", faults=(*_SERVERS, *_MEMBERS, "reset"), faults_count=(2, 7),
                         sending=(*_MIXED, SendingPlan(count=8, transactions=0.7)),
                         groups=(GroupPlan(name="group"),

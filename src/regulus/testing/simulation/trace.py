@@ -51,3 +51,14 @@ class LogListener(logging.Handler):
         self._trace.note(self._who(), f"[{record.levelname.lower()}] {record.name.removeprefix('regulus.')}: {text}")
         if record.levelno >= logging.ERROR:
             self._on_error(f"{record.name.removeprefix('regulus.')} logged: {text}")
+
+
+class WarningListener(logging.Handler):
+    """`hear` is told each warning."""
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._hear = hear
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._hear(record.getMessage())

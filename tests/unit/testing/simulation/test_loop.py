@@ -112,3 +112,17 @@ def test_a_shutdown_finishes_what_is_left(loop: SimulatedLoop) -> None:
 
     loop.run_until_complete(work())
     assert seen == [1]
+
+
+def test_a_slow_disk_takes_so_many_times_as_long(loop: SimulatedLoop) -> None:
+    async def took(slowness: float) -> float:
+        workers = SimulatedWorkers(loop)
+        workers.slowness = slowness
+        begin = loop.now
+        await loop.run_in_executor(workers.line(Line.FLUSH), int)
+        return loop.now - begin
+
+    loop.chance = Random(1)
+    usual = loop.run_until_complete(took(1.0))
+    loop.chance = Random(1)
+    assert loop.run_until_complete(took(1_000.0)) == pytest.approx(1_000 * usual)

@@ -112,6 +112,27 @@ def test_between_parted_hosts_bytes_wait() -> None:
     pair.run(story)
 
 
+def test_what_is_parted_in_one_direction_is_heard_in_the_other() -> None:
+    pair = Pair()
+
+    async def story() -> None:
+        client = await pair.connect()
+        await asyncio.sleep(1)
+        pair.network.part("10.0.0.2", "10.0.0.1", is_one_way=True)
+        client.transport.write(b"hello")
+        pair.accepted[0].transport.write(b"anybody there?")
+        await asyncio.sleep(30)
+        assert (client.data, pair.accepted[0].data) == (b"anybody there?", b"")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await pair.connect()
+        pair.network.join()
+        await asyncio.sleep(1)
+        assert pair.accepted[0].data == b"hello"
+
+    pair.run(story)
+
+
 def test_an_end_that_was_closed_between_parted_hosts_comes_when_they_are_joined() -> None:
     pair = Pair()
 

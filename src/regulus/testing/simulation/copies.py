@@ -1,0 +1,80 @@
+"""Whether slaves have their master's log, and what an operator does about it."""
+
+import asyncio
+from collections.abc import Sequence
+
+from regulus.testing.simulation.cluster import SimulatedBroker, first_difference
+from regulus.testing.simulation.scene import Scene
+
+_CATCH_UP_MAX_S = 45.0
+"""A slave hears of a new master from a name server within 10 s, and tries it every 5 s; a link that has no other end is
+noticed after 20 s."""
+_LOOK_S = 0.05
+
+
+def groups(scene: Scene) -> list[list[SimulatedBroker]]:
+    """The brokers of each name."""
+    names = {broker.broker_name: None for broker in scene.brokers}
+    return [[broker for broker in scene.brokers if broker.broker_name == name] for name in names]
+
+
+def master_of(group: Sequence[SimulatedBroker]) -> SimulatedBroker:
+    (master,) = (broker for broker in group if broker.is_master)
+    return master
+
+
+def slaves_of(group: Sequence[SimulatedBroker]) -> list[SimulatedBroker]:
+    return [broker for broker in group if not broker.is_master]
+
+
+def has_all(slave: SimulatedBroker, master: SimulatedBroker, end: int) -> bool:
+    """Up to `end`, and nothing that its master has not."""
+    return end <= slave.store.commit_log_max_offset() <= master.store.commit_log_max_offset() \
+        and first_difference(slave, master) is None
+
+
+async def catch_up(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker,
+                   within_s: float = _CATCH_UP_MAX_S) -> bool:
+    """Whether the slave gets what its master has now."""
+    end = master.store.commit_log_max_offset()
+    until = scene.loop.now + within_s
+    while slave.is_up and master.is_up:
+        if has_all(slave, master, end):
+            return True
+        if scene.loop.now > until:
+            return False
+        await asyncio.sleep(_LOOK_S)
+    return False
+
+
+def is_told(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> bool:
+    """Whether one of the two has said that there is no copying."""
+    return any(who in (slave.name, master.name) and ("is not copied" in text or "is not served" in text)
+               for who, text in scene.history.told)
+
+
+async def bring_together(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> None:
+    """An operator sees to it that the slave copies its master: with an empty folder where its log is another one, which
+    somebody must have said."""
+    if await catch_up(scene, slave, master) or not (slave.is_up and master.is_up):
+        return
+    if not is_told(scene, slave, master):
+        scene.history.unlike.append(f"at {scene.history.now():.3f} {slave.name} does not copy {master.name}, and "
+                                    f"nobody says so; the first difference is at {first_difference(slave, master)}")
+    scene.trace.say(slave.name, "is given an empty folder")
+    await slave.stop()
+    slave.begin_empty()
+    await slave.start()
+
+
+async def compare_copies(scene: Scene) -> None:
+    """At the end, when all is well."""
+    for group in groups(scene):
+        master = master_of(group)
+        for slave in slaves_of(group):
+            await bring_together(scene, slave, master)
+            if not await catch_up(scene, slave, master):
+                scene.history.unlike.append(
+                    f"{slave.name} never came to have the log of {master.name}: it has "
+                    f"{slave.store.commit_log_max_offset()} of {master.store.commit_log_max_offset()} bytes, and the "
+                    f"first difference is at {first_difference(slave, master)}")
