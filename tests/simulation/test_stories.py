@@ -66,7 +66,8 @@ def test_the_list_names_stories_and_checks() -> None:
     assert {check for _, check in (*NOT_KEPT_YET, *RARE)} <= names
 
 
-@pytest.mark.parametrize("story", ["servers", "power", "orderly-members", "broadcasting", "everything"])
+@pytest.mark.parametrize("story", ["servers", "power", "sync-disks", "orderly-members", "broadcasting",
+                                    "everything"])
 def test_a_seed_is_the_same_run_each_time(story: str) -> None:
     """In another process, too, and whatever that played before."""
     choices = [(story, seed) for seed in range(4)]

@@ -58,7 +58,7 @@ def play(name: str, seed: int, *, traced: bool = False) -> Played:
 def _play(name: str, seed: int, home: Path, traced: bool) -> Played:
     story = STORIES[name]
     loop = SimulatedLoop(Random(f"{seed} work"))
-    trace = Trace(lambda: loop.now - START_S, traced)
+    trace = Trace(lambda: loop.now - START_S, traced, home)
     history = History(lambda: loop.now - START_S)
     with ExitStack() as stack:
         stack.enter_context(pretended(seed, loop.time, START_S))

@@ -199,11 +199,11 @@ def run_app(app: Callable[[World], Coroutine[Any, Any, T]], seed: int, *, broker
     if not 1 <= brokers <= BROKERS_MAX:
         raise RegulusError(f"brokers is {brokers}: write 1 to {BROKERS_MAX}")
     loop = SimulatedLoop(Random(f"{seed} work"))
-    trace = Trace(lambda: loop.now - START_S, say is not None)
     history = History(lambda: loop.now - START_S)
     error: Exception | None = None
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="regulus-", dir=memory_disk())))
+        trace = Trace(lambda: loop.now - START_S, say is not None, home)
         stack.enter_context(pretended(seed, loop.time, START_S))
         stack.enter_context(Listening(trace, history))
         disk = stack.enter_context(ForgetfulDisk(home))
@@ -219,7 +219,7 @@ def run_app(app: Callable[[World], Coroutine[Any, Any, T]], seed: int, *, broker
             error = caught
     if say is not None:
         for line in trace.lines:
-            say(line.replace(f"{home}/", ""))       # its name is another one each time
+            say(line)
     if error is not None or history.faults:
         own = [f"{type(error).__name__}: {error}"] if error is not None else []
         raise SimulationFailed(seed, [*own, *history.faults]) from error
