@@ -30,6 +30,8 @@ RARE: dict[tuple[str, str], str] = {
     ("transactions", "offsets_do_not_go_back"): _LATE,
     ("everything", "offsets_do_not_go_back"): _LATE,
     ("servers", "offsets_do_not_go_back"): _LATE,
+    ("sync-disks", "everything_is_consumed"): "what a disk failed to sync is shown to consumers, who commit behind it; "
+                                              "after a power cut another message has its number (sync-disks 1106)",
 }
 """The same of what shows too seldom to be looked for."""
 
