@@ -46,6 +46,7 @@ from regulus.wire.bodies import (
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
+    HARuntimeInfo,
     ProducerConnection,
     ProducerTableInfo,
     QueueTimeSpan,
@@ -518,6 +519,10 @@ class Admin(shared_loop.Blocking):
     def broker_runtime_info(self, broker_address: str) -> dict[str, str]:
         """What a broker says of itself, under RocketMQ's names (`putTps`, `brokerVersionDesc`, ...)."""
         return shared_loop.run(self._client.broker_runtime_info(broker_address))
+
+    def ha_status(self, broker_address: str) -> HARuntimeInfo:
+        """How far the slaves of a master are, or the copy of a slave."""
+        return shared_loop.run(self._client.ha_status(broker_address))
 
     def broker_config(self, broker_address: str) -> dict[str, str]:
         """A broker's settings, under RocketMQ's names."""
