@@ -192,7 +192,8 @@ class BrokerServer:
                                         watched("making visible what was copied", self._copied), self._clock)
         self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
-                                is_awaited=config.sync_flush, on_flushed=self._replication.flushed)
+                                is_awaited=config.sync_flush, on_flushed=self._replication.flushed,
+                                on_failed=self._hide_what_failed)
         self._facts = FactFinder(self.broker, self.store, self._store_config)
         self._care = StoreCare(self.store, self._store_config, self._steady_clock, line(Line.ROOM), line(Line.QUEUES))
         self._deep_check = DeepCheckLoop(self.store, line(Line.CHECK))
@@ -284,6 +285,11 @@ class BrokerServer:
         """With SYNC_FLUSH: what is on disk, once its senders have heard so. Before, the flush comes first."""
         self._dispatch.run(self._clock())
         self._send_notices()
+
+    def _hide_what_failed(self) -> None:
+        """With SYNC_FLUSH nobody consumes what the disk may not have: after a power cut others get its numbers."""
+        if self._config.sync_flush:
+            self._dispatch.stop()
 
     def _copied(self) -> None:
         """A slave's log has grown."""

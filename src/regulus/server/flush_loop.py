@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 def _ignore(flushed: int) -> None: ...
 
 
+def _accept() -> None: ...
+
+
 class FlushedStore(Protocol):
     """What is asked of the store here."""
 
@@ -36,15 +39,19 @@ class FlushedStore(Protocol):
 
 
 class FlushLoop:
-    """Fulfils one condition of `durability`, if answers wait for it: the disk has it. `on_flushed` hears each time how
-    far that is so."""
+    """Fulfils one condition of `durability`, if answers wait for it: the disk has it.
+
+    `on_flushed` hears each time how far that is so, and `on_failed` that it will be so no more, before those who wait.
+    """
 
     def __init__(self, store: FlushedStore, config: MessageStoreConfig, worker: Executor, durability: Durability, *,
-                 is_awaited: bool = True, on_flushed: Callable[[int], None] = _ignore) -> None:
+                 is_awaited: bool = True, on_flushed: Callable[[int], None] = _ignore,
+                 on_failed: Callable[[], None] = _accept) -> None:
         self._store = store
         self._durability = durability
         self._flushed = durability.require(ResponseCode.FLUSH_DISK_TIMEOUT, self.hasten) if is_awaited else None
         self._on_flushed = on_flushed
+        self._on_failed = on_failed
         self._interval = config.flush_interval_commit_log / 1000
         self._worker = worker
         self._loop = asyncio.get_running_loop()
@@ -90,6 +97,7 @@ class FlushLoop:
             self._store.stop_writes(str(error))
             if self._interval_timer is not None:
                 self._interval_timer.cancel()
+            self._on_failed()
             self._durability.refuse(f"flush failed: {error}")
             return
         # The next flush begins before the answers of this one are written: the disk works while the loop does.
