@@ -1,5 +1,6 @@
 """Whether what was committed has its effect once, whatever was killed on the way."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from contextlib import ExitStack
 from sqlalchemy import Connection, Engine, exists, select
 from sqlalchemy.exc import DBAPIError
 
+from regulus.errors import ReliabilityRefused
 from regulus.reliability.ledger import Account, account
 from regulus.reliability.tables import CONFIRMED, UNCONFIRMED, alarms, stubs
 
@@ -15,7 +17,10 @@ _LOOK_INTERVAL_S = 0.01
 
 def await_settled(engine: Engine, message_ids: Sequence[str], timeout_s: float = 30.0) -> None:
     """Until each of these stubs is confirmed, voided or left to a human; a database that is away is asked again. Raises
-    AssertionError with their accounts."""
+    AssertionError with their accounts; ReliabilityRefused on an event loop, which would stand still meanwhile."""
+    if _is_on_event_loop():
+        raise ReliabilityRefused("await_settled blocks the event loop that it is called on, and with it any relay and "
+                                 "consumer there: await asyncio.to_thread(await_settled, engine, message_ids)")
     until = time.monotonic() + timeout_s
     while waiting := _unsettled(engine, message_ids):
         if time.monotonic() >= until:
@@ -23,6 +28,14 @@ def await_settled(engine: Engine, message_ids: Sequence[str], timeout_s: float =
                 told = "\n".join(_told(account(connection, message_id)) for message_id in waiting)
             raise AssertionError(f"after {timeout_s:g} s nobody has confirmed, voided or given up:\n{told}")
         time.sleep(_LOOK_INTERVAL_S)
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _unsettled(engine: Engine, message_ids: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,11 @@
 """Whoever is not as a commit promises is named, with what is known of it."""
 
+import asyncio
+
 import pytest
 from sqlalchemy import create_engine, insert
 
+from regulus.errors import ReliabilityRefused
 from regulus.reliability import tables
 from regulus.reliability.alarms import AlarmKind, raise_alarm
 from regulus.testing.crash_points import await_settled, check_once
@@ -77,3 +80,11 @@ def test_what_is_not_settled_in_time_is_told(engine):
     await_settled(engine, ["1", "2"], 0)
     with pytest.raises(AssertionError, match="after 0 s nobody has confirmed, voided or given up:\nstub UNCONFIRMED"):
         await_settled(engine, ["1", "2", "3"], 0)
+
+
+async def test_an_event_loop_is_not_kept_from_what_it_would_settle(engine):
+    place_orders(engine, "1")
+    with pytest.raises(ReliabilityRefused, match=r"blocks the event loop.*: await asyncio.to_thread\(await_settled,"):
+        await_settled(engine, ["1"], 0)
+    set_stub(engine, "1", status="CONFIRMED")
+    await asyncio.to_thread(await_settled, engine, ["1"], 0)
