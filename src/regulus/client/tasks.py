@@ -65,11 +65,16 @@ class TaskGroup:
         task.add_done_callback(self._done)
         return task
 
-    def supervise(self, begin: Callable[[], Coroutine[object, object, None]], name: str) -> asyncio.Task[None]:
-        """Run what `begin` makes until it returns; when it dies, say why and begin anew. Ends when it is cancelled."""
-        return self.spawn(self._supervised(begin, name), name)
+    def supervise(self, begin: Callable[[], Coroutine[object, object, None]], name: str,
+                  passing: Callable[[BaseException], str | None] = lambda error: None) -> asyncio.Task[None]:
+        """Run what `begin` makes until it returns; when it dies, say why and begin anew. Ends when it is cancelled.
 
-    async def _supervised(self, begin: Callable[[], Coroutine[object, object, None]], name: str) -> None:
+        `passing` gives one line for a death by what may pass by itself, which is a warning then, without traceback.
+        """
+        return self.spawn(self._supervised(begin, name, passing), name)
+
+    async def _supervised(self, begin: Callable[[], Coroutine[object, object, None]], name: str,
+                          passing: Callable[[BaseException], str | None]) -> None:
         loop = asyncio.get_running_loop()
         rest_ms = RESTART_MS_MIN
         while True:
@@ -82,7 +87,10 @@ class TaskGroup:
                 if loop.time() - begun > RESTART_MS_MAX / 1000:
                     rest_ms = RESTART_MS_MIN
                 self.restarts += 1
-                _log.error("task %s died; it begins anew in %d ms", name, rest_ms, exc_info=error)
+                if (why := passing(error)) is not None:
+                    _log.warning("%s: %s; it goes on in %d ms", name, why, rest_ms)
+                else:
+                    _log.error("task %s died; it begins anew in %d ms", name, rest_ms, exc_info=error)
             await asyncio.sleep(rest_ms / 1000)
             rest_ms = min(rest_ms * 2, RESTART_MS_MAX)
 

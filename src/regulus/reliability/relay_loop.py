@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 DEFAULT_GROUP = "regulus-relay"
 _NAMES_LOGGED_MAX = 20
 _DAY_MS = 86_400_000
+FAILURES_TOLD_MS = 60_000
+"""At least so long between two lines about sends that failed: while brokers are away, each round has some."""
 
 
 class Relay(Started):
@@ -48,6 +50,8 @@ class Relay(Started):
         self._producer = Producer(name_server, group)
         self._rounds = Rounds("outbox relay")
         self._reviewed = float("-inf")
+        self._failures_told = float("-inf")
+        self._failures_untold = 0
 
     @property
     def restarts(self) -> int:
@@ -91,8 +95,7 @@ class Relay(Started):
         await asyncio.to_thread(self._stubs.store, outcomes)
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
         if failures:
-            _log.warning("%d of %d messages of the outbox were not sent and will be tried again, first %s: %s",
-                         len(failures), len(outcomes), failures[0].message_id, failures[0].error)
+            self._tell_failures(failures)
         return len(outcomes) - len(failures)
 
     async def _relay(self) -> None:
@@ -102,6 +105,14 @@ class Relay(Started):
                     count, _ = await self._relay_due()
                 if not count:
                     await notices.wait(self._rounds.stopping, self.config.poll_interval_ms)
+
+    def _tell_failures(self, failures: Sequence[Failure]) -> None:
+        self._failures_untold += len(failures)
+        now = asyncio.get_running_loop().time()
+        if now - self._failures_told >= FAILURES_TOLD_MS / 1000:
+            _log.warning("%d messages of the outbox were not sent and will be tried again, one of them %s: %s",
+                         self._failures_untold, failures[0].message_id, failures[0].error)
+            self._failures_told, self._failures_untold = now, 0
 
     def _tell_left(self, left: Sequence[str]) -> None:
         if left:

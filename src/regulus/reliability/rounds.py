@@ -1,4 +1,4 @@
-"""Work that is done again and again beside others of its kind: one round after the other, and an end between two."""
+"""Work with a database that is done again and again: one round after the other, and an end between two."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from regulus.client.tasks import TaskGroup
+from regulus.reliability.database_errors import passing
 
 SHUTDOWN_WAIT_MS = 30_000
 """How long a round under way may take at the end; most are over in a few seconds."""
@@ -27,7 +28,7 @@ class Rounds:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """`work` goes on until `stopping`, and does each round in `round`."""
         self.stopping.clear()
-        self._tasks.supervise(work, self._name)
+        self._tasks.supervise(work, self._name, passing)
 
     def round(self) -> asyncio.Lock:
         """To be held by each: `finish` waits for the one that holds it."""

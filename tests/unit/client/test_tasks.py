@@ -140,3 +140,18 @@ async def test_a_supervised_task_that_is_cancelled_while_it_rests_ends(monkeypat
     async with asyncio.timeout(10):
         await tasks.cancel()
     assert tasks.restarts == 1
+
+
+async def test_a_death_that_somebody_can_explain_is_one_line(caplog, monkeypatch):
+    monkeypatch.setattr(tasks_module, "RESTART_MS_MIN", 1)
+    deaths = [OSError("away"), ValueError("a fault")]
+
+    async def work():
+        if deaths:
+            raise deaths.pop(0)
+    tasks = TaskGroup()
+    await tasks.supervise(work, "the work", lambda error: f"it is {error}" if isinstance(error, OSError) else None)
+    assert tasks.restarts == 2
+    assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
+        ("WARNING", "the work: it is away; it goes on in 1 ms", False),
+        ("ERROR", "task the work died; it begins anew in 2 ms", True)]

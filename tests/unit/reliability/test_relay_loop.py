@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import create_engine, insert
 
 from regulus.client.producer import Producer
 from regulus.errors import ReliabilityRefused
@@ -15,6 +16,7 @@ from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
 from regulus.reliability.retry_policy import ResendPolicy
 
+from .conftest import empty
 from .consumed import consumed_bodies, wait_until
 from .shop import count_stubs, make_due, orders, pass_all, place_orders, set_stub, stub
 
@@ -183,6 +185,45 @@ async def test_a_relay_goes_on_when_the_database_was_away(engine, regulus_server
     async with Relay(engine, regulus_server.name_server_address) as relay:
         await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
     assert relay.restarts == 1
+
+
+async def test_a_locked_database_is_a_line_and_no_death(tmp_path, regulus_server, monkeypatch, caplog):
+    """SQLite alone refuses a second writer."""
+    monkeypatch.setattr("regulus.client.tasks.RESTART_MS_MIN", 1)
+    address = f"sqlite:///{tmp_path / 'shop.sqlite'}"
+    impatient = create_engine(f"{address}?timeout=0")
+    with contextmanager(empty)(address) as engine:
+        async with Relay(impatient, regulus_server.name_server_address) as relay:
+            with engine.begin() as connection:
+                connection.execute(insert(orders).values(id="1"))
+                await wait_until(lambda: relay.restarts)
+            place_orders(engine, "2")
+            await wait_until(lambda: count_stubs(engine, queue_offset=None) == 0)
+    impatient.dispose()
+    told = [record for record in caplog.records if record.name == "regulus.client.tasks"]
+    assert {(record.levelno, record.exc_info) for record in told} == {(logging.WARNING, None)}
+    assert told[0].getMessage() == "outbox relay: the database says: database is locked; it goes on in 1 ms"
+
+
+async def test_a_name_server_that_is_away_is_told_once_and_then_rarely(engine, caplog, monkeypatch):
+    def told():
+        return [record.getMessage() for record in caplog.records if record.name == "regulus.reliability.relay_loop"]
+
+    relay = Relay(engine, "127.0.0.1:1")
+    await relay._producer.start()
+    try:
+        for number in range(3):
+            place_orders(engine, str(number))
+            assert await relay.relay_due() == 0
+        [line] = told()
+        assert line.startswith("1 messages of the outbox were not sent and will be tried again, one of them 0: ")
+        assert "no name server answers" in line
+        monkeypatch.setattr("regulus.reliability.relay_loop.FAILURES_TOLD_MS", 0)
+        place_orders(engine, "3")
+        await relay.relay_due()
+        assert told()[1].startswith("3 messages of the outbox were not sent")
+    finally:
+        await relay._producer.shutdown()
 
 
 async def test_a_relay_without_its_table_does_not_start(engine, regulus_server):

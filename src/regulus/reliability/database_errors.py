@@ -1,0 +1,44 @@
+"""What databases and their drivers say when something fails, told alike for all of them."""
+
+from sqlalchemy.exc import DBAPIError
+
+_MYSQL_CLIENT_CODES = range(2000, 3000)
+"""Numbers that the driver gives by itself; the server has others."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """The driver's own words, without the statement and the link that SQLAlchemy adds."""
+    return " ".join(str(_of_driver(error)).split())
+
+
+def is_unanswered(error: DBAPIError) -> bool:
+    """Whether no server could be reached, or it was lost; False where one said no, as to a wrong password."""
+    if error.connection_invalidated:
+        return True
+    said = error.orig
+    code = said.args[0] if said is not None and said.args else None
+    if isinstance(code, int):
+        return code in _MYSQL_CLIENT_CODES
+    # libpq has no number for what a server says to one who comes: its severity, or that it wanted a password, tells.
+    return (_is_operational(said) and getattr(said, "sqlstate", "") is None and "FATAL:" not in str(said)
+            and not getattr(getattr(said, "pgconn", None), "used_password", False))
+
+
+def passing(error: BaseException) -> str | None:
+    """In one line what may pass by itself: a database that is away, locked or full. None for a fault of a program,
+    whose traceback is wanted."""
+    said = _of_driver(error)
+    is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    # SQLite calls a wrong statement operational, too.
+    if is_lost or (_is_operational(said) and getattr(said, "sqlite_errorname", "") != "SQLITE_ERROR"):
+        return f"the database says: {in_one_line(error)}"
+    return None
+
+
+def _of_driver(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def _is_operational(error: BaseException | None) -> bool:
+    """By the name that PEP 249 has each driver give to what is no fault of the program."""
+    return any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)
