@@ -184,7 +184,7 @@ def _dialect(connection: Any) -> Dialect:
     if not known or inspect.iscoroutinefunction(getattr(connection, "commit", None)):
         raise ReliabilityRefused(f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that "
                                  "the outbox writes by: give a session or connection of SQLAlchemy (asyncio: to "
-                                 "add_async), or one of sqlite3 or psycopg")
+                                 "add_async), django.db.connection, or one of sqlite3 or psycopg")
     return _dialect_named(_DIALECTS[known[0]])
 
 

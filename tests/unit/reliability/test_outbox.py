@@ -138,6 +138,12 @@ def test_what_is_no_connection_is_refused_with_what_is(connection):
         Outbox().add(connection, ORDER)
 
 
+def test_an_engine_is_refused_with_all_that_is_taken(engine):
+    with pytest.raises(ReliabilityRefused, match=r"Engine is no connection .*asyncio: to add_async.*, "
+                                                 r"django\.db\.connection, or one of sqlite3 or psycopg"):
+        Outbox().add(engine, ORDER)
+
+
 @pytest.mark.parametrize(("message", "message_id", "fault"), [
     (Message("orders", b""), "1", "has no body"),
     (Message("orders", b"x" * 11), "1", "11 bytes, more than max_message_size 10"),
