@@ -260,6 +260,14 @@ class ReliabilityRefused(RegulusError):
     """Outbox or inbox cannot keep their promise here, and did nothing; the text names cause and remedy."""
 
 
+class DatabaseUnanswered(RegulusError):
+    """No database answers at the address; the text names it without its password, cause and remedy."""
+
+
+class DatabaseRefused(RegulusError):
+    """A database says no; the text names its address, without the password, and gives its words."""
+
+
 class StubMissing(ReliabilityRefused):
     """The outbox has no stub of this id."""
 

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
+from regulus.errors import DatabaseRefused, DatabaseUnanswered, RegulusError, ReliabilityRefused
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.exc import DBAPIError
 
 P = ParamSpec("P")
 
@@ -21,39 +24,64 @@ EFFECTS_VARIABLE = "REGULUS_EFFECTS_DATABASE"
 
 
 def with_database(command: Callable[Concatenate["Connection", P], Any]) -> Callable[..., None]:
-    """Give a command `--database`; it gets a connection in a transaction, first, which its end commits."""
+    """Give a command `--database`; it gets a connection in a transaction, first, which its end commits. The tables are
+    there."""
+    return _given(command, has_tables=True)
+
+
+def with_any_database(command: Callable[Concatenate["Connection", P], Any]) -> Callable[..., None]:
+    """The same for a command that makes the tables."""
+    return _given(command, has_tables=False)
+
+
+def _given(command: Callable[Concatenate["Connection", P], Any], *, has_tables: bool) -> Callable[..., None]:
     @click.option("--database", envvar=VARIABLE, show_envvar=True, required=True, metavar="URL",
                   help="Of the stubs, as SQLAlchemy writes it: postgresql+psycopg://user:password@host/name, "
                        "sqlite:///shop.sqlite.")
     @wraps(command)
     def call(*args: Any, database: str, **kwargs: Any) -> None:
-        with connected(database) as connection:
+        with connected(database, has_tables=has_tables) as connection:
             command(connection, *args, **kwargs)
     return call
 
 
 @contextmanager
-def connected(address: str) -> "Iterator[Connection]":
+def connected(address: str, *, has_tables: bool = True) -> "Iterator[Connection]":
     """In a transaction, see `opened`."""
-    with opened(address) as engine, engine.begin() as connection:
+    with opened(address, has_tables=has_tables) as engine, engine.begin() as connection:
         yield connection
 
 
 @contextmanager
-def opened(address: str) -> "Iterator[Engine]":
-    """Raises MissingExtra; click's error, without the password, for what the database says."""
+def opened(address: str, *, has_tables: bool = True) -> "Iterator[Engine]":
+    """Raises MissingExtra; DatabaseUnanswered and DatabaseRefused, which show no password, also for what the database
+    says later; ReliabilityRefused when it `has_tables` of which one is missing or older."""
     require_extra("sql", "the database")
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     engine = _engine(address)
+    is_let_in = False
     try:
+        with engine.connect() as connection:
+            is_let_in = True
+            if has_tables:
+                _check_tables(connection)
         yield engine
     except DBAPIError as error:
-        raise click.ClickException(f"{_shown(engine)}: {str(error.orig).strip()}") from error
+        raise _failure(engine, error, is_let_in) from error
     except SQLAlchemyError as error:
         raise click.ClickException(f"{_shown(engine)}: {error}") from error
     finally:
         engine.dispose()
+
+
+def _check_tables(connection: "Connection") -> None:
+    from regulus.reliability import tables
+
+    try:
+        tables.check(connection, *tables.metadata.sorted_tables)
+    except ReliabilityRefused as error:     # a command may have two databases
+        raise ReliabilityRefused(f"{_shown(connection.engine)}: {error}") from error
 
 
 def operator_name() -> str:
@@ -77,8 +105,23 @@ def _engine(address: str) -> "Engine":
                                "postgresql+psycopg://user:password@host/name or sqlite:///shop.sqlite") from error
     place = engine.url.database
     if engine.dialect.name == "sqlite" and place and not place.startswith("file:") and not Path(place).exists():
-        raise click.UsageError(f"there is no file {place}; SQLite would make an empty one")
+        raise click.UsageError(f"there is no file {place}, and SQLite would make an empty one of any name that is "
+                               f"misspelt; if it is to be a new one, first: touch {quote(place)}")
     return engine
+
+
+def _failure(engine: "Engine", error: "DBAPIError", is_let_in: bool) -> RegulusError:
+    from regulus.reliability.database_errors import in_one_line, is_unanswered
+
+    if is_unanswered(error):
+        return DatabaseUnanswered(f"{_shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
+                                  "whether this is its address")
+    remedy = ""
+    if getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+        remedy = "; try again when the program that writes to it is done"
+    elif not is_let_in and engine.dialect.name != "sqlite":
+        remedy = "; see to user, password and name of the database in its address"
+    return DatabaseRefused(f"{_shown(engine)} refuses: {in_one_line(error)}{remedy}")
 
 
 def _shown(engine: "Engine") -> str:

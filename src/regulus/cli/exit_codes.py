@@ -7,6 +7,8 @@ from regulus.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    DatabaseRefused,
+    DatabaseUnanswered,
     JobRefused,
     MessageIllegal,
     NoNameServer,
@@ -55,6 +57,8 @@ def exit_code(error: RegulusError) -> ExitCode:
             return ExitCode.NOT_REACHABLE
         case ClientError() if error.code != ClientError.code:
             return ExitCode.REFUSED
-        case JobRefused() | SinkRefused() | ReliabilityRefused():
+        case DatabaseUnanswered():
+            return ExitCode.NOT_REACHABLE
+        case JobRefused() | SinkRefused() | ReliabilityRefused() | DatabaseRefused():
             return ExitCode.REFUSED
     return ExitCode.FAILED

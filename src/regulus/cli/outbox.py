@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from regulus.cli.database import operator_name, with_database
+from regulus.cli.database import operator_name, with_any_database, with_database
 from regulus.cli.options import LIMIT
 from regulus.cli.output import counted, print_rows, time_text, with_output
 
@@ -18,7 +18,7 @@ def outbox() -> None:
 
 
 @outbox.command()
-@with_database
+@with_any_database
 def migrate(connection: "Connection") -> None:
     """Make the tables, or bring those of an earlier version up to date."""
     from regulus.reliability.migrations import upgrade

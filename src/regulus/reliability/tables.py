@@ -287,8 +287,8 @@ def check_columns(present: set[str], table: Table = stubs) -> None:
     lacking = [column.name for column in table.columns if column.name not in present]
     if lacking:
         raise ReliabilityRefused(f"the table {table.name} is older than this version: it has no column "
-                                 f"{', '.join(lacking)}; bring it up to date by a migration made from "
-                                 "regulus.reliability.tables.metadata")
+                                 f"{', '.join(lacking)}; bring it up to date with `regulus outbox migrate`, or by a "
+                                 "migration made from regulus.reliability.tables.metadata")
 
 
 def missing_table(table: Table = stubs) -> ReliabilityRefused:

@@ -78,6 +78,6 @@ def test_what_is_not_said_rightly_is_refused_before_spark_starts(places, monkeyp
 
 def test_a_database_that_does_not_answer_is_told_without_its_password(spark, places):
     refused = run("--database", "postgresql+psycopg://ann:secret@127.0.0.1:1/shop", *places[2:])
-    assert refused.exit_code == 1
+    assert refused.exit_code == 4
     assert "127.0.0.1" in refused.stderr
     assert "secret" not in refused.output

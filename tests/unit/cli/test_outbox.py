@@ -1,6 +1,8 @@
 """`regulus outbox` and `regulus ledger`, over a real database file."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,7 @@ from regulus.model.message import Message
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarms import AlarmKind
 from regulus.reliability.outbox import Outbox
+from tests.unit.pipeline import postgresql
 
 
 @pytest.fixture
@@ -121,7 +124,7 @@ def test_effects_are_looked_for_in_their_own_database(address, tmp_path):
 def test_tables_are_made_by_migration(tmp_path):
     (tmp_path / "new.sqlite").touch()
     address = f"sqlite:///{tmp_path / 'new.sqlite'}"
-    assert run(address, "outbox", "list").exit_code == 1
+    assert run(address, "outbox", "list").exit_code == 5
     assert run(address, "outbox", "migrate").stdout == "the tables are at version 0007\n"
     assert run(address, "outbox", "list").exit_code == 0
 
@@ -136,6 +139,54 @@ def test_a_wrong_address_is_one_sentence(address, says):
 
 def test_a_database_that_does_not_answer_is_told_without_its_password():
     result = run("postgresql+psycopg://ann:secret@127.0.0.1:1/shop", "outbox", "list")
-    assert result.exit_code == 1
-    assert "127.0.0.1" in result.stderr
-    assert "secret" not in result.stderr
+    assert result.exit_code == 4
+    [line] = result.stderr.splitlines()
+    assert line.startswith("regulus: postgresql+psycopg://ann:***@127.0.0.1:1/shop does not answer: ")
+    assert "Connection refused" in line
+    assert line.endswith("; see whether it runs, and whether this is its address")
+
+
+@pytest.mark.parametrize("arguments", [
+    ("outbox", "list"), ("outbox", "alarms"), ("outbox", "retry", "1", "--reason", "x"), ("outbox", "purge"),
+    ("ledger", "1"), ("ledger", "audit")])
+def test_a_database_without_tables_is_one_line_with_the_remedy(tmp_path, arguments):
+    (tmp_path / "new.sqlite").touch()
+    address = f"sqlite:///{tmp_path / 'new.sqlite'}"
+    result = run(address, *arguments)
+    assert result.exit_code == 5
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"regulus: {address}: the database has no table regulus_")
+    assert "; make it with `regulus outbox migrate`" in line
+
+
+def test_a_database_of_effects_without_tables_is_told_too(address, tmp_path):
+    (tmp_path / "new.sqlite").touch()
+    effects = f"sqlite:///{tmp_path / 'new.sqlite'}"
+    result = run(address, "ledger", "audit", "--effects", effects)
+    assert (result.exit_code, f"{effects}: the database has no table" in result.stderr) == (5, True)
+
+
+def test_a_database_that_refuses_is_one_line(address, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        result = run(f"{address}?timeout=0", "outbox", "retry", "1", "--reason", "x")
+    assert result.exit_code == 5
+    assert result.stderr == (f"regulus: {address}?timeout=0 refuses: database is locked; try again when the program "
+                             "that writes to it is done\n")
+
+
+def test_a_server_that_lets_nobody_in_is_one_line():
+    with postgresql.running() as server:
+        address = f"{server.replace('postgresql:', 'postgresql+psycopg:')}-nosuch"
+        result = run(address, "ledger", "audit")
+    assert result.exit_code == 5
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"regulus: {address} refuses: ")
+    assert line.endswith('database "postgres-nosuch" does not exist; see to user, password and name of the database in '
+                         "its address")
+
+
+def test_a_missing_file_is_told_with_what_makes_it(tmp_path):
+    result = run(f"sqlite:///{tmp_path}/new shop.sqlite", "outbox", "migrate")
+    assert result.exit_code == 2
+    assert f"if it is to be a new one, first: touch '{tmp_path}/new shop.sqlite'" in result.stderr
