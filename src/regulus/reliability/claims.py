@@ -28,7 +28,7 @@ return 0
 
 class RedisClaims:
     """The claims of one consuming group. `lease_ms` has to be longer than an effect ever takes, and shorter than the
-    consumer's `consume_timeout`."""
+    consumer's `consume_timeout`. The client is best one that waits briefly and once: `socket_timeout=1, retry=None`."""
 
     def __init__(self, client: "redis.Redis", group: str, *, lease_ms: int = 300_000,
                  policy: ResendPolicy | None = None) -> None:
