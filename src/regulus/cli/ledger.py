@@ -96,6 +96,9 @@ def audit_all(connection: "Connection", since: int, until: int | None, kept_days
                     **{name: {"count": each.count, "ids": each.names} for name, each in exceptions.items()}})
     else:
         _print_audit(found)
+    if found.lost.count and not effects_address:
+        click.echo("regulus: proofs were looked for in this database alone; if a consumer has one of its own, name it "
+                   "by --effects", err=True)
     if not found.is_kept:
         raise SystemExit(ExitCode.FAILED)
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, insert, select, update
+from sqlalchemy import create_engine, delete, insert, select, update
 
 from regulus.cli.main import regulus
 from regulus.model.message import Message
@@ -106,6 +106,20 @@ def test_the_audit_ends_with_its_verdict_and_fails_with_an_exception(address):
         connection.execute(update(tables.attempts).values(outcome="DONE"))
     result = run(address, "ledger", "audit", "--output", "json")
     assert (result.exit_code, json.loads(result.stdout)["lost"]) == (1, {"count": 1, "ids": ["2"]})
+
+
+def test_a_loss_that_the_consumers_own_database_may_deny_is_told_so(address, tmp_path):
+    effects = f"sqlite:///{tmp_path / 'consumer.sqlite'}"
+    for each in (address, effects):
+        with create_engine(each).begin() as connection:
+            tables.create(connection)
+            connection.execute(delete(tables.attempts))
+    alone = run(address, "ledger", "audit")
+    assert (alone.exit_code, "lost  2" in alone.stdout) == (1, True)
+    assert alone.stderr == ("regulus: proofs were looked for in this database alone; if a consumer has one of its own, "
+                            "name it by --effects\n")
+    both = run(address, "ledger", "audit", "--effects", effects)
+    assert (both.exit_code, "lost  2" in both.stdout, both.stderr) == (1, True, "")
 
 
 def test_effects_are_looked_for_in_their_own_database(address, tmp_path):
