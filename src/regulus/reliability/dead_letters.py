@@ -39,7 +39,7 @@ class DeadLetterListener:
             for message in sorted(messages, key=business_id):
                 if park(connection, business_id(message), group):
                     raise_alarm(connection, AlarmKind.DEAD_LETTER, business_id(message),
-                                f"group {group} gave it up after {message.reconsume_times} retries")
+                                f"group {group} gave it up after {message.reconsume_times} deliveries")
         return ConsumeStatus.CONSUME_SUCCESS
 
 

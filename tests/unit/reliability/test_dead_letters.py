@@ -40,7 +40,7 @@ def test_w18_a_dead_letter_leaves_its_stub_to_a_human_and_tells_once(engine):
     give_up(engine, "1")
     give_up(engine, "1")
     assert (stub(engine, "1").is_manual, stub(engine, "2").is_manual) == (True, False)
-    assert alarms(engine) == [("DEAD_LETTER", "1", "group billing gave it up after 17 retries")]
+    assert alarms(engine) == [("DEAD_LETTER", "1", "group billing gave it up after 17 deliveries")]
 
 
 @pytest.mark.parametrize("status", ["CONFIRMED", "VOIDED"])
