@@ -20,7 +20,8 @@ from regulus.server.ha_server import HaServer
 from regulus.testing.simulation.playing import play
 from regulus.wire.ext_fields import LONG_MAX
 
-SEEDS = 40
+SEEDS = 120
+"""The order of sets is a part of a run, and another one in each process, so that other seeds show a fault."""
 
 Patch = pytest.MonkeyPatch
 Mutate = Callable[[Patch], None]

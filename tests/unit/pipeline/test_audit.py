@@ -60,8 +60,9 @@ def test_what_comes_or_goes_while_the_audit_reads_is_not_asked_for(spark):
     from regulus.pipeline.audit import _bounds
     from regulus.pipeline.log_source import BOUNDS
 
-    before, after = (small_table(spark, [(TOPIC, "broker-a", 0, *ends, None)], BOUNDS) for ends in ((0, 5), (2, 9)))
-    assert [tuple(row)[3:] for row in _bounds(before, after).collect()] == [(2, 5)]
+    before, after = (small_table(spark, [(TOPIC, "broker-a", 0, *ends, None, None)], BOUNDS)
+                     for ends in ((0, 5), (2, 9)))
+    assert [tuple(row)[3:5] for row in _bounds(before, after).collect()] == [(2, 5)]
 
 
 @pytest.mark.parametrize("store", ["store-4.9.8", "store-4.9.8-killed"])
