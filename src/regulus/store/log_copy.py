@@ -43,9 +43,9 @@ class LogCopy:
 
     def ask_from(self) -> int:
         """Where a new link begins: with the last record here, or the end where that is not known. A master takes 0 for
-        a wish to begin with its last file."""
+        a wish to begin with its last file: of a record there, all but the first byte comes."""
         last = self._dispatcher.last_physical_offset
-        self._compared = last if self._log.start <= last < self._log.end and last else -1
+        self._compared = max(last, 1) if self._log.start <= last < self._log.end else -1
         self._asked = self._log.end if self._compared < 0 else self._compared
         self._silent_at = -1
         return self._asked

@@ -188,6 +188,26 @@ def test_a_log_with_records_at_the_same_places_is_no_copy(tmp_path: Path) -> Non
     assert copy.commit_log_max_offset() == end
 
 
+def test_a_log_of_one_record_is_compared_as_well(tmp_path: Path) -> None:
+    """It lies at 0, and who asks a master for that gets its last file."""
+    original, other = open_store(tmp_path / "original"), open_store(tmp_path / "other")
+    fill(original, 1)
+    fill(other, 2, first=5)
+    copy = copying_store(tmp_path / "copy")
+    copy_all(original, copy)
+    dispatch(copy)
+    end = copy.commit_log_max_offset()
+    start = copy.copy.ask_from()
+    assert start > 0
+    with pytest.raises(StoreDamaged, match="are not copies of one another"):
+        copy.copy.take(start, bytes(other.log_bytes(start, 1000) or b""))
+    copy.copy.interrupt()
+    fill(original, 1, first=1)
+    for piece in linked(copy, original):
+        copy.copy.take(*piece)
+    assert (copy.copy.asked, copy.commit_log_max_offset()) == (None, 2 * end)
+
+
 def test_a_log_that_ends_before_the_copy_does_is_told(tmp_path: Path) -> None:
     original = open_store(tmp_path / "original")
     fill(original, 5)
