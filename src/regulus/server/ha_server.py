@@ -239,12 +239,13 @@ class HaServer:
         self._judge()
 
     def _judge(self) -> None:
-        """How far enough slaves have come; those that are too far behind are not waited for."""
+        """How far enough slaves have come; those that are too far behind are not waited for. Nor does a link count of
+        which nothing was heard: its slave may be there by another one, and is one all the same."""
         if self._replicated is None:
             return
-        end = self.store.commit_log_max_offset()
+        end, heard_from = self.store.commit_log_max_offset(), self._loop.time() - self._silence_max / 2
         slaves = [max(link.copied, 0) for link in self._links
-                  if link.reported >= 0 and end - link.reported <= self._behind_max]
+                  if link.reported >= 0 and end - link.reported <= self._behind_max and link.heard_at >= heard_from]
         copied = replicated_to(slaves, end, self._config)
         if copied is None:
             self._replicated.give_up(ResponseCode.SLAVE_NOT_AVAILABLE)

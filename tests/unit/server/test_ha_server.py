@@ -9,6 +9,7 @@ from regulus.broker.config import BrokerConfig
 from regulus.server.durability import Durability
 from regulus.server.ha_server import HaServer, _Link
 from regulus.wire import ha_frame
+from regulus.wire.codes import ResponseCode
 from tests.unit.server.test_durability import Written
 
 FILE_SIZE = 1 << 20
@@ -115,6 +116,23 @@ async def test_what_a_slave_says_first_is_a_wish_and_no_receipt() -> None:
         assert not written.writes       # its log may be another one that is as long
         link.data_received(ha_frame.encode_report(1000))
         assert len(written.writes) == 1
+        durability.stop()
+
+
+async def test_a_slave_that_came_back_before_its_old_link_was_missed_is_one_slave() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        durability = Durability(5.0, lambda: None)
+        server = HaServer(bound, Log(), BrokerConfig(in_sync_replicas=3, ha_housekeeping_interval=20_000), FILE_SIZE,
+                          durability)
+        old, new = links = [_Link(server, asyncio.get_running_loop()) for _ in range(2)]
+        for link in links:
+            link.connection_made(AbortedLater())
+            link.data_received(ha_frame.encode_report(900))
+        old.data_received(ha_frame.encode_report(900))
+        old.heard_at -= 11
+        new.data_received(ha_frame.encode_report(900))
+        assert server._replicated is not None
+        assert server._replicated.absent is ResponseCode.SLAVE_NOT_AVAILABLE
         durability.stop()
 
 
