@@ -3,10 +3,10 @@
 Source: ConsumerOffsetManager. The table's key is `topic@group`, as in the saved file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from regulus.broker.offset_set_backs import OffsetSetBacks, parse
+from regulus.broker.offset_set_backs import Numbers, OffsetSetBacks, parse
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.topics import DataVersion
 from regulus.wire import encoded_table
@@ -56,7 +56,7 @@ class ConsumerOffsets:
         """A smaller offset than the one kept is taken: it is how consumers go back."""
         key = f"{topic}@{group}"
         if consumer_offset < self.table.get(key, {}).get(queue_id, NOT_FOUND):
-            self.set_backs.note(key, queue_id)
+            self.set_backs.note(key, queue_id, now_ms)
         if self._committed_here is not None:
             self._committed_here[key, queue_id] = None
         self._put(key, group, topic, queue_id, consumer_offset, now_ms)
@@ -66,6 +66,8 @@ class ConsumerOffsets:
         if queues is None:
             queues = self.table[key] = {}
             self._enter(topic, group)
+        if queue_id not in queues:
+            self.set_backs.begin(key, queue_id)
         queues[queue_id] = consumer_offset
         self._unencoded[key] = None
         self.changes += 1
@@ -89,7 +91,7 @@ class ConsumerOffsets:
         """Groups that committed anything of the topic."""
         return list(self._groups_of.get(topic, ()))
 
-    def clone(self, source_group: str, group: str, topic: str) -> None:
+    def clone(self, source_group: str, group: str, topic: str, now_ms: int = 0) -> None:
         """`group` takes over the offsets of `source_group`."""
         queues = self.table.get(f"{topic}@{source_group}")
         if queues:
@@ -97,14 +99,17 @@ class ConsumerOffsets:
             before = self.table.get(key)
             if before is None:
                 self._enter(topic, group)
-            for queue_id in before or ():
-                if queues.get(queue_id, NOT_FOUND) < (before or {})[queue_id]:
-                    self.set_backs.note(key, queue_id)
+                before = {}
+            for queue_id in before.keys() | queues.keys():
+                if queue_id not in before:
+                    self.set_backs.begin(key, queue_id)
+                elif queues.get(queue_id, NOT_FOUND) < before[queue_id]:
+                    self.set_backs.note(key, queue_id, now_ms)
             self.table[key] = dict(queues)
             self._unencoded[key] = None
             self.changes += 1
 
-    def remove_group(self, group: str) -> None:
+    def remove_group(self, group: str, now_ms: int = 0) -> None:
         topics = self._topics_of.pop(group, {})
         for topic in topics:
             groups = self._groups_of[topic]
@@ -112,6 +117,8 @@ class ConsumerOffsets:
             if not groups:
                 del self._groups_of[topic]
         self._forget([f"{topic}@{group}" for topic in topics])
+        if topics:
+            self.set_backs.note_removed(now_ms)
 
     def remove_topic(self, topic: str) -> None:
         groups = self._groups_of.pop(topic, [])
@@ -136,11 +143,11 @@ class ConsumerOffsets:
 
     # An operator's reset is told to the group once: its next query of the offset gets it, its next pull is sent there.
 
-    def assign_reset(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+    def assign_reset(self, group: str, topic: str, queue_id: int, consumer_offset: int, now_ms: int = 0) -> None:
         """Set the offset, and hold it until a pull of the queue has been told."""
         key = f"{topic}@{group}"
-        self.commit(group, topic, queue_id, consumer_offset)
-        self.set_backs.note(key, queue_id)      # wherever it was, also at a slave
+        self.commit(group, topic, queue_id, consumer_offset, now_ms)
+        self.set_backs.note(key, queue_id, now_ms)      # wherever it was, also at a slave
         self._resets.setdefault(key, {})[queue_id] = consumer_offset
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -194,14 +201,22 @@ class ConsumerOffsets:
                     ahead.append(Ahead(group, topic, queue_id, own, self.set_backs.of(key, queue_id)))
                 elif own != consumer_offset:
                     self._put(key, group, topic, queue_id, consumer_offset, now_ms)
-        if known is not None and known != self.set_backs.table and set_backs is not None:
-            self.set_backs.load(set_backs)
+        if known is not None and known != self.set_backs.numbers:
+            self._follow_numbers(known, wrapper.offset_table)
         return ahead + self._unknown_to(wrapper.offset_table)
 
-    def _is_newer(self, key: str, queue_id: int, set_backs: dict[str, dict[int, int]] | None) -> bool:
-        if set_backs is None:
+    def _is_newer(self, key: str, queue_id: int, known: Numbers | None) -> bool:
+        if known is None:
             return (key, queue_id) in (self._committed_here or ())
-        return set_backs.get(key, {}).get(queue_id, 0) == self.set_backs.of(key, queue_id)
+        return known.of(key, queue_id) == self.set_backs.of(key, queue_id)
+
+    def _follow_numbers(self, known: Numbers, master: Mapping[str, Mapping[int, int]]) -> None:
+        """What was begun here keeps its own number until the master has it."""
+        begun = {(key, queue_id): self.set_backs.of(key, queue_id) for key, queue_id in self._committed_here or ()
+                 if queue_id not in master.get(key, {})}
+        self.set_backs.follow(known)
+        for (key, queue_id), number in begun.items():
+            self.set_backs.put(key, queue_id, number)
 
     def _unknown_to(self, master: Mapping[str, Mapping[int, int]]) -> list[Ahead]:
         """What was committed here and the master has no offset of at all."""
@@ -225,11 +240,24 @@ class ConsumerOffsets:
             self._committed_here.pop((key, queue_id), None)
 
     def catch_up(self, ahead: Ahead, now_ms: int) -> None:
-        """What a slave has: taken unless it is smaller, or was set back here since the slave knew it."""
+        """What a slave has: taken unless it is smaller, or was set back or deleted here since the slave knew it."""
         key = f"{ahead.topic}@{ahead.group}"
-        if ahead.consumer_offset > self.query(ahead.group, ahead.topic, ahead.queue_id) \
-                and ahead.set_backs == self.set_backs.of(key, ahead.queue_id):
+        own = self.query(ahead.group, ahead.topic, ahead.queue_id)
+        number = self.set_backs.of(key, ahead.queue_id) if own != NOT_FOUND else self.set_backs.removed_at
+        if ahead.consumer_offset > own and ahead.set_backs == number:
             self._put(key, ahead.group, ahead.topic, ahead.queue_id, ahead.consumer_offset, now_ms)
+
+    def lower_to(self, end_of: Callable[[str, int], int], now_ms: int) -> None:
+        """Nobody has consumed what is not there: of a log that was cut, or one that is behind the offsets that came
+        from its master. Whoever began behind the end would pass over what comes next. `end_of` tells for a topic and
+        queue id the queue offset of the next message."""
+        past = [(topic, group, queue_id, end) for key, queues in self.table.items()
+                for topic, is_pair, group in [key.rpartition("@")] for queue_id, consumer_offset in queues.items()
+                if is_pair and consumer_offset > (end := end_of(topic, queue_id))]
+        for topic, group, queue_id, end in past:
+            key = f"{topic}@{group}"
+            self.set_backs.note(key, queue_id, now_ms)
+            self._put(key, group, topic, queue_id, end, now_ms)
 
     def document(self) -> Pieces:
         """The table as it is saved, and as it travels."""

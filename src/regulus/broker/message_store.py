@@ -29,6 +29,9 @@ class MessageStore(Protocol):
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset that the next message will get; 0 for an unknown queue."""
 
+    def known_max_offset(self, topic: str, queue_id: int) -> int:
+        """The same for many queues one after the other: none is opened for it, and one that is damaged tells, too."""
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
         """The smallest offset with store time >= timestamp, else max; upper: the largest with store time <= it."""
 

@@ -1,15 +1,32 @@
-"""How often each consumer offset was set back: committed smaller than it was.
+"""Since which set-back a consumer offset counts: since it was last committed smaller than it was.
 
 A slave may know a larger offset than its master: consumers committed it at the slave while the master was away, or the
 master died before it saved it. As long as nobody has set the master's back since, the larger one is right; this number
-tells the two apart.
+tells the two apart. It is the time of the set-back in ms, or one more than the last number given, so that two brokers
+which do not hear of one another do not come to the same one.
+
+A group that is deleted leaves no numbers behind. What is begun after that has the number of the deletion, and so is not
+taken for what was deleted.
 """
+
+from typing import NamedTuple
 
 from regulus.errors import HeaderError
 from regulus.wire import encoded_table, fastjson
 from regulus.wire.encoded_table import EncodedTable, Pieces
 
 _KEY = "offsetSetBacks"
+_REMOVED_KEY = "removedAt"
+
+
+class Numbers(NamedTuple):
+    """What is saved, and what a slave gets."""
+
+    table: dict[str, dict[int, int]]
+    removed_at: int
+
+    def of(self, key: str, queue_id: int) -> int:
+        return self.table.get(key, {}).get(queue_id, 0)
 
 
 class OffsetSetBacks:
@@ -17,42 +34,76 @@ class OffsetSetBacks:
 
     def __init__(self) -> None:
         self.table: dict[str, dict[int, int]] = {}
+        self.removed_at = 0
+        """The number of the last deletion; 0 before the first."""
         self.changes = 0
+        self.last_removal = -1
+        """Which of the changes the last deletion was, for saving it at once."""
+        self._last = 0
         self.encoded = EncodedTable(self.table, _write)
 
     def of(self, key: str, queue_id: int) -> int:
         return self.table.get(key, {}).get(queue_id, 0)
 
-    def note(self, key: str, queue_id: int) -> None:
-        self.table.setdefault(key, {})[queue_id] = self.of(key, queue_id) + 1
+    def note(self, key: str, queue_id: int, now_ms: int) -> None:
+        """It was set back."""
+        self.put(key, queue_id, self._next(now_ms))
+
+    def begin(self, key: str, queue_id: int) -> None:
+        """An offset is there that was not."""
+        if self.removed_at:
+            self.put(key, queue_id, self.removed_at)
+
+    def put(self, key: str, queue_id: int, number: int) -> None:
+        self.table.setdefault(key, {})[queue_id] = number
         self._changed(key)
 
     def forget(self, key: str) -> None:
         if self.table.pop(key, None) is not None:
             self._changed(key)
 
+    def note_removed(self, now_ms: int) -> None:
+        """Offsets of a group were deleted, which may be begun anew."""
+        self.removed_at = self._next(now_ms)
+        self.changes += 1
+        self.last_removal = self.changes
+
+    def _next(self, now_ms: int) -> int:
+        self._last = max(now_ms, self._last + 1)
+        return self._last
+
     def _changed(self, key: str) -> None:
         self.encoded.changed[key] = None
         self.changes += 1
 
     def document(self) -> Pieces:
-        return encoded_table.document({_KEY: self.encoded})
+        return encoded_table.document({_REMOVED_KEY: self.removed_at, _KEY: self.encoded})
 
     def load(self, text: str) -> None:
         """Take over saved numbers, or those of a master. Raises HeaderError."""
-        self.table = parse(text)
+        self.follow(parse(text))
+
+    def follow(self, numbers: Numbers) -> None:
+        self.table, self.removed_at = numbers
         self.encoded.replace(self.table)
+        self._last = max(self._last, self.removed_at, *[max(queues.values(), default=0)
+                                                        for queues in self.table.values()])
         self.changes += 1
 
+    @property
+    def numbers(self) -> Numbers:
+        return Numbers(self.table, self.removed_at)
 
-def parse(text: str) -> dict[str, dict[int, int]]:
+
+def parse(text: str) -> Numbers:
     """Raises HeaderError."""
     value = fastjson.loads(text)
     table = value.get(_KEY) if isinstance(value, dict) else None
     try:
-        return {key: {int(queue_id): int(number) for queue_id, number in queues.items()}
-                for key, queues in table.items()}       # type: ignore[union-attr]
-    except (AttributeError, TypeError, ValueError) as cause:
+        return Numbers({key: {int(queue_id): int(number) for queue_id, number in queues.items()}
+                        for key, queues in table.items()},      # type: ignore[union-attr]
+                       int(value.get(_REMOVED_KEY, 0)))
+    except (AttributeError, TypeError, ValueError, OverflowError) as cause:
         raise HeaderError(f"the document of offsets that were set back lacks or misspells {_KEY}: {cause}") from cause
 
 

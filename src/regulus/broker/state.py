@@ -201,10 +201,12 @@ class BrokerState:
                      tables=(topics.epochs.encoded,), saved=topics.epochs.changes),
             KeptPart(name=SUBSCRIPTION_GROUP_DOCUMENT, part=groups, when=at_once, load=groups.load,
                      tables=(groups.encoded,)),
+            # Before the offsets: one that was set back or deleted and has no number is taken for an older one.
+            KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
+                     tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes,
+                     urgent=lambda: offsets.set_backs.last_removal),
             KeptPart(name=CONSUMER_OFFSET_DOCUMENT, part=offsets, when=later, load=offsets.load,
                      tables=(offsets.encoded,), urgent=lambda: offsets.last_removal),
-            KeptPart(name=OFFSET_SET_BACKS_DOCUMENT, part=offsets.set_backs, when=later, load=offsets.set_backs.load,
-                     tables=(offsets.set_backs.encoded,), saved=offsets.set_backs.changes),
             KeptPart(name=DELAY_OFFSET_DOCUMENT, part=self.delay_schedule, when=later, load=self.delay_schedule.load),
             KeptPart(name=ARCHIVE_DOCUMENT, part=archived, when=later, saved=archived.changes,
                      load=lambda text: archived.load(text, self.store.commit_log_max_offset())),
@@ -227,9 +229,17 @@ class BrokerState:
                     raise HeaderError(f"{kept.name}.json: {error}") from error
         self.transactions.load()
 
-    def follow(self, documents: Mapping[str, str], now_ms: int) -> list[Ahead]:
+    def lower_offsets(self, now_ms: int) -> None:
+        """At a start, once documents and log are loaded: an offset says what was consumed of this log."""
+        self.consumer_offsets.lower_to(self.store.known_max_offset, now_ms)
+
+    def follow(self, documents: Mapping[str, str], now_ms: int, *, is_copy: bool) -> list[Ahead]:
         """Take over what the master of this slave has, by the name of the document; one of OWN_DOCUMENTS is missing
-        where the master has none or it is as before. What the master must be told. Raises HeaderError."""
+        where the master has none or it is as before. What the master must be told. Raises HeaderError.
+
+        `is_copy`: the log here was found to be the master's. Until then offsets of the two are of different messages,
+        and neither takes the other's.
+        """
         gone = self.topics.follow(documents[TOPICS_DOCUMENT], now_ms)
         gone_groups = self.subscription_groups.follow(documents[SUBSCRIPTION_GROUP_DOCUMENT], now_ms)
         if (epochs := documents.get(TOPIC_EPOCHS_DOCUMENT)) is not None:
@@ -237,10 +247,11 @@ class BrokerState:
         for topic in gone:
             self.consumer_offsets.remove_topic(topic)
         for group in gone_groups:
-            self.consumer_offsets.remove_group(group)
+            self.consumer_offsets.remove_group(group, now_ms)
         ahead = self.consumer_offsets.follow(documents[CONSUMER_OFFSET_DOCUMENT],
-                                             documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms)
-        self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
+                                             documents.get(OFFSET_SET_BACKS_DOCUMENT), now_ms) if is_copy else []
+        if is_copy:
+            self.delay_schedule.follow(documents[DELAY_OFFSET_DOCUMENT])
         if (archive := documents.get(ARCHIVE_DOCUMENT)) is not None:
             self.archived_offset.follow(archive, self.store.commit_log_max_offset())
         self.sink_marks.follow(documents.get(SINK_MARKS_DOCUMENT), is_marked=OFFSET_SET_BACKS_DOCUMENT in documents)

@@ -47,7 +47,7 @@ class TopicEpochs:
         table = _parse(text)
         if table == self.table:
             return []
-        others = [topic for topic, epoch in table.items() if self.table.get(topic, epoch) != epoch]
+        others = [topic for topic, epoch in table.items() if self.of(topic) != epoch]
         self.load(text)
         self.changes += 1
         return others

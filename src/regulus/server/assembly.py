@@ -230,6 +230,7 @@ class BrokerServer:
         except HeaderError as error:
             raise StoreDamaged(f"a document in {self._store_config.root / 'config'} is damaged: {error}; put its .bak "
                                "in its place, or move it away to start without it") from error
+        self.broker.lower_offsets(self._clock())
         for warning in self.broker.unserved_attributes():
             _log.warning("%s", warning)
 
@@ -303,7 +304,7 @@ class BrokerServer:
     def _follow_master(self, documents: Mapping[str, str]) -> list[Ahead]:
         """Raises HeaderError."""
         now_ms = self._tell_time()
-        ahead = self.broker.follow(documents, now_ms)
+        ahead = self.broker.follow(documents, now_ms, is_copy=self._replication.is_copy)
         self._settle(now_ms)
         return ahead
 

@@ -103,14 +103,16 @@ class _Link(asyncio.Protocol):
 
 
 class HaClient:
-    """`file_size`: of the log's files. `on_copied` hears each time that the log has grown."""
+    """`file_size`: of the log's files. `on_copied` hears each time that the log has grown, `on_sure` once in each link
+    that the log here is the master's."""
 
     def __init__(self, store: CopyingStore, config: BrokerConfig, file_size: int, on_copied: Callable[[], None],
-                 clock: Clock = wall_clock_ms) -> None:
+                 on_sure: Callable[[], None], clock: Clock = wall_clock_ms) -> None:
         self._store = store
         self._config = config
         self._file_size = file_size
         self._on_copied = on_copied
+        self._on_sure = on_sure
         self._clock = clock
         self._waits_for_disk = config.sync_flush
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
@@ -132,6 +134,11 @@ class HaClient:
     @property
     def is_linked(self) -> bool:
         return self._link is not None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the log here was found to be that of the master to which there is a link."""
+        return self._link is not None and self._store.copy.asked is None
 
     def status(self, now_ms: int) -> HAClientRuntimeInfo:
         """What operators see of the way to the master."""
@@ -179,6 +186,8 @@ class HaClient:
             is_proven = was_asking and copy.asked is None
             if self._link is not None and (is_proven or (has_grown and not self._waits_for_disk)):
                 self._link.report(self._sure())
+            if is_proven:
+                self._on_sure()
 
     def _look_at_clocks(self, was_idle: bool) -> None:
         """By the time of the newest record. It was stored just now if the master had nothing more before it."""
@@ -229,6 +238,8 @@ class HaClient:
             link.report(self._store.copy.ask_from())
             _log.info("copying the log of the master at %s from %d on", address, self._store.commit_log_max_offset())
             self._told = ""
+            if self.is_sure:
+                self._on_sure()
             await self._watch(link)
         finally:
             self._link = None

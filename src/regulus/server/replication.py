@@ -59,7 +59,8 @@ class Replication:
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
                                     durability if is_awaited else None)
         if config.is_slave:
-            self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied, clock)
+            self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
+                                    self.hurry_documents, clock)
             self._documents = MasterDocuments(take_documents, told)
 
     @property
@@ -71,6 +72,11 @@ class Replication:
     def is_linked(self) -> bool:
         """Whether a slave is connected with its master."""
         return self._client is not None and self._client.is_linked
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a slave's log was found to be its master's."""
+        return self._client is not None and self._client.is_sure
 
     def status(self, now_ms: int) -> HARuntimeInfo:
         """What operators see of the slaves, or of the way to the master."""

@@ -174,8 +174,13 @@ class ConsumeQueues:
         return others
 
     def known_max_offset(self, topic: str, queue_id: int) -> int:
-        """Of a queue that is out of use: where it ended when that was last known."""
-        return bounds(self.faulty[topic, queue_id].bounds)[1]
+        """Where it ends, and of a queue that is out of use, where it ended when that was last known; none is opened."""
+        queue = self.table.get(topic, {}).get(queue_id)
+        if queue is not None:
+            return queue.max_offset
+        faulty = self.faulty.get((topic, queue_id))
+        text = faulty.bounds if faulty is not None else self.resting.get(topic, {}).get(queue_id)
+        return bounds(text)[1] if text is not None else 0
 
     def take_back(self, built: ConsumeQueue, log_start: int) -> ConsumeQueue:
         """Open a queue that was built anew and put in its place; the log begins at `log_start` now. Raises StoreError,

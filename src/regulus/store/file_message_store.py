@@ -392,6 +392,9 @@ class FileMessageStore:
         queue = self._queues.find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
+    def known_max_offset(self, topic: str, queue_id: int) -> int:
+        return self._queues.known_max_offset(topic, queue_id)
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
         queue = self._queues.find(topic, queue_id)
         if queue is None:

@@ -169,6 +169,9 @@ class MemoryStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         return len(self._queues.get((topic, queue_id), ()))
 
+    def known_max_offset(self, topic: str, queue_id: int) -> int:
+        return self.max_offset(topic, queue_id)
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, upper: bool = False) -> int:
         units = self._queues.get((topic, queue_id), [])
         times = [self._stored_at(unit) for unit in units]

@@ -238,3 +238,72 @@ def test_offsets_of_one_that_clones_smaller_ones_are_set_back() -> None:
     pair.master.clone("H", "G", "T")
     pair.exchange()
     assert pair.at_both() == (10, 10)
+
+
+def test_a_group_that_was_deleted_and_used_anew_begins_anew() -> None:
+    """It is there again before the slave hears that it was gone."""
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    pair.master.remove_group("G", 1000)
+    pair.master.commit("G", "T", 0, 5)
+    pair.exchange()
+    assert pair.at_both() == (5, 5)
+    pair.slave.commit("G", "T", 0, 7)
+    pair.exchange()
+    assert pair.at_both() == (7, 7)
+
+
+def test_what_was_committed_at_the_slave_for_a_group_that_was_deleted_is_not_taken() -> None:
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100)
+    pair.exchange()
+    pair.slave.commit("G", "T", 0, 150)
+    pair.master.remove_group("G", 1000)
+    pair.exchange()
+    assert pair.master.query("G", "T", 0) == NOT_FOUND
+    pair.master.commit("G", "T", 0, 5)
+    pair.exchange()
+    assert pair.at_both() == (5, 5)
+
+
+@pytest.mark.parametrize("is_told_at_once", [True, False])
+def test_a_group_that_begins_at_the_slave_after_another_was_deleted_is_taken(is_told_at_once: bool) -> None:
+    pair = Pair()
+    pair.master.commit("H", "T", 0, 1)
+    pair.master.remove_group("H", 1000)
+    pair.exchange()
+    pair.slave.commit("G", "T", 0, 9)
+    if not is_told_at_once:
+        assert [each.consumer_offset for each in pair.follow()] == [9]
+    pair.exchange()
+    assert pair.at_both() == (9, 9)
+    pair.slave.commit("G", "T", 0, 12)
+    pair.exchange()
+    assert pair.at_both() == (12, 12)
+
+
+def test_who_goes_back_at_the_slave_does_not_undo_who_goes_back_at_the_master() -> None:
+    """Each did it once, and the two did not hear of one another."""
+    pair = Pair()
+    pair.master.commit("G", "T", 0, 100, 1000)
+    pair.exchange()
+    for consumer_offset in (50, 120):
+        pair.slave.commit("G", "T", 0, consumer_offset, 2000)
+    pair.master.commit("G", "T", 0, 10, 2001)
+    pair.exchange()
+    assert pair.at_both() == (10, 10)
+
+
+def test_offsets_of_a_clone_begin_with_the_last_deletion() -> None:
+    offsets = committed()
+    offsets.remove_group("H", 1000)
+    offsets.clone("G", "Copy", "T")
+    assert offsets.set_backs.table == {"T@Copy": {0: 1000, 3: 1000}}
+
+
+def test_offsets_behind_the_end_of_their_queue_are_lowered_to_it() -> None:
+    offsets = committed()
+    offsets.lower_to(lambda topic, queue_id: 4 if topic == "T" else 1, 1000)
+    assert offsets.table == {"T@G": {0: 4, 3: 4}, "U@G": {0: 1}, "T@H": {0: 2}}
+    assert sorted(offsets.set_backs.table) == ["T@G"]       # or slaves would tell the larger ones

@@ -1,4 +1,4 @@
-"""How often an offset was set back is saved, and read again."""
+"""The number of a set-back is saved, and read again."""
 
 import pytest
 
@@ -10,18 +10,34 @@ from regulus.wire import encoded_table
 def test_the_document_has_what_was_noted() -> None:
     numbers = OffsetSetBacks()
     for key, queue_id in (("T@G", 0), ("T@G", 0), ("T@G", 3), ("U@G", 1), ("V@G", 1)):
-        numbers.note(key, queue_id)
+        numbers.note(key, queue_id, 1000)
     numbers.forget("V@G")
+    numbers.note_removed(1000)
     text = encoded_table.text(numbers.document())
-    assert parse(text) == {"T@G": {0: 2, 3: 1}, "U@G": {1: 1}}
+    assert parse(text) == ({"T@G": {0: 1001, 3: 1002}, "U@G": {1: 1003}}, 1005)
     again = OffsetSetBacks()
     again.load(text)
-    assert (again.of("T@G", 0), again.of("T@G", 1), again.of("V@G", 1)) == (2, 0, 0)
+    assert (again.of("T@G", 0), again.of("T@G", 1), again.of("V@G", 1)) == (1001, 0, 0)
     assert encoded_table.text(again.document()) == text
+    again.note("T@G", 0, 5)
+    assert again.of("T@G", 0) == 1006
+
+
+def test_a_document_from_before_there_were_deletions_is_read() -> None:
+    assert parse('{"offsetSetBacks":{"T@G":{"0":2}}}') == ({"T@G": {0: 2}}, 0)
+
+
+def test_only_what_is_begun_after_a_deletion_has_a_number() -> None:
+    numbers = OffsetSetBacks()
+    numbers.begin("T@G", 0)
+    numbers.note_removed(1000)
+    numbers.begin("T@H", 0)
+    assert numbers.table == {"T@H": {0: 1000}}
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"offsetSetBacks": {"T@G": 3}}',
-                                  '{"offsetSetBacks": {"T@G": {"x": 3}}}'])
+                                  '{"offsetSetBacks": {"T@G": {"x": 3}}}',
+                                  '{"removedAt": "x", "offsetSetBacks": {}}'])
 def test_what_is_no_such_document_is_refused(text: str) -> None:
     with pytest.raises(HeaderError, match="offsetSetBacks"):
         OffsetSetBacks().load(text)

@@ -121,9 +121,9 @@ def test_files_of_rocketmq_4_9_8_are_read(name):
 # --- a slave ---------------------------------------------------------------------------------------------------------
 
 
-def follow(slave, master):
+def follow(slave, master, is_copy=True):
     documents = master.broker.documents()
-    return slave.broker.follow(documents, slave.now_ms)
+    return slave.broker.follow(documents, slave.now_ms, is_copy=is_copy)
 
 
 @pytest.fixture
@@ -161,6 +161,22 @@ def test_offsets_of_a_group_that_came_to_the_slave_while_the_master_was_away_sta
     slave.commit(3, group="Newcomer")
     assert [(each.group, each.consumer_offset) for each in follow(slave, master)] == [("Newcomer", 3)]
     assert slave.broker.consumer_offsets.query("Newcomer", "TopicA", 0) == 3
+
+
+def test_a_slave_whose_log_may_be_another_one_neither_takes_nor_tells_offsets(pair):
+    master, slave = pair
+    slave.commit(7)
+    master.commit(6)
+    assert follow(slave, master, is_copy=False) == []
+    assert slave.broker.consumer_offsets.query("CG", "TopicA", 0) == 7
+    assert [each.consumer_offset for each in follow(slave, master)] == [7]
+
+
+def test_an_offset_says_what_was_consumed_of_this_log(pair):
+    master, _ = pair
+    assert master.store.max_offset("TopicA", 0) == 1
+    master.broker.lower_offsets(master.now_ms)
+    assert master.broker.consumer_offsets.query("CG", "TopicA", 0) == 1
 
 
 def test_delayed_messages_that_wait_for_a_missing_file_are_known_to_the_slave(pair):

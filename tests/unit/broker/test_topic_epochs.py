@@ -35,7 +35,7 @@ def test_a_slave_hears_which_topics_are_others_than_before() -> None:
     master, slave = TopicEpochs(), TopicEpochs()
     for topic in ("A", "B"):
         master.note_created(topic, 1000)
-    assert slave.follow(encoded_table.text(master.document())) == []
+    assert slave.follow(encoded_table.text(master.document())) == ["A", "B"]
     changes = slave.changes
     assert slave.follow(encoded_table.text(master.document())) == []
     assert slave.changes == changes
@@ -43,3 +43,12 @@ def test_a_slave_hears_which_topics_are_others_than_before() -> None:
     master.note_created("B", 2000)
     assert slave.follow(encoded_table.text(master.document())) == ["B"]
     assert (slave.of("A"), slave.of("B")) == (master.of("A"), 2000)
+
+
+def test_a_topic_from_before_there_were_numbers_that_is_made_anew_is_another() -> None:
+    master, slave = TopicEpochs(), TopicEpochs()
+    master.note_created("Young", 1000)
+    slave.follow(encoded_table.text(master.document()))
+    master.note_deleted("Old")
+    master.note_created("Old", 2000)
+    assert slave.follow(encoded_table.text(master.document())) == ["Old"]

@@ -190,10 +190,11 @@ async def test_offsets_are_not_saved_without_the_log(bench: Bench, caplog: pytes
     assert '"T@G":{' in bench.shelf.documents["consumerOffset"]
 
 
-@pytest.mark.parametrize("remove", [lambda offsets: offsets.remove_topic("T"),
-                                    lambda offsets: offsets.remove_group("G")])
+@pytest.mark.parametrize(("remove", "documents"), [
+    (lambda offsets: offsets.remove_topic("T"), ["consumerOffset"]),
+    (lambda offsets: offsets.remove_group("G"), ["regulusOffsetSetBacks", "consumerOffset"])])
 async def test_who_is_told_that_offsets_are_gone_does_not_find_them_after_a_crash(
-        bench: Bench, remove: Callable[[ConsumerOffsets], None]) -> None:
+        bench: Bench, remove: Callable[[ConsumerOffsets], None], documents: list[str]) -> None:
     offsets = bench.broker.consumer_offsets
     offsets.commit("G", "T", 0, 7)
     await bench.keeper.save_all()
@@ -202,12 +203,12 @@ async def test_who_is_told_that_offsets_are_gone_does_not_find_them_after_a_cras
     bench.keeper.when_saved(bench.broker.settings.count, bench.answers.append)
     await bench.until(1)
     assert bench.answers == [""]
-    assert bench.shelf.deeds == ["flush", "consumerOffset"]
+    assert bench.shelf.deeds == ["flush", *documents]
     assert "T@G" not in bench.shelf.documents["consumerOffset"]
     offsets.commit("G", "T", 0, 1)
     bench.put("Other")
     await bench.until(2)
-    assert bench.shelf.deeds[2:] == ["topics", "regulusTopicEpochs"], "a commit alone has time"
+    assert bench.shelf.deeds[1 + len(documents):] == ["topics", "regulusTopicEpochs"], "a commit alone has time"
 
 
 async def test_a_removal_that_could_not_be_saved_is_refused(bench: Bench) -> None:

@@ -39,6 +39,17 @@ def test_a_queue_that_ends_before_the_table_says_is_found(tmp_path: Path, monkey
     assert looked(store) == [("T1", 0, "ends at 22, and something was there up to 25")]
 
 
+def test_where_a_queue_ends_is_told_without_opening_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = resting_store(tmp_path, monkeypatch, "T1")
+    resting = store.resting_queues()
+    assert [store.known_max_offset(topic, 0) for topic in ("T0", "T1", "None")] == [25, 25, 0]
+    assert store.resting_queues() == resting
+    for found in looked(store):
+        assert store.take_out_queue(*found)
+    assert store.known_max_offset("T1", 0) == 25
+    assert store.max_offset("T0", 0) == store.known_max_offset("T0", 0) == 25
+
+
 def test_a_queue_whose_log_file_is_deleted_while_it_is_looked_at_is_well(tmp_path: Path,
                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     store = resting_store(tmp_path, monkeypatch)

@@ -54,5 +54,5 @@ def handle_clone_group_offset(request: RemotingCommand, peer: Peer, broker: Brok
     subscribed = None if header.offline or consumers is None or not consumers.subscriptions else consumers.subscriptions
     for topic in [header.topic] if header.topic else broker.consumer_offsets.topics_of(header.src_group):
         if topic in broker.topics and (subscribed is None or topic in subscribed):
-            broker.consumer_offsets.clone(header.src_group, header.dest_group, topic)
+            broker.consumer_offsets.clone(header.src_group, header.dest_group, topic, now_ms)
     return succeed(request)

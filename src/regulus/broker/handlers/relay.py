@@ -59,8 +59,9 @@ def handle_invoke_broker_to_reset_offset(request: RemotingCommand, peer: Peer, b
         if fault is not None:
             return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
         queue_ids = range(header.queue_id, header.queue_id + 1)
-    steps = _reset_in_clients if in_clients else _reset
-    return broker.long_answers.begin(request, peer, steps(request, header, queue_ids, broker))
+    steps = _reset_in_clients(request, header, queue_ids, broker) if in_clients else \
+        _reset(request, header, queue_ids, broker, now_ms)
+    return broker.long_answers.begin(request, peer, steps)
 
 
 def handle_invoke_broker_to_get_consumer_status(request: RemotingCommand, peer: Peer, broker: BrokerState,
@@ -113,7 +114,7 @@ def handle_consume_message_directly(request: RemotingCommand, peer: Peer, broker
 
 
 def _reset(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, queue_ids: range,
-           broker: BrokerState) -> Steps:
+           broker: BrokerState, now_ms: int) -> Steps:
     """The offsets are looked for in steps and set all at once: an asker that goes away on the way resets nothing."""
     targets: dict[int, int] = {}
     for queue_id in queue_ids:
@@ -121,7 +122,7 @@ def _reset(request: RemotingCommand, header: InvokeBrokerToResetOffsetRequest, q
         if len(targets) % TARGETS_A_STEP == 0:
             yield
     for queue_id, offset in targets.items():
-        broker.consumer_offsets.assign_reset(header.group, header.topic, queue_id, offset)
+        broker.consumer_offsets.assign_reset(header.group, header.topic, queue_id, offset, now_ms)
         broker.queue_changed(header.topic, queue_id)
     parts = yield from joined_in_steps(_queue_offsets(broker, header.topic, targets))
     return request.response(ResponseCode.SUCCESS, body=splice(ResetOffsetBody(), "offset_table", parts))

@@ -29,6 +29,6 @@ class UpdateConsumerOffsetRequest(Header):
     queue_id: int
     commit_offset: Long
     broker_name: str | None = spelled("bname", default=None)
-    set_backs: int | None = None
-    """Of our own, from a slave: how often the offset was set back, as far as it knows. A master of ours takes no
+    set_backs: Long | None = None
+    """Of our own, from a slave: the number of the offset's last set-back, as far as it knows. A master of ours takes no
     smaller offset then, and none that it has set back since; RocketMQ's does not read it."""
