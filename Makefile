@@ -21,7 +21,7 @@ SUITE := tests $(PARALLEL) $(OUTSIDE:%=--ignore=%)
 # Where a machine forbids compiled Python in files, each of the many processes would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop mutants attack \
+.PHONY: help setup compiled demo test test-built test-interpreted test-compiled lint bench interop interop-long mutants attack \
         sink-kills wheels clean
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make attack   kill, corrupt, storm, full disk, hostile frames, forged ids (ATTACK=\"--kind kill --seconds 600\")"
 	@echo "make sink-kills  kills around the Spark sink: driver, executors, broker (SINK_KILLS=\"1 2 3\", seeds)"
 	@echo "make interop  official RocketMQ clients, brokers and tools, Spark clusters, MariaDB (needs mvn, go, node)"
+	@echo "make interop-long  promotions, reads that move, and sends over two groups of brokers, each with a kill"
 	@echo "make wheels   a compiled wheel for each CPython from 3.11 to 3.14 that is installed, in dist/"
 	@echo "make bench    paired with the real RocketMQ broker and Spark's own Parquet scan"
 
@@ -75,7 +76,10 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 
 interop: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE)
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m "not long"
+
+interop-long: compiled
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m long
 
 # Interpreted, because a mutant is tried as soon as it is written.
 mutants: $(STAMP)

@@ -7,6 +7,8 @@ from clients import JAVA, RunningClient
 from conftest import NewRun
 from pairs import TOPIC, Pair
 
+pytestmark = pytest.mark.long
+
 SENT_BEFORE_KILL = 400
 AFTER = 50
 

@@ -9,6 +9,8 @@ from conftest import NewRun
 from pairs import TOPIC, Pair
 from remoting_probe import ask
 
+pytestmark = pytest.mark.long
+
 COUNT = 200
 GROUP = "MovingConsumer"
 GET_ALL_CONSUMER_OFFSET = 43

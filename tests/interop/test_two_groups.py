@@ -14,6 +14,8 @@ from real_rocketmq import broker_settings, write_properties
 from remoting_probe import ask, await_broker, await_name_server
 from toolchain import our_environment
 
+pytestmark = pytest.mark.long
+
 TOPIC = "TwoGroups"
 UPDATE_AND_CREATE_TOPIC = 17
 POURED_BEFORE = 300
