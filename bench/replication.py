@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"
 from child_process import ChildProcess
 from ports import free_broker_port, free_ports
 from real_rocketmq import RealRocketMQ, broker_settings, write_properties
+from regulus_server import start_our
 from remoting_probe import ask, await_broker, await_name_server
-from toolchain import our_environment
 
 from regulus.wire import ha_frame
 
@@ -55,8 +55,8 @@ class Pair:
         self._stack = stack
         port = free_ports(1)[0]
         self._name_server = f"127.0.0.1:{port}"
-        process = self._our("nameserver", ["nameserver", "--port", str(port), "--kv-config", str(home / "kv.json"),
-                                           "--listen", "127.0.0.1"])
+        process = start_our(stack, home / "nameserver", ["nameserver", "--port", str(port), "--kv-config",
+                                                         str(home / "kv.json"), "--listen", "127.0.0.1"])
         await_name_server(self._name_server, process.check_alive)
         self.ports = {"master": free_broker_port(), "slave": free_broker_port()}
         self._running: dict[str, ChildProcess | RealRocketMQ] = {}
@@ -75,7 +75,7 @@ class Pair:
             return
         conf = write_properties(home / "broker.conf", broker_settings(self._name_server, port, home / "store",
                                                                       **_SETTINGS, **roles))
-        process = self._our(which, ["broker", "--config", str(conf), "--listen", "127.0.0.1"])
+        process = start_our(self._stack, home, ["broker", "--config", str(conf), "--listen", "127.0.0.1"])
         await_broker(f"127.0.0.1:{port}", self._name_server, process.check_alive)
         self._running[which] = process
 
@@ -110,14 +110,6 @@ class Pair:
             host="127.0.0.1", port=self.ports["master"], topic="BenchLoad", queues=4, body_size=1024,
             connections=connections, in_flight=in_flight, count_max=count, seconds_max=seconds, warm_up_seconds=warm_up,
             server_pid=self.pid("master")))
-
-    def _our(self, name: str, command: list[str]) -> ChildProcess:
-        home = self._home / name
-        home.mkdir(parents=True, exist_ok=True)
-        process = ChildProcess(f"regulus {name}", [sys.executable, "-m", "regulus.cli.main", *command],
-                               home / "regulus.log", our_environment(), home)
-        self._stack.callback(process.kill)
-        return process
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------

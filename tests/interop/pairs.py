@@ -1,6 +1,5 @@
 """A name server of ours, and a master with its slave, each of the two ours or RocketMQ's."""
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,8 +8,8 @@ from pathlib import Path
 from child_process import ChildProcess
 from ports import free_broker_port, free_ports
 from real_rocketmq import RealRocketMQ, broker_settings, write_properties
+from regulus_server import start_our
 from remoting_probe import ask, await_broker, await_name_server
-from toolchain import our_environment
 
 COPIED_WITHIN_S = 120           # a slave of RocketMQ 5 asks for the topics each minute
 GET_BROKER_RUNTIME_INFO = 28
@@ -30,7 +29,8 @@ class Pair:
         self._stack = stack
         port = free_ports(1)[0]
         self.name_server = f"127.0.0.1:{port}"
-        process = self._our("nameserver", ["nameserver", "--port", str(port), "--kv-config", str(home / "kv.json")])
+        process = start_our(stack, home / "nameserver", ["nameserver", "--port", str(port), "--kv-config",
+                                                         str(home / "kv.json")])
         await_name_server(self.name_server, process.check_alive)
         self.ports = {"master": free_broker_port(), "slave": free_broker_port()}
         self.start_master()
@@ -91,17 +91,9 @@ class Pair:
             return real.kill if which == "master" else real.stop_broker
         conf = write_properties(home / "broker.conf", broker_settings(
             self.name_server, port, self.store(which), haSendHeartbeatInterval="500", **settings))
-        process = self._our(which, ["broker", "--config", str(conf)])
+        process = start_our(self._stack, home, ["broker", "--config", str(conf)])
         await_broker(f"127.0.0.1:{port}", self.name_server, process.check_alive)
         return process.kill if which == "master" else lambda: self._stop(process)
 
     def _stop(self, process: ChildProcess) -> None:
         assert process.stop() == 0
-
-    def _our(self, name: str, command: list[str]) -> ChildProcess:
-        home = self._home / name
-        home.mkdir(parents=True, exist_ok=True)
-        process = ChildProcess(f"regulus {name}", [sys.executable, "-m", "regulus.cli.main", *command],
-                               home / "regulus.log", our_environment(), home)
-        self._stack.callback(process.kill)
-        return process

@@ -1,6 +1,7 @@
-"""Our own name server and broker as one child process (`regulus up`), configured like the real ones."""
+"""Our own servers as child processes; broker and name server in one (`regulus up`) configured like the real ones."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from child_process import ChildProcess
@@ -8,6 +9,14 @@ from ports import free_broker_port, free_ports
 from real_rocketmq import broker_settings, write_properties
 from remoting_probe import await_broker
 from toolchain import our_environment
+
+
+def start_our(stack: ExitStack, home: Path, command: list[str]) -> ChildProcess:
+    """`regulus` with the words of `command`, killed at the end of `stack`."""
+    process = ChildProcess(" ".join(["regulus", *command]), [sys.executable, "-m", "regulus.cli.main", *command],
+                           home / "regulus.log", our_environment(), home)
+    stack.callback(process.kill)
+    return process
 
 
 class RegulusServer:

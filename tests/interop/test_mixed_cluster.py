@@ -1,29 +1,20 @@
 """Half and half: our broker registers with the real name server, and the real broker with ours."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from child_process import ChildProcess
 from clients import JAVA
 from conftest import NewRun
 from ports import free_broker_port, free_ports
 from real_rocketmq import RealRocketMQ, broker_settings, write_properties
+from regulus_server import start_our
 from remoting_probe import await_broker, await_name_server
-from toolchain import JAVA_VERSIONS, our_environment
+from toolchain import JAVA_VERSIONS
 
 COUNT = 12
-
-
-def start_our(stack: ExitStack, home: Path, command: list[str]) -> ChildProcess:
-    home.mkdir(parents=True, exist_ok=True)
-    process = ChildProcess(" ".join(["regulus", *command]), [sys.executable, "-m", "regulus.cli.main", *command],
-                           home / "regulus.log", our_environment(), home)
-    stack.callback(process.kill)
-    return process
 
 
 @pytest.fixture(params=JAVA_VERSIONS)

@@ -1,18 +1,16 @@
 """Topics over two groups of brokers, one of which is killed: sends go on at the other."""
 
 import json
-import sys
 import time
 from contextlib import ExitStack
 
 import pytest
-from child_process import ChildProcess
 from clients import JAVA, OURS, Client
 from conftest import NewRun
 from ports import free_broker_port, free_ports
 from real_rocketmq import broker_settings, write_properties
+from regulus_server import start_our
 from remoting_probe import ask, await_broker, await_name_server
-from toolchain import our_environment
 
 pytestmark = pytest.mark.long
 
@@ -27,23 +25,16 @@ SECONDS_AFTER = 35
 def test_sends_go_on_at_the_other_group_when_a_broker_is_killed(client: Client, new_run: NewRun) -> None:
     home = new_run(f"groups-{client.name}")
     with ExitStack() as stack:
-        def our(name: str, *command: str) -> ChildProcess:
-            (home / name).mkdir(parents=True, exist_ok=True)
-            process = ChildProcess(f"regulus {name}", [sys.executable, "-m", "regulus.cli.main", *command],
-                                   home / name / "regulus.log", our_environment(), home / name)
-            stack.callback(process.kill)
-            return process
-
         port = free_ports(1)[0]
         name_server = f"127.0.0.1:{port}"
-        await_name_server(name_server, our("names", "nameserver", "--port", str(port), "--kv-config",
-                                           str(home / "kv.json")).check_alive)
+        await_name_server(name_server, start_our(stack, home / "names", [
+            "nameserver", "--port", str(port), "--kv-config", str(home / "kv.json")]).check_alive)
         brokers = {}
         for name in ("broker-a", "broker-b"):
             broker_port = free_broker_port()
             conf = write_properties(home / f"{name}.conf", broker_settings(
                 name_server, broker_port, home / name / "store", brokerName=name))
-            brokers[name] = our(name, "broker", "--config", str(conf))
+            brokers[name] = start_our(stack, home / name, ["broker", "--config", str(conf)])
             await_broker(f"127.0.0.1:{broker_port}", name_server, brokers[name].check_alive)
             answer = ask(f"127.0.0.1:{broker_port}", UPDATE_AND_CREATE_TOPIC, {
                 "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",

@@ -3,6 +3,7 @@
 from tests.mutants import Mutant
 
 _EXPRESSION = "regulus/broker/sql_expression.py"
+_FUNCTIONS = "regulus/broker/sql_functions.py"
 _VALUES = "regulus/broker/sql_values.py"
 _GOLDEN = ("tests/golden/test_sql_conditions.py",)
 _REFUSED = ("tests/unit/broker/test_sql_expression.py",)
@@ -16,13 +17,13 @@ MUTANTS = [
            old="return _whole(text, INT_MAX)", new="return _whole(text, LONG_MAX)", tests=_GOLDEN),
     Mutant(name="a filter orders texts by their letters", path=_VALUES,
            old="    if isinstance(left, str) and isinstance(right, str):\n", new="    if False:\n", tests=_GOLDEN),
-    Mutant(name="a filter asks what is behind the part that decided", path=_EXPRESSION,
+    Mutant(name="a filter asks what is behind the part that decided", path=_FUNCTIONS,
            old="            if value is decides:\n                return decides\n            if value is None:",
            new="            if value is not decides and value is None:", tests=_GOLDEN),
-    Mutant(name="a filter makes a missing right side unknown", path=_EXPRESSION,
+    Mutant(name="a filter makes a missing right side unknown", path=_FUNCTIONS,
            old="return other is not None and is_equal(value, other)",
            new="return None if other is None else is_equal(value, other)", tests=_GOLDEN),
-    Mutant(name="a filter turns a missing text round", path=_EXPRESSION,
+    Mutant(name="a filter turns a missing text round", path=_FUNCTIONS,
            old="return bool(text) and isinstance(value, str) and is_so(value, text) is not is_not",
            new="return (bool(text) and isinstance(value, str) and is_so(value, text)) is not is_not", tests=_GOLDEN),
     Mutant(name="a filter takes NaN for the least", path=_VALUES,

@@ -11,33 +11,38 @@ RocketMQ takes `a > 5 b > 6` for `a > 5`, and here it is refused.
                         | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text }
     unary:      { + | - | NOT } (literal | property | ( or ))
 
-Source: SelectorParser, ComparisonExpression, LogicExpression, UnaryExpression.
+Source: SelectorParser.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from regulus.broker.sql_values import (
-    INT_MAX,
-    LONG_MAX,
-    Long,
-    Value,
-    is_at_least,
-    is_at_most,
-    is_equal,
-    is_greater,
-    is_less,
+from regulus.broker.sql_functions import (
+    ORDERS,
+    TEXT_TESTS,
+    Evaluate,
+    Properties,
+    all_of,
+    any_of,
+    equal,
+    false_if_there,
+    is_null,
+    literal,
+    minus,
+    negated,
+    one_of,
+    ordered,
+    property_of,
+    text_test,
 )
+from regulus.broker.sql_values import INT_MAX, LONG_MAX, Long, Value, is_less
 from regulus.errors import HeaderError
 
 EXPRESSION_LENGTH_MAX = 16_384
 """Characters. Longer ones are refused: reading one holds up the broker's loop."""
 DEPTH_MAX = 50
 """Conditions within one another, and comparisons in a row. Deeper ones are refused: each is a call within a call."""
-
-Properties = Mapping[str, str]
-Evaluate = Callable[[Properties], Value]
 
 _TOKENS = re.compile(r"""
     (?P<blank> [ \t\n\r\f]+ | --[^\n\r]*(?:[\n\r]|$) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/ )
@@ -49,10 +54,6 @@ _TOKENS = re.compile(r"""
 """, re.VERBOSE)
 _KEYWORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH",
                        "ENDSWITH"))
-_ORDERS: dict[str, Callable[[Value, Value], bool]] = {
-    "<": is_less, "<=": is_at_most, ">": is_greater, ">=": is_at_least}
-_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
-    "CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
 
 
 def compile_condition(text: str) -> Callable[[Properties], bool]:
@@ -189,8 +190,8 @@ class _Parser:
 
     def _take_comparison(self) -> _Token | None:
         """A NOT belongs to what stands behind it."""
-        token = self._take(*_ORDERS, "BETWEEN", "IN", *_TEXT_TESTS)
-        if token is None and self._peek().kind == "NOT" and self._peek(1).kind in ("BETWEEN", "IN", *_TEXT_TESTS):
+        token = self._take(*ORDERS, "BETWEEN", "IN", *TEXT_TESTS)
+        if token is None and self._peek().kind == "NOT" and self._peek(1).kind in ("BETWEEN", "IN", *TEXT_TESTS):
             token = self._peek()
             self._next += 1
         return token
@@ -199,7 +200,7 @@ class _Parser:
         is_not = token.kind == "NOT"
         word = self._tokens[self._next].kind if is_not else token.kind
         self._next += is_not
-        if word in _ORDERS:
+        if word in ORDERS:
             return ordered(word, self._orderable(left), self._orderable(self._unary()))
         if word == "BETWEEN":
             return self._between(left, is_not)
@@ -312,98 +313,3 @@ class _Parser:
 
 def _unquoted(token: _Token) -> str:
     return token.text[1:-1].replace("''", "'")
-
-
-# --- what is called for each message ---------------------------------------------------------------------------------
-
-def property_of(name: str) -> Evaluate:
-    return lambda properties: properties.get(name)
-
-
-def literal(value: Value) -> Evaluate:
-    return lambda properties: value
-
-
-def false_if_there(name: str) -> Evaluate:
-    return lambda properties: False if name in properties else None
-
-
-def any_of(parts: list[Evaluate]) -> Evaluate:
-    return _joined(parts, True)
-
-
-def all_of(parts: list[Evaluate]) -> Evaluate:
-    return _joined(parts, False)
-
-
-def _joined(parts: list[Evaluate], decides: bool) -> Evaluate:
-    """The first part that is `decides` decides; parts behind it are not asked."""
-    def evaluate(properties: Properties) -> Value:
-        is_unknown = False
-        for part in parts:
-            value = part(properties)
-            if value is decides:
-                return decides
-            if value is None:
-                is_unknown = True
-        return None if is_unknown else not decides
-    return evaluate
-
-
-def negated(condition: Evaluate) -> Evaluate:
-    def evaluate(properties: Properties) -> Value:
-        value = condition(properties)
-        return None if value is None else not value
-    return evaluate
-
-
-def minus(term: Evaluate) -> Evaluate:
-    def evaluate(properties: Properties) -> Value:
-        value = term(properties)
-        if value is None or isinstance(value, (str, bool)):
-            return None
-        return type(value)(-value)
-    return evaluate
-
-
-def is_null(term: Evaluate) -> Evaluate:
-    return lambda properties: term(properties) is None
-
-
-def equal(left: Evaluate, right: Evaluate) -> Evaluate:
-    """A missing right side is unequal to what is there, as RocketMQ has it; a missing left one leaves it unknown."""
-    def evaluate(properties: Properties) -> Value:
-        value, other = left(properties), right(properties)
-        if value is None:
-            return True if other is None else None
-        return other is not None and is_equal(value, other)
-    return evaluate
-
-
-def ordered(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    is_so = _ORDERS[sign]
-
-    def evaluate(properties: Properties) -> Value:
-        value = left(properties)
-        if value is None:
-            return None
-        other = right(properties)
-        return None if other is None else is_so(value, other)
-    return evaluate
-
-
-def one_of(name: str, texts: frozenset[str], is_not: bool) -> Evaluate:
-    def evaluate(properties: Properties) -> Value:
-        value = properties.get(name)
-        return None if value is None else (value in texts) is not is_not
-    return evaluate
-
-
-def text_test(term: Evaluate, word: str, text: str, is_not: bool) -> Evaluate:
-    """False, also with NOT, where there is no text to look at or for."""
-    is_so = _TEXT_TESTS[word]
-
-    def evaluate(properties: Properties) -> Value:
-        value = term(properties)
-        return bool(text) and isinstance(value, str) and is_so(value, text) is not is_not
-    return evaluate

@@ -5,6 +5,7 @@ is found here and not in the log.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from regulus.broker.config import BrokerConfig
 from regulus.errors import BrokerRefused, ConfigError
@@ -51,11 +52,9 @@ def check(settings: Mapping[str, str], address: str, config: BrokerConfig, file_
 
 def _ladders(settings: Mapping[str, str], config: BrokerConfig) -> str:
     ladder = settings.get("messageDelayLevel", config.message_delay_level)
-    try:
+    with suppress(ConfigError):     # what is no ladder is another one
         if parse_ladder(ladder) == config.delay_ladder_ms:
             return ""
-    except ConfigError:
-        pass
     return (f"messageDelayLevel of the master is {ladder!r}, and here {config.message_delay_level!r}: delayed messages "
             "would come at other times when this slave is made the master; set it to what the master has")
 

@@ -106,6 +106,16 @@ def test_a_condition_of_the_heartbeat_filters(sql_rig):
     assert bodies(sql_rig.pull()) == [b"8", b"9"]
 
 
+def test_conditions_may_be_allowed_while_the_broker_runs(make_rig):
+    rig = make_rig()
+    pull = {"sys_flag": SUBSCRIPTION, "subscription": "a = 1", "expression_type": "SQL92"}
+    rig.send(properties={"UNIQ_KEY": "K", "a": "1"})
+    rig.told()
+    assert rig.pull(**pull).code == ResponseCode.SYSTEM_ERROR
+    assert rig.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"enablePropertyFilter=true").code == ResponseCode.SUCCESS
+    assert rig.pull(**pull).code == ResponseCode.SUCCESS
+
+
 def test_what_no_condition_takes_is_passed_over(sql_rig):
     response = sql_rig.pull(sys_flag=SUBSCRIPTION, subscription="a = 'x'", expression_type="SQL92")
     assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
