@@ -13,10 +13,10 @@ from toolchain import our_environment
 
 COUNT = 300
 PAIRS = [("regulus", "regulus"), ("java-4.9.8", "regulus"), ("java-5.3.3", "regulus"), ("regulus", "java-4.9.8"),
-         ("regulus", "java-5.3.3")]
+         pytest.param(("regulus", "java-5.3.3"), marks=pytest.mark.long)]
 
 
-@pytest.fixture(params=PAIRS, ids=[f"{master}-{slave}" for master, slave in PAIRS])
+@pytest.fixture(params=PAIRS, ids="-".join)
 def pair(request: pytest.FixtureRequest, new_run: NewRun) -> Iterator[Pair]:
     master, slave = request.param
     with ExitStack() as stack:
