@@ -76,7 +76,7 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 
 interop: compiled
-	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) -m "not long"
+	PYTHONPATH=$(COMPILED) $(PY) -m pytest $(OUTSIDE) $(PARALLEL) -m "not long"
 
 interop-long: compiled
 	PYTHONPATH=$(COMPILED) $(PY) -m pytest tests/interop -m long

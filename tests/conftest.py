@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["broker_process", "caplog", "make_broker_process", "pytest_collection_modifyitems", "pytest_report_header",
            "pytest_xdist_make_scheduler", "regulus_server", "simulated_regulus"]
 SESSION = "tests of the Spark session"
+CLUSTERS = "submission"
+"""The folder of tests that start Spark clusters: of those of its run, the longest files."""
 _USES_SESSION = re.compile(r"^(?:async )?def test_\w+\([^)]*\bspark\b", re.MULTILINE)
 
 
@@ -36,7 +38,7 @@ def scope(path: str) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The largest scope goes first and the long files next, so that the workers end together.
-    long = {item.path for item in items if item.get_closest_marker("once")}
+    long = {item.path for item in items if item.get_closest_marker("once") or item.path.parent.name == CLUSTERS}
     items.sort(key=lambda item: (scope(str(item.path)) != SESSION, item.path not in long))
 
 

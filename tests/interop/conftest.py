@@ -19,6 +19,7 @@ from toolchain import BUILD, MakeFailed, ToolMissing, make_everything
 Server = RealRocketMQ | RegulusServer
 
 AT_THE_SAME_TIME = 3
+SESSIONS_KEPT = 6
 
 # REGULUS_INTEROP_SERVERS=java-5.3.3 proves the tests themselves on the real broker alone.
 SERVERS = tuple(os.environ.get("REGULUS_INTEROP_SERVERS", "regulus java-5.3.3 java-4.9.8").split())
@@ -56,11 +57,11 @@ NewRun = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def new_run() -> NewRun:
-    """Makes directories for stores, logs and homes below build/interop/runs; the last three sessions are kept."""
+    """Makes directories for stores, logs and homes below build/interop/runs; the last sessions are kept."""
     runs = BUILD / "runs"
-    session = runs / time.strftime("%Y%m%d-%H%M%S")
-    for old in sorted(runs.glob("*"))[:-2]:
-        shutil.rmtree(old)
+    session = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    for old in sorted(runs.glob("*"))[:-SESSIONS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)      # a run beside this one may be at it as well
     made = itertools.count(1)
 
     def make(name: str) -> Path:

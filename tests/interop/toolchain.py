@@ -4,13 +4,14 @@ Each part (the jars of one RocketMQ version, the Go program, the node program, t
 under `build/interop` and made again when the files it is made from change.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import regulus
@@ -68,7 +69,13 @@ def _run(command: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -
         raise MakeFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
 
 
-_making = threading.Lock()
+@contextmanager
+def _making() -> Iterator[None]:
+    """One at a time, of all threads and of all processes that share build/interop."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / ".making").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
@@ -76,7 +83,7 @@ def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     directory = BUILD / name
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     stamp = directory / ".made-from"
-    with _making:
+    with _making():
         if not stamp.exists() or stamp.read_text() != digest:
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(parents=True)
