@@ -58,6 +58,10 @@ class StoreDamaged(StoreError):
     """A file has the wrong size or content at a place that recovery must not repair by itself."""
 
 
+class LogsDiffer(StoreDamaged):
+    """Two logs that should be copies of one another are not."""
+
+
 class StoreNewer(StoreError):
     """The store was written in a format that this version does not know."""
 

@@ -105,12 +105,24 @@ MASTER_ONLY = _SETTINGS | {
 """What only a master answers: messages and settings come to a slave from there, and two locks of a queue are none."""
 
 
+LOG_READERS = frozenset((
+    RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.BULK_PULL))
+"""What goes by the log here. Pulls are not among them: a refusal would keep its consumers here, as the only broker of
+the name that they know to pull from; they are sent to the master."""
+
+
 def handle_as_slave(request: RemotingCommand, peer: Peer, broker: BrokerState, now_ms: int) -> Outcome:
     """The same by a slave."""
     if request.code in MASTER_ONLY:
         refusal = refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE,
                          f"this is a slave of {broker.config.broker_name}, which takes no messages and settings: ask "
                          "its master")
+        return NO_REPLY if request.is_oneway else refusal
+    if broker.parted and request.code in LOG_READERS:
+        refusal = refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE,
+                         f"this slave of {broker.config.broker_name} must not be read from: {broker.parted}")
         return NO_REPLY if request.is_oneway else refusal
     return handle(request, peer, broker, now_ms)
 

@@ -66,6 +66,9 @@ class BrokerState:
     `is_retention_wanted`, `is_queue_cleaning_wanted`: an operator asked to delete expired files of the log, or what
     the queues do not need any more; the server does it and sets them back. `retention_report` is what came of it.
 
+    `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
+    a log: what it has of its own the master never had, and gives its numbers to other messages.
+
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
@@ -96,6 +99,7 @@ class BrokerState:
         self.is_retention_wanted = False
         self.is_queue_cleaning_wanted = False
         self.retention_report: Mapping[str, str] = {}
+        self.parted = ""
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self._seed = seed
         self._unique_keys_made = 0
@@ -113,6 +117,10 @@ class BrokerState:
         self.transactions.config = config
         self._unique_keys = UniqueKeySource(self.send_facts.store_host[:-4] or b"\0\0\0\0", self._seed & 0xFFFF,
                                             self._seed >> 16 & 0x7FFFFFFF)
+
+    def log_compared(self, difference: str) -> None:
+        """A slave's log with its master's."""
+        self.parted = difference
 
     def _status_alone(self, now_ms: int) -> HARuntimeInfo:
         """Of a broker whose server has not told it better."""

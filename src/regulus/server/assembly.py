@@ -189,7 +189,8 @@ class BrokerServer:
                                       watched("making visible what was flushed", self._make_visible))
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
                                         self.broker.consumer_offsets.told,
-                                        watched("making visible what was copied", self._copied), self._clock)
+                                        watched("making visible what was copied", self._copied),
+                                        self.broker.log_compared, self._clock)
         self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
                                 is_awaited=config.sync_flush, on_flushed=self._replication.flushed,

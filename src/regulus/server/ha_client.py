@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from regulus.broker.config import BrokerConfig
-from regulus.errors import ClientError, FrameError, RegulusError, StoreError
+from regulus.errors import ClientError, FrameError, LogsDiffer, RegulusError, StoreError
 from regulus.server.byte_rate import ByteRate
 from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.kept_task import KeptTask
@@ -104,15 +104,16 @@ class _Link(asyncio.Protocol):
 
 class HaClient:
     """`file_size`: of the log's files. `on_copied` hears each time that the log has grown, `on_sure` once in each link
-    that the log here is the master's."""
+    that the log here is the master's, `on_parted` each time that it was found to be another, and why."""
 
     def __init__(self, store: CopyingStore, config: BrokerConfig, file_size: int, on_copied: Callable[[], None],
-                 on_sure: Callable[[], None], clock: Clock = wall_clock_ms) -> None:
+                 on_sure: Callable[[], None], on_parted: Callable[[str], None], clock: Clock = wall_clock_ms) -> None:
         self._store = store
         self._config = config
         self._file_size = file_size
         self._on_copied = on_copied
         self._on_sure = on_sure
+        self._on_parted = on_parted
         self._clock = clock
         self._waits_for_disk = config.sync_flush
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
@@ -187,7 +188,11 @@ class HaClient:
             if self._link is not None and (is_proven or (has_grown and not self._waits_for_disk)):
                 self._link.report(self._sure())
             if is_proven:
-                self._on_sure()
+                self._be_sure()
+
+    def _be_sure(self) -> None:
+        self._told = ""
+        self._on_sure()
 
     def _look_at_clocks(self, was_idle: bool) -> None:
         """By the time of the newest record. It was stored just now if the master had nothing more before it."""
@@ -217,6 +222,8 @@ class HaClient:
                 text = f"the log of the master at {address} is not copied: {error or type(error).__name__}"
                 _log.log(logging.DEBUG if text == self._told else logging.WARNING, "%s; trying on", text)
                 self._told = text
+                if isinstance(error, LogsDiffer):
+                    self._on_parted(str(error))
             await asyncio.sleep(RETRY_S)
 
     async def _copy(self, address: str) -> None:
@@ -237,9 +244,8 @@ class HaClient:
             self._link = link
             link.report(self._store.copy.ask_from())
             _log.info("copying the log of the master at %s from %d on", address, self._store.commit_log_max_offset())
-            self._told = ""
             if self.is_sure:
-                self._on_sure()
+                self._be_sure()
             await self._watch(link)
         finally:
             self._link = None

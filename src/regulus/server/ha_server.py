@@ -110,12 +110,19 @@ class _Link(asyncio.Protocol):
         self._position = reported if reported else end - end % self._server.file_size
         if not first <= self._position <= end:
             what = f"begins only at {first}" if self._position < first else f"ends at {end}"
+            if self._position > end:
+                self._say_the_end(end)
             self.close(f"it has the log up to {reported}, and here it {what}: stop it and give it a copy of this "
                        "broker's store, or an empty folder")
             return False
         _log.info("slave %s has the log up to %d and copies it from %d on", self.name, reported, self._position)
         self._send(b"", self._position)
         return True
+
+    def _say_the_end(self, end: int) -> None:
+        """A slave that hears twice of one place that nothing comes there knows that this is where the log ends."""
+        for _ in range(2):
+            self._send(b"", end)
 
     def go_on(self) -> None:
         """Send what there is more of the log, a part of it in this turn."""

@@ -45,22 +45,24 @@ def longest_wait(config: BrokerConfig, store_config: MessageStoreConfig) -> int:
 
 class Replication:
     """`bound` is a master's port for slaves, taken. A slave hands on the documents of its master to `take_documents`,
-    and tells `on_copied` when its log has grown."""
+    tells `on_copied` when its log has grown, and `on_compared` in what way the log differs from its master's: an empty
+    text when it does not."""
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 on_copied: Callable[[], None], clock: Clock) -> None:
+                 on_copied: Callable[[], None], on_compared: Callable[[str], None], clock: Clock) -> None:
         self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
         self._documents: MasterDocuments | None = None
+        self._on_compared = on_compared
         if bound is not None:
             is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
                                     durability if is_awaited else None)
         if config.is_slave:
             self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
-                                    self.hurry_documents, clock)
+                                    self._sure, on_compared, clock)
             self._documents = MasterDocuments(take_documents, told)
 
     @property
@@ -118,6 +120,10 @@ class Replication:
         """The log speaks of a topic that a slave does not know."""
         if self._documents is not None:
             self._documents.hurry()
+
+    def _sure(self) -> None:
+        self._on_compared("")
+        self.hurry_documents()
 
     def flushed(self, end: int) -> None:
         """The disk has the log up to there."""

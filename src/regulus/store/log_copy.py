@@ -10,7 +10,7 @@ link begins with the last record that is here already, and nothing is taken befo
 Source: HAService.HAClient.dispatchReadRequest.
 """
 
-from regulus.errors import RecordError, StoreDamaged, StoreError, StoreNotWritable
+from regulus.errors import LogsDiffer, RecordError, StoreDamaged, StoreError, StoreNotWritable
 from regulus.record import big_endian, layout
 from regulus.record.dispatch_request import DispatchRequest, request_in_view
 from regulus.store.commit_log import CommitLog
@@ -61,12 +61,12 @@ class LogCopy:
         return self._log.last_store_timestamp
 
     def hear_nothing(self, offset: int) -> None:
-        """The other log has nothing at `offset` yet. Raises StoreDamaged when it ends before this one."""
+        """The other log has nothing at `offset` yet. Raises LogsDiffer when it ends before this one."""
         if self._compared < 0:
             return
         # The first time may be before anything was sent.
         if offset == self._silent_at:
-            raise StoreDamaged(f"the master's log ends at {offset}, and the log here at {self._log.end}: {_RESYNC}")
+            raise LogsDiffer(f"the master's log ends at {offset}, and the log here at {self._log.end}: {_RESYNC}")
         self._silent_at = offset
 
     @property
@@ -89,8 +89,8 @@ class LogCopy:
         """Append what is whole of a piece and of what waited for it. A log that is empty may begin where any of the
         other's files does.
 
-        Raises StoreDamaged when the piece does not go on where this log ends, or has bytes that are no record;
-        StoreNotWritable when there is no room. Records before that stay; the rest is forgotten.
+        Raises LogsDiffer when the piece does not go on where this log ends; StoreDamaged when it has bytes that are
+        no record; StoreNotWritable when there is no room. Records before that stay; the rest is forgotten.
         """
         if self.fault:
             raise StoreNotWritable(self.fault)
@@ -114,19 +114,19 @@ class LogCopy:
         del self._rest[:self._log.end - before]
 
     def _compare(self, offset: int, piece: bytes) -> int:
-        """How many bytes of the piece are here already. Raises StoreDamaged when they are others."""
+        """How many bytes of the piece are here already. Raises LogsDiffer when they are others."""
         here = self._log.slice(offset, min(len(piece), self._log.end - offset)) if offset == self._compared else None
         if here is None or here != memoryview(piece)[:len(here)]:
-            raise StoreDamaged(f"the log here and the master's are not copies of one another: the record at "
-                               f"{self._asked} differs: {_RESYNC}")
+            raise LogsDiffer(f"the log here and the master's are not copies of one another: the record at "
+                             f"{self._asked} differs: {_RESYNC}")
         end = offset + len(here)
         self._compared = end if end < self._log.end else -1
         return len(here)
 
     def _begin(self, offset: int) -> None:
         if self.end:
-            raise StoreDamaged(f"the master goes on at {offset}, and the log here ends at {self.end}: they are not "
-                               f"copies of one another: {_RESYNC}")
+            raise LogsDiffer(f"the master goes on at {offset}, and the log here ends at {self.end}: they are not "
+                             f"copies of one another: {_RESYNC}")
         if offset % self._log.files.file_size:
             raise StoreDamaged(f"the master begins at {offset}, where no file of {self._log.files.file_size} bytes "
                                "begins: set mappedFileSizeCommitLog to what the master has")

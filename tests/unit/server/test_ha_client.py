@@ -48,11 +48,15 @@ class Wire(asyncio.Transport):
         self.written.append(data)
 
 
+def no_words(text: str) -> None:
+    raise AssertionError(f"the logs do not differ, and it was said: {text}")
+
+
 @pytest.mark.parametrize(("flush", "before_the_flush", "in_all"), [
     (FlushDiskType.ASYNC_FLUSH, [300], [300]), (FlushDiskType.SYNC_FLUSH, [], [300])])
 async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskType, before_the_flush: list[int],
                                                                in_all: list[int]) -> None:
-    client = HaClient(Copy(), BrokerConfig(flush_disk_type=flush), 4096, lambda: None, lambda: None)
+    client = HaClient(Copy(), BrokerConfig(flush_disk_type=flush), 4096, lambda: None, lambda: None, no_words)
     wire = Wire()
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.connection_made(wire)
@@ -65,7 +69,7 @@ async def test_a_slave_with_sync_flush_reports_what_is_on_disk(flush: FlushDiskT
 async def test_it_is_told_once_that_the_log_is_the_master_s() -> None:
     store, heard = Copy(), []
     store.asked = 200
-    client = HaClient(store, BrokerConfig(), 4096, lambda: None, lambda: heard.append(client.is_sure))
+    client = HaClient(store, BrokerConfig(), 4096, lambda: None, lambda: heard.append(client.is_sure), no_words)
     assert not client.is_sure
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.data_received(ha_frame.encode_head(200, 50) + b"." * 50)
@@ -79,7 +83,7 @@ async def test_it_is_told_once_that_the_log_is_the_master_s() -> None:
 async def test_a_slave_reports_nothing_of_its_own_before_it_is_found_to_be_the_master_s() -> None:
     store = Copy()
     store.end, store.flushed_offset, store.asked = 300, 300, 200
-    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), 4096, lambda: None, lambda: None)
+    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), 4096, lambda: None, lambda: None, no_words)
     wire = Wire()
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.connection_made(wire)
@@ -97,7 +101,8 @@ async def test_clocks_that_are_apart_are_told_once(apart_ms: int, is_idle: bool,
                                                    caplog: pytest.LogCaptureFixture) -> None:
     """Old records may be an hour old; what comes when there was nothing more is new."""
     store = Copy()
-    client = HaClient(store, BrokerConfig(), 4096, lambda: None, lambda: None, lambda: store.newest_ms + apart_ms)
+    client = HaClient(store, BrokerConfig(), 4096, lambda: None, lambda: None, no_words,
+                      lambda: store.newest_ms + apart_ms)
     client.take([(0, b".")])
     caplog.clear()
     client._are_clocks_told = False

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from regulus.broker.config import BrokerConfig
-from regulus.broker.request_table import MASTER_ONLY
+from regulus.broker.handlers import pull_message
+from regulus.broker.request_table import LOG_READERS, MASTER_ONLY
 from regulus.client.admin import Admin
 from regulus.client.producer import Producer
 from regulus.client.send_result import SendStatus
@@ -18,6 +19,7 @@ from regulus.errors import ConfigError, StoreNotWritable
 from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
 from regulus.model.store_rules import FlushDiskType
+from regulus.model.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from regulus.model.topics import TopicConfig
 from regulus.nameserver.config import NamesrvConfig
 from regulus.server import ha_client, master_documents
@@ -31,6 +33,7 @@ from regulus.transport.connector import connect
 from regulus.wire import ha_frame
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import UpdateConsumerOffsetRequest
+from regulus.wire.headers.pull_message import PullMessageRequest
 from regulus.wire.remoting_command import RemotingCommand
 from regulus.wire.row_digest import digest_of
 
@@ -243,6 +246,41 @@ async def test_a_log_that_is_another_one_is_not_gone_on_with(group: Group, caplo
     await send_some(group, 20, 20)
     await group.stop(slave)
     assert log_of(group.path / "slave1") == before
+
+
+@pytest.mark.parametrize("counts", [(20, 20), (40, 5)], ids=["the same places", "more than the master"])
+async def test_nobody_reads_a_log_that_parted_from_its_master_s(group: Group, monkeypatch: pytest.MonkeyPatch,
+                                                                counts: tuple[int, int]) -> None:
+    """Whoever pulls there is sent to the master; whoever asks for anything else in it is told what to do."""
+    monkeypatch.setattr(pull_message, "PARTED_HOLD_MS", 50)
+    for name, count in zip(("one", "other"), counts, strict=True):
+        master = await group.start(name, BrokerRole.ASYNC_MASTER)
+        await send_some(group, count)
+        if name == "one":
+            await group.stop(master)
+    (group.path / "one").rename(group.path / "slave1")
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    await until(lambda: slave.broker.parted != "", "the slave knows it")
+    connection = await connect(HOST, slave.port)
+    pull = PullMessageRequest("billing", "Orders", 0, 0, 32, PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, 3,
+                              suspend_timeout_millis=15_000, subscription="*")
+    answer = await connection.request(RemotingCommand.request(RequestCode.PULL_MESSAGE, pull.ext()), 5000)
+    assert (answer.code, answer.ext["suggestWhichBrokerId"], answer.ext["nextBeginOffset"],
+            answer.body) == (ResponseCode.PULL_NOT_FOUND, "0", "0", b"")
+    assert slave.broker.consumer_offsets.query("billing", "Orders", 0) == -1
+    for code in LOG_READERS:
+        answer = await connection.request(RemotingCommand.request(code), 5000)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert answer.remark is not None and "must not be read from" in answer.remark
+        assert "regulus store resync" in answer.remark
+    connection.close()
+
+
+async def test_a_log_that_was_brought_back_is_read_again(group: Group) -> None:
+    slave = await group.start("slave1", BrokerRole.SLAVE)
+    slave.broker.log_compared("it differs")
+    await group.start("master", BrokerRole.ASYNC_MASTER)
+    await until(lambda: not slave.broker.parted, "it was found to be the master's")
 
 
 async def test_a_slave_that_is_ten_files_behind_loses_none_of_them(group: Group, monkeypatch: pytest.MonkeyPatch,

@@ -34,6 +34,8 @@ BROADCASTING_FORBIDDEN = 4
 SUBSCRIPTION_FORBIDDEN = 5
 
 OFFSET_RESET = "OFFSET_RESET"
+PARTED_HOLD_MS = 1000
+"""At a slave whose log nobody may read, until its clients are sent to the master: they may not find it there at once."""
 
 # Under private names these may be typed constants in the compiled form.
 _SUCCESS = int(ResponseCode.SUCCESS)
@@ -64,7 +66,7 @@ def handle_pull_message(request: RemotingCommand, peer: Peer, broker: BrokerStat
     checked = _check(request, header, broker, now_ms)
     if isinstance(checked, RemotingCommand):
         return Reply(checked)
-    if header.sys_flag & _COMMIT_OFFSET:
+    if header.sys_flag & _COMMIT_OFFSET and not broker.parted:
         broker.consumer_offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset,
                                        now_ms)
     response = _read(request, header, checked, broker)
@@ -92,6 +94,8 @@ def _hold(request: RemotingCommand, header: PullMessageRequest, checked: _Checke
           broker: BrokerState) -> None:
     config = broker.config
     hold_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+    if broker.parted:
+        hold_ms = min(hold_ms, PARTED_HOLD_MS)
 
     def resume(later_ms: int) -> RemotingCommand:
         again = _check(request, header, broker, later_ms)
@@ -179,6 +183,9 @@ def _check_subscription(request: RemotingCommand, header: PullMessageRequest, br
 def _read(request: RemotingCommand, header: PullMessageRequest, checked: _Checked,
           broker: BrokerState) -> RemotingCommand:
     config = broker.config
+    if broker.parted:
+        here = header.queue_offset
+        return pull_message_response(request, _NOT_FOUND, broker.parted, here, here, here, MASTER_ID, ())
     reset = broker.consumer_offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
     if reset is not None:
         store = broker.store
