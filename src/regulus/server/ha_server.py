@@ -1,8 +1,10 @@
 """Lets slaves copy the log: each tells up to where it has it, and gets what comes behind that, as it is appended.
 
 A piece is what lies in one file of the log from one byte on; where records begin does not count. A slave that has
-nothing begins with the last file. What slaves report fulfils a condition of `durability`, if answers wait for that:
-enough of them have it.
+nothing begins with the last file. With SYNC_FLUSH it gets what the disk here has, and not, as from RocketMQ's master,
+what is in memory: after a power cut it would have messages that its master never had.
+
+What slaves report fulfils a condition of `durability`, if answers wait for that: enough of them have it.
 
 Source: HAService, HAConnection, DefaultHAService.
 """
@@ -36,6 +38,9 @@ class CopiedStore(Protocol):
     def commit_log_min_offset(self) -> int: ...
 
     def commit_log_max_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
 
     def log_bytes(self, offset: int, size_max: int) -> memoryview | None: ...
 
@@ -130,9 +135,10 @@ class _Link(asyncio.Protocol):
             return
         sent = 0
         while not self._is_paused and self._transport is not None and not self._transport.is_closing():
-            piece = self._server.store.log_bytes(self._position, self._server.piece_size)
+            room = min(self._server.piece_size, self._server.end - self._position)
+            piece = self._server.store.log_bytes(self._position, room) if room > 0 else None
             if piece is None:
-                if self._position < self._server.store.commit_log_max_offset():
+                if room > 0:
                     self.close(f"the log has nothing at {self._position}, where it goes on: its file was deleted "
                                f"meanwhile or is missing, and the log begins at "
                                f"{self._server.store.commit_log_min_offset()}")
@@ -213,8 +219,13 @@ class HaServer:
         for link in tuple(self._links):
             link.close("")
 
+    @property
+    def end(self) -> int:
+        """Up to where slaves get the log."""
+        return self.store.flushed_offset if self._config.sync_flush else self.store.commit_log_max_offset()
+
     def appended(self) -> None:
-        """The log has more than before."""
+        """There is more of the log for slaves than before."""
         for link in self._links:
             link.go_on()
 

@@ -127,6 +127,8 @@ class Replication:
 
     def flushed(self, end: int) -> None:
         """The disk has the log up to there."""
+        if self._server is not None:
+            self._server.appended()
         if self._client is not None:
             self._client.flushed(end)
 

@@ -83,7 +83,8 @@ async def test_it_is_told_once_that_the_log_is_the_master_s() -> None:
 async def test_a_slave_reports_nothing_of_its_own_before_it_is_found_to_be_the_master_s() -> None:
     store = Copy()
     store.end, store.flushed_offset, store.asked = 300, 300, 200
-    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), 4096, lambda: None, lambda: None, no_words)
+    client = HaClient(store, BrokerConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH), 4096, lambda: None, lambda: None,
+                      no_words)
     wire = Wire()
     client._link = _Link(client, asyncio.get_running_loop())
     client._link.connection_made(wire)

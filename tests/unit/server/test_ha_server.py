@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+from collections.abc import Iterable
 
 import pytest
 
 from regulus.broker.config import BrokerConfig
+from regulus.model.store_rules import FlushDiskType
 from regulus.server.durability import Durability
 from regulus.server.ha_server import HaServer, _Link
 from regulus.wire import ha_frame
@@ -20,6 +22,7 @@ class Log:
 
     def __init__(self) -> None:
         self.first, self.end = 0, 1000
+        self.flushed_offset = 0
 
     def commit_log_min_offset(self) -> int:
         return self.first
@@ -66,10 +69,48 @@ async def test_a_slave_that_is_refused_acknowledges_nothing(reports: tuple[int, 
         for reported in reports:
             liar.data_received(ha_frame.encode_report(reported))
         honest.data_received(ha_frame.encode_report(900))
+        assert server.copied_offset() == 900
         written = Written()
         durability.answer_when_durable(2000, written, b"")
         assert not written.writes
         durability.stop()
+
+
+class WholeLog(Log):
+    """One whose bytes can be had."""
+
+    def log_bytes(self, offset: int, size_max: int) -> memoryview | None:
+        size = min(size_max, self.end - offset)
+        return memoryview(bytes(size)) if size > 0 else None
+
+
+class Kept(AbortedLater):
+    """Keeps the sizes of what is written behind the heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[int] = []
+
+    def writelines(self, list_of_data: Iterable[bytes | memoryview]) -> None:
+        _, piece = list_of_data
+        self.pieces.append(len(piece))
+
+
+@pytest.mark.parametrize(("flush", "first"), [
+    (FlushDiskType.ASYNC_FLUSH, [0, 900]), (FlushDiskType.SYNC_FLUSH, [0, 300])])
+async def test_with_sync_flush_a_slave_gets_what_the_disk_here_has(flush: FlushDiskType, first: list[int]) -> None:
+    log, wire = WholeLog(), Kept()
+    log.flushed_offset = 400
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = HaServer(bound, log, BrokerConfig(flush_disk_type=flush), FILE_SIZE, None)
+        link = _Link(server, asyncio.get_running_loop())
+        link.connection_made(wire)
+        link.data_received(ha_frame.encode_report(100))
+        server.appended()
+        assert wire.pieces == first
+        log.flushed_offset = 1000
+        server.appended()
+    assert sum(wire.pieces) == 900
 
 
 async def test_a_slave_whose_next_file_was_deleted_is_told_so(caplog: pytest.LogCaptureFixture) -> None:

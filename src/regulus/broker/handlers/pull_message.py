@@ -35,7 +35,7 @@ SUBSCRIPTION_FORBIDDEN = 5
 
 OFFSET_RESET = "OFFSET_RESET"
 PARTED_HOLD_MS = 1000
-"""At a slave whose log nobody may read, until its clients are sent to the master: they may not find it there at once."""
+"""At a slave whose log nobody may read, until its clients are sent to the master: they may not find it at once."""
 
 # Under private names these may be typed constants in the compiled form.
 _SUCCESS = int(ResponseCode.SUCCESS)
