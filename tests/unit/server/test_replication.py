@@ -197,8 +197,10 @@ async def test_a_sync_master_answers_when_a_slave_has_it(group: Group, flush: Fl
     assert set(await send_some(group, 3, 53)) == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
-async def test_slaves_are_sent_at_once_what_the_master_s_disk_has(group: Group) -> None:
+async def test_slaves_are_sent_at_once_what_the_master_s_disk_has(group: Group,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else happens there meanwhile, not even a tick."""
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 60)
     master = await group.start("master", BrokerRole.SYNC_MASTER, flush_disk_type=FlushDiskType.SYNC_FLUSH,
                                slave_timeout=2000)
     slave = await group.start("slave1", BrokerRole.SLAVE)
