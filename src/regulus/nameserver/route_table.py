@@ -139,11 +139,15 @@ class RouteTable:
         if self._is_outdated(row, registration):
             self._take_live((registration.cluster_name, registration.broker_addr))
             return Registered(accepted=True)
-        first = first or not row.broker_addrs.get(registration.broker_id)
-        is_new = row.broker_addrs.get(registration.broker_id) != registration.broker_addr
+        holder = row.broker_addrs.get(registration.broker_id)
+        first = first or not holder
+        is_new = holder != registration.broker_addr
         row.broker_addrs[registration.broker_id] = registration.broker_addr
         self._take_topics(row, registration, first, delete_missing_topics)
         self._note_broker(row, registration, is_new)
+        if is_new and (registration.cluster_name, holder) in self._live:
+            self.happenings.note("brokers in the place of others", f"{self._described(row, registration.broker_addr)} "
+                                 f"where {holder} is registered: it has moved, or two have one name and id")
         self._enter_live(registration, steady_ms)
         master_addr, ha_server_addr = self._master_of(row, registration)
         return Registered(True, master_addr, ha_server_addr, min_changed)

@@ -11,6 +11,7 @@ Source: HAService, HAConnection, DefaultHAService.
 
 import asyncio
 import logging
+from collections import deque
 from socket import socket
 from typing import Protocol, cast
 
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 LINKS_MAX = 64
 """Slaves at once; a later one is closed."""
+AWAY_S_MAX = 60.0
+"""Old files wait so long for a slave whose link has ended: it is tried anew every few seconds."""
 _TURN_SIZE = 1 << 20            # bytes to one slave before others have a turn of the loop
 _UNSENT_MAX = 4 << 20           # bytes that the system has not taken yet; the log goes on when it has half of them
 
@@ -194,6 +197,8 @@ class HaServer:
         self.port: int = bound.getsockname()[1]
         self._bound = bound
         self._links: dict[_Link, None] = {}
+        self._away: deque[tuple[float, int]] = deque(maxlen=LINKS_MAX)
+        """Of slaves whose links have ended, until when old files wait for them, and from where on they need the log."""
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
         self._silence_max = config.ha_housekeeping_interval / 1000
         self._behind_max = config.ha_slave_fallbehind_max
@@ -236,9 +241,11 @@ class HaServer:
 
     def copied_offset(self) -> int:
         """Up to where all slaves have the log, but those that are too far behind for old files to wait for them."""
-        first = self.store.commit_log_max_offset() - self._keep_max
-        return min([link.needed for link in self._links if link.reported >= 0 and link.needed >= first],
-                   default=LONG_MAX)
+        first, now = self.store.commit_log_max_offset() - self._keep_max, self._loop.time()
+        while self._away and self._away[0][0] < now:
+            self._away.popleft()
+        needed = [link.needed for link in self._links if link.reported >= 0]
+        return min([each for each in (*needed, *[away for _, away in self._away]) if each >= first], default=LONG_MAX)
 
     # --- what links tell ---------------------------------------------------------------------------------------------
 
@@ -250,6 +257,8 @@ class HaServer:
 
     def closed(self, link: _Link) -> None:
         if self._links.pop(link, link) is None:
+            if link.reported >= 0:
+                self._away.append((self._loop.time() + AWAY_S_MAX, link.needed))
             _log.info("slave %s is gone, which had the log up to %d", link.name, link.reported)
             self._judge()
 

@@ -188,6 +188,21 @@ def test_a_broker_that_comes_is_noted_and_one_that_stays_is_not() -> None:
         "brokers registered over another connection": "broker-a at 10.0.0.1:10911 (id 0, 2 topics so far)"}
 
 
+def test_two_brokers_of_one_name_and_id_are_noted_each_time_that_one_takes_the_other_s_place() -> None:
+    table = RouteTable()
+    table.register(registration(), 0)
+    happened(table)
+    place = ("broker-a at 10.0.0.2:10911 (id 0, 2 topics) where 10.0.0.1:10911 is registered: it has moved, or two "
+             "have one name and id")
+    table.register(registration(address="10.0.0.2:10911", channel=2), 0)
+    assert happened(table)["brokers in the place of others"] == place
+    table.register(registration(), 0)
+    assert happened(table)["brokers in the place of others"].startswith("broker-a at 10.0.0.1:10911")
+    table.unregister("DefaultCluster", "broker-a", "10.0.0.1:10911", 0)
+    table.register(registration(address="10.0.0.2:10911", channel=2), 0)
+    assert "brokers in the place of others" not in happened(table)
+
+
 def test_why_a_broker_goes_is_noted() -> None:
     table = RouteTable()
     described = "broker-a at 10.0.0.1:10911 (id 0, 2 topics)"
