@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from regulus.model.message import Message, MessageExt
     from regulus.model.message_queue import MessageQueue
+    from regulus.transport.tls import TlsConfig
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,7 @@ __all__ = [
     "PushConsumerConfig",
     "SendResult",
     "SendStatus",
+    "TlsConfig",
     "TransactionProducer",
     "TransactionProducerConfig",
     "TransactionSendResult",
@@ -79,6 +81,7 @@ _HOMES = {
     "PushConsumerConfig": "regulus.client.config",
     "SendResult": "regulus.client.send_result",
     "SendStatus": "regulus.client.send_result",
+    "TlsConfig": "regulus.transport.tls",
     "TransactionProducer": "regulus.client.transaction_producer",
     "TransactionProducerConfig": "regulus.client.transaction_producer",
     "TransactionSendResult": "regulus.client.transaction_producer",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from regulus.cli.connection import tls_of, tls_option
 from regulus.cli.options import CORES_MAX, LIMIT
 from regulus.cli.output import print_json, print_table, time_text, with_output
 from regulus.cli.progress import Progress
@@ -56,6 +57,7 @@ def archive() -> None:
 @click.option("-n", "--namesrv", "name_server", default="", help="Name servers of the running broker.")
 @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", help="Sign requests as this user.")
 @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", help="The user's secret.")
+@tls_option
 @click.option("--delay-levels", default=DEFAULT_LADDER, show_default=True,
               help="messageDelayLevel of a stopped broker.")
 @click.option("--accept-gaps", is_flag=True, help="Archive what is there although messages are missing.")
@@ -65,8 +67,8 @@ def archive() -> None:
 @_CATALOG
 @_PROPERTY
 def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str, access_key: str, secret_key: str,
-        delay_levels: str, accept_gaps: bool, range_size: str, cores: int, iceberg_table: str | None,
-        iceberg_catalog: str, properties: tuple[str, ...]) -> None:
+        tls_path: Path | None, delay_levels: str, accept_gaps: bool, range_size: str, cores: int,
+        iceberg_table: str | None, iceberg_catalog: str, properties: tuple[str, ...]) -> None:
     """Archive what the log has and the archive does not."""
     require_extra("spark", "an archive")
     from regulus.pipeline.archive import run_archive
@@ -75,8 +77,8 @@ def run(store_path: Path, archive_path: Path, broker_name: str, name_server: str
 
     config = ArchiveConfig(
         store_path=str(store_path.resolve()), archive_path=str(archive_path.resolve()), broker_name=broker_name,
-        name_server=name_server, access_key=access_key, secret_key=secret_key, message_delay_level=delay_levels,
-        range_size=size_of(range_size), accept_gaps=accept_gaps)
+        name_server=name_server, access_key=access_key, secret_key=secret_key, tls=tls_of(tls_path),
+        message_delay_level=delay_levels, range_size=size_of(range_size), accept_gaps=accept_gaps)
     gate = BrokerGate(config) if name_server else None
     catalog = _catalog(iceberg_table, iceberg_catalog, properties, archive_path)
     with Progress.on_stderr() as progress:

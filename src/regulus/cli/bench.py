@@ -35,7 +35,7 @@ def bench() -> None:
 def producer(server: Server, topic: str, count: int, size: int, in_flight: int, auto_batch: bool) -> None:
     """Send COUNT messages and print the rate and the times they took."""
     config = ProducerConfig(auto_batch=auto_batch, batch_max_delay_ms=0, compress_msg_body_over_howmuch=5 << 20,
-                            access_key=server.access_key, secret_key=server.secret_key)
+                            access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
     times, seconds = event_loop.run(_send(server.name_server, config, topic, count, size, in_flight))
     times.sort()
     click.echo(f"{count} messages of {size} bytes in {seconds:.2f} s: {count / seconds:,.0f}/s; one send took "
@@ -93,7 +93,7 @@ async def _consume(server: Server, topic: str, group: str, count: int, idle: flo
 
     receiver = PushConsumer(server.name_server, group, listen, PushConsumerConfig(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, access_key=server.access_key,
-        secret_key=server.secret_key))
+        secret_key=server.secret_key, tls=server.tls))
     receiver.subscribe(topic)
     async with receiver:
         while not done.is_set():

@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import wraps
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import click
 
+from regulus.cli.config_file import load
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
 from regulus.model.timestamps import may_be_ms
 from regulus.transport import event_loop
 from regulus.transport.connector import split_address
+from regulus.transport.tls import PLAIN, TlsConfig
 
 P = ParamSpec("P")
 
@@ -22,13 +26,27 @@ DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 class Server:
     """Where to connect, and as whom."""
 
-    def __init__(self, name_server: str, access_key: str, secret_key: str) -> None:
+    def __init__(self, name_server: str, access_key: str, secret_key: str, tls: TlsConfig) -> None:
         self.name_server = name_server
         self.access_key = access_key
         self.secret_key = secret_key
+        self.tls = tls
 
     def client_config(self) -> ClientConfig:
-        return ClientConfig(access_key=self.access_key, secret_key=self.secret_key)
+        return ClientConfig(access_key=self.access_key, secret_key=self.secret_key, tls=self.tls)
+
+
+tls_option = click.option("--tls-config", "tls_path", envvar="REGULUS_TLS_CONFIG", show_envvar=True,
+                          type=click.Path(dir_okay=False, path_type=Path),
+                          help="Speak TLS, by the tls.client.* keys of this file (docs/tls.md).")
+
+
+def tls_of(path: Path | None) -> TlsConfig:
+    """The file is RocketMQ's tls.properties. Raises ConfigError that names file and key."""
+    if path is None:
+        return PLAIN
+    config: TlsConfig = load(path, TlsConfig()).configs[0]
+    return replace(config, tls_enable=True)
 
 
 def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[..., None]:
@@ -39,11 +57,13 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
                   help="Sign requests as this user.")
     @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
                   help="The user's secret.")
+    @tls_option
     @wraps(command)
-    def call(*args: Any, name_server: str, access_key: str, secret_key: str, **kwargs: Any) -> None:
+    def call(*args: Any, name_server: str, access_key: str, secret_key: str, tls_path: Path | None,
+             **kwargs: Any) -> None:
         if bool(access_key) != bool(secret_key):
             raise click.UsageError("--access-key and --secret-key belong together: give both or none")
-        command(Server(name_server, access_key, secret_key), *args, **kwargs)
+        command(Server(name_server, access_key, secret_key, tls_of(tls_path)), *args, **kwargs)
     return call
 
 

@@ -83,7 +83,7 @@ def drop(path: Path, send_ids: tuple[int, ...]) -> None:
 
 async def _send(server: Server, path: Path, before: KeptStatus) -> str:
     sends = KeptSends(path, tells=False)
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key)
+    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
     async with Producer(server.name_server, _GROUP, config, on_send_failed=sends):
         status = await sends.send_now()
     if status is None:

@@ -61,7 +61,7 @@ def send(server: Server, topic: str, body: str | None, path: Path | None, tag: s
     if delay_level:
         named[DELAY_TIME_LEVEL] = str(delay_level)
     queue = parse_queue(topic, queue_text) if queue_text else None
-    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key)
+    config = ProducerConfig(access_key=server.access_key, secret_key=server.secret_key, tls=server.tls)
 
     async def run() -> None:
         async with Producer(server.name_server, CLI_GROUP, config) as producer:

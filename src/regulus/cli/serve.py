@@ -56,8 +56,11 @@ log_format_option = click.option("--log-format", default="text", show_default=Tr
 
 def load_configs(config_path: Path | None, options: dict[str, str | None],
                  *defaults: "DataclassInstance") -> LoadedConfigs:
-    """Defaults, then the file, then the options that were given (keys in RocketMQ's spelling)."""
+    """Defaults, then the file, then the options that were given (keys in RocketMQ's spelling). A file that
+    `tls.config.file` names counts as if its keys stood before those of the file that names it."""
     values = read_values(config_path) if config_path is not None else {}
+    if tls_path := values.pop("tls.config.file", ""):
+        values = read_values(Path(tls_path)) | values
     given = {key: text for key, text in options.items() if text is not None}
     try:
         return apply({**values, **given}, *defaults)

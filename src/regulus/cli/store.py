@@ -44,8 +44,9 @@ def resync(store_path: Path, master: str, ha_port: int | None, config_path: Path
     """
     loaded = load_configs(config_path, {"storePathRootDir": str(store_path)}, BrokerConfig(), MessageStoreConfig(),
                           TransportConfig())
-    broker_config, store_config, _ = loaded.configs
-    if not _want_cut(store_config, master, _ha_address(master, ha_port), is_dry_run=dry_run, is_sure=yes):
+    broker_config, store_config, transport_config = loaded.configs
+    if not _want_cut(store_config, transport_config, master, _ha_address(master, ha_port), is_dry_run=dry_run,
+                     is_sure=yes):
         return
     message_store = FileMessageStore(store_config, broker_config)
     report = message_store.open()
@@ -59,13 +60,14 @@ def _ha_address(master: str, ha_port: int | None) -> str:
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
-def _want_cut(config: MessageStoreConfig, master: str, ha_address: str, *, is_dry_run: bool, is_sure: bool) -> bool:
+def _want_cut(config: MessageStoreConfig, transport_config: TransportConfig, master: str, ha_address: str, *,
+              is_dry_run: bool, is_sure: bool) -> bool:
     """Whether something is to be cut now. The store is locked meanwhile; what is wanted then is carried out by whoever
     starts it next."""
     lock = disk.FileLock(config.root / "lock")
     try:
         log = RestingLog(config.commit_log_directory)
-        begin = event_loop.run(_parting(master, ha_address, log))
+        begin = event_loop.run(_parting(MasterLog(master, ha_address, transport_config), log))
         if begin is None:
             click.echo("nothing is cut: the master has all that is here, and its slave goes on behind it")
             return False
@@ -84,8 +86,8 @@ def _want_cut(config: MessageStoreConfig, master: str, ha_address: str, *, is_dr
         lock.release()
 
 
-async def _parting(master: str, ha_address: str, log: RestingLog) -> int | None:
-    async with MasterLog(master, ha_address) as master_log:
+async def _parting(master_log: MasterLog, log: RestingLog) -> int | None:
+    async with master_log:
         return await find_parting_from(master_log, log)
 
 

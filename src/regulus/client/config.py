@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from regulus.client.core.rebalance import STRATEGIES
 from regulus.errors import ConfigError
+from regulus.transport.tls import PLAIN, TlsConfig
 
 _RATE_MIN, _RATE_MAX = 0.001, 1_000_000
 
@@ -56,6 +57,7 @@ class ClientConfig:
     back_pressure_for_async_send_num: int = 256    # sends under way on a connection; more wait in turn. 0: no limit
     access_key: str = ""                    # with secret_key: every request is signed
     secret_key: str = field(default="", repr=False)
+    tls: TlsConfig = PLAIN                  # its tls_enable and tls_client_... count
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval",

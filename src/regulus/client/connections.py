@@ -11,6 +11,7 @@ from regulus.client.turns import Room
 from regulus.errors import ClientClosed, ConnectFailed
 from regulus.transport.connection import Connection, OnRequests
 from regulus.transport.connector import connect, split_address
+from regulus.transport.tls import client_context
 from regulus.wire.codes import ResponseCode
 from regulus.wire.remoting_command import RemotingCommand
 
@@ -28,6 +29,8 @@ class Connections:
 
     def __init__(self, config: ClientConfig, on_requests: OnRequests,
                  sign: Callable[[RemotingCommand], None] | None) -> None:
+        """Raises ConfigError when the files of `config.tls` cannot be used."""
+        self._tls = client_context(config.tls) if config.tls.tls_enable else None
         self._connect_timeout_ms = config.connect_timeout
         self._on_requests = on_requests
         self._sign = sign
@@ -137,7 +140,8 @@ class Connections:
             host, port = split_address(address)
         except ValueError as error:
             raise ConnectFailed(str(error)) from error
-        connection = await connect(host, port, self._on_requests, timeout_ms=self._connect_timeout_ms)
+        connection = await connect(host, port, self._on_requests, timeout_ms=self._connect_timeout_ms,
+                                   tls=self._tls)
         if self._closed is not None:
             connection.close()
             raise ClientClosed(self._closed)

@@ -32,7 +32,8 @@ FIXED_BROKER_SETTINGS = {
     "aclEnable": FixedSetting("false", _OPEN),
     "authenticationEnabled": FixedSetting("false", _OPEN),
     "authorizationEnabled": FixedSetting("false", _OPEN),
-    "useTLS": FixedSetting("false", "this port speaks plain text; put what speaks TLS before it"),
+    "useTLS": FixedSetting("false", "leave it out; tls.server.certPath and tls.server.keyPath let this port speak "
+                           "TLS (docs/tls.md)"),
     # how messages rest
     "storeType": FixedSetting("default", _FILES),
     "enableRocksDBLog": FixedSetting("false", _FILES),

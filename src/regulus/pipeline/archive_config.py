@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from regulus.errors import ConfigError
 from regulus.model.delay_level import DEFAULT_LADDER, parse_ladder
 from regulus.spark.options import DEFAULT_BROKER_NAME
+from regulus.transport.tls import PLAIN, TlsConfig
 
 RANGE_SIZE_MIN = 1 << 10
 
@@ -28,6 +29,7 @@ class ArchiveConfig:
     name_server: str = ""                   # of the running broker; empty for a stopped store or a backup
     access_key: str = ""
     secret_key: str = ""
+    tls: TlsConfig = PLAIN
     message_delay_level: str = DEFAULT_LADDER   # of a stopped store; a running broker tells its own
     range_size: int = 256 << 20             # bytes of log a task and a manifest
     accept_gaps: bool = False               # archive what is there although messages are missing

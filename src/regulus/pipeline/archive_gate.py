@@ -28,7 +28,8 @@ class BrokerGate:
 
     def _admin(self) -> Admin:
         return Admin(self._config.name_server, ClientConfig(access_key=self._config.access_key,
-                                                            secret_key=self._config.secret_key))
+                                                            secret_key=self._config.secret_key,
+                                                            tls=self._config.tls))
 
     async def _ask(self) -> tuple[str, GetLogStateResponse, str]:
         async with self._admin() as admin:

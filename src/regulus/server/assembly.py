@@ -190,7 +190,7 @@ class BrokerServer:
         self._replication = Replication(config, self.store, ha_bound, self._durability, self._follow_master,
                                         self.broker.consumer_offsets.told,
                                         watched("making visible what was copied", self._copied),
-                                        self.broker.log_compared, self._clock)
+                                        self.broker.log_compared, self._clock, self._transport_config)
         self.broker.ha_status = self._replication.status
         self._flush = FlushLoop(self.store, self._store_config, line(Line.FLUSH), self._durability,
                                 is_awaited=config.sync_flush, on_flushed=self._replication.flushed,
@@ -219,7 +219,8 @@ class BrokerServer:
             return EmbeddedLink(self.broker, self.port, ha_port, self._name_server.ask)
         if not self._name_servers:
             _log.warning("no name server is configured (namesrvAddr): clients will find no route to this broker")
-        return NameserverLink(self.broker, self.port, ha_port, self._name_servers, self._replication.master_at)
+        return NameserverLink(self.broker, self.port, ha_port, self._name_servers, self._replication.master_at,
+                              self._transport_config)
 
     def _load_documents(self) -> None:
         documents = {name: self.store.load_config(name) for name in [kept.name for kept in self.broker.kept_parts]}

@@ -18,12 +18,15 @@ from regulus.server.byte_rate import ByteRate
 from regulus.server.clock import Clock, wall_clock_ms
 from regulus.server.kept_task import KeptTask
 from regulus.server.master_settings import check, settings_of
+from regulus.transport.config import TransportConfig
 from regulus.transport.connector import CONNECT_TIMEOUT_MS, split_address
+from regulus.transport.tls import client_context
 from regulus.wire import ha_frame
 from regulus.wire.bodies import HAClientRuntimeInfo
 
 _log = logging.getLogger(__name__)
 
+_DEFAULT_TRANSPORT = TransportConfig()
 RETRY_S = 5.0
 HA_PORT_OFFSET = 1
 """Of the port for slaves from the one for clients, where none is set."""
@@ -107,7 +110,8 @@ class HaClient:
     that the log here is the master's, `on_parted` each time that it was found to be another, and why."""
 
     def __init__(self, store: CopyingStore, config: BrokerConfig, file_size: int, on_copied: Callable[[], None],
-                 on_sure: Callable[[], None], on_parted: Callable[[str], None], clock: Clock = wall_clock_ms) -> None:
+                 on_sure: Callable[[], None], on_parted: Callable[[str], None], clock: Clock = wall_clock_ms,
+                 transport_config: TransportConfig = _DEFAULT_TRANSPORT) -> None:
         self._store = store
         self._config = config
         self._file_size = file_size
@@ -115,6 +119,7 @@ class HaClient:
         self._on_sure = on_sure
         self._on_parted = on_parted
         self._clock = clock
+        self._transport_config = transport_config
         self._waits_for_disk = config.sync_flush
         self._heartbeat = config.ha_send_heartbeat_interval / 1000
         self._silence_max = config.ha_housekeeping_interval / 1000
@@ -234,10 +239,11 @@ class HaClient:
         while self._waits_for_disk and self._store.flushed_offset < self._store.commit_log_max_offset():
             await asyncio.sleep(self._heartbeat / 100)
         link = _Link(self, self._loop)
+        context = client_context(self._transport_config) if self._transport_config.tls_ha_enable else None
         self._has_all = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                await self._loop.create_connection(lambda: link, host, port)
+                await self._loop.create_connection(lambda: link, host, port, ssl=context)
         except TimeoutError:
             raise ConnectionError(f"no connection within {CONNECT_TIMEOUT_MS} ms") from None
         try:
@@ -255,7 +261,7 @@ class HaClient:
     async def _check_master(self, address: str) -> None:
         """Raises ConfigError when it is another broker's, or its log cannot be taken up here."""
         try:
-            settings = await settings_of(address)
+            settings = await settings_of(address, self._transport_config)
         except (ClientError, ValueError) as error:
             _log.debug("the master at %s does not say its settings: %s", address, error)
             return

@@ -20,6 +20,8 @@ from regulus.broker.sync_replicas import replicated_to
 from regulus.errors import FrameError
 from regulus.server.byte_rate import ByteRate
 from regulus.server.durability import Durability
+from regulus.transport.config import TransportConfig
+from regulus.transport.tls import ServerTls, TlsDoor
 from regulus.wire import ha_frame
 from regulus.wire.bodies import HAConnectionRuntimeInfo
 from regulus.wire.codes import ResponseCode
@@ -27,6 +29,7 @@ from regulus.wire.ext_fields import LONG_MAX
 
 _log = logging.getLogger(__name__)
 
+_DEFAULT_TRANSPORT = TransportConfig()
 LINKS_MAX = 64
 """Slaves at once; a later one is closed."""
 AWAY_S_MAX = 60.0
@@ -184,12 +187,21 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
 
+class _Closed(asyncio.Protocol):
+    """Of whom there is no room for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
 class HaServer:
     """`bound`: the port, taken. `file_size`: of the log's files."""
 
     def __init__(self, bound: socket, store: CopiedStore, config: BrokerConfig, file_size: int,
-                 durability: Durability | None) -> None:
-        """`durability` when answers wait for a slave."""
+                 durability: Durability | None, transport_config: TransportConfig = _DEFAULT_TRANSPORT) -> None:
+        """`durability` when answers wait for a slave. Raises ConfigError when a certificate cannot be used."""
+        self._tls = ServerTls(transport_config) if transport_config.tls_ha_enable else None
+        self._doors: set[TlsDoor] = set()
         self.store = store
         self._config = config
         self.file_size = file_size
@@ -211,7 +223,9 @@ class HaServer:
         self._judge()
 
     async def start(self) -> None:
-        self._server = await self._loop.create_server(lambda: _Link(self, self._loop), sock=self._bound)
+        self._server = await self._loop.create_server(self._make_link, sock=self._bound)
+        if self._tls is not None:
+            self._tls.start()
         self._look_after_links()
 
     async def stop(self) -> None:
@@ -221,8 +235,23 @@ class HaServer:
             self._server.close()
         else:
             self._bound.close()
+        for door in tuple(self._doors):
+            door.abort()
         for link in tuple(self._links):
             link.close("")
+        if self._tls is not None:
+            self._tls.stop()
+
+    def _make_link(self) -> asyncio.Protocol:
+        link = _Link(self, self._loop)
+        if self._tls is None or self._tls.context is None:
+            return link
+        door = TlsDoor(self._tls.context, link, self._doors.discard)
+        if len(self._doors) < LINKS_MAX:
+            self._doors.add(door)
+            return door
+        _log.warning("there are %d TLS handshakes of slaves under way: one more is closed", LINKS_MAX)
+        return _Closed()
 
     @property
     def end(self) -> int:

@@ -23,6 +23,7 @@ from regulus.broker.state import (
 )
 from regulus.errors import BrokerRefused, RegulusError
 from regulus.server.kept_task import KeptTask
+from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, split_address
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -50,7 +51,9 @@ class MasterDocuments:
     """`take` gets the texts of all documents, by name, and says which offsets the master lacks; what it raises is told.
     `told` hears of each of these that the master has decided about."""
 
-    def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None]) -> None:
+    def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
+                 transport_config: TransportConfig) -> None:
+        self._transport_config = transport_config
         self._take = take
         self._is_told = told
         self._versions: dict[str, str] = {}
@@ -109,7 +112,8 @@ class MasterDocuments:
         """Raises ClientError, ValueError for what is no address."""
         if self._connection is None or not self._connection.is_open or address != self._connected_to:
             self._disconnect()
-            self._connection, self._connected_to = await connect(*split_address(address)), address
+            self._connection = await connect(*split_address(address), config=self._transport_config)
+            self._connected_to = address
             self._versions.clear()
             self._has_own = True
         texts, versions = await self._ask_for_own(self._connection)

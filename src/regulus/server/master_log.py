@@ -10,7 +10,9 @@ from typing import Self
 
 from regulus.errors import BrokerRefused, ConnectFailed, FrameError, HeaderError, StoreDamaged
 from regulus.store.log_parting import RestingLog, find_parting
+from regulus.transport.config import TransportConfig
 from regulus.transport.connector import CONNECT_TIMEOUT_MS, connect, split_address
+from regulus.transport.tls import client_context
 from regulus.wire import ha_frame
 from regulus.wire.bodies.topic_list import KVTable
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -23,7 +25,8 @@ _READ_SIZE = 1 << 18
 class MasterLog:
     """`address` is the one for clients, `ha_address` the one for slaves. Used as an async context."""
 
-    def __init__(self, address: str, ha_address: str) -> None:
+    def __init__(self, address: str, ha_address: str, transport_config: TransportConfig) -> None:
+        self._transport_config = transport_config
         self._address = address
         self._ha_address = ha_address
         self._reader: asyncio.StreamReader | None = None
@@ -41,7 +44,7 @@ class MasterLog:
 
     async def bounds(self) -> tuple[int, int]:
         """Physical offsets of the first byte and behind the last. Raises ClientError, StoreDamaged."""
-        connection = await connect(*split_address(self._address))
+        connection = await connect(*split_address(self._address), config=self._transport_config)
         try:
             answer = await connection.request(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5_000)
         finally:
@@ -103,7 +106,9 @@ class MasterLog:
     async def _begin_at(self, offset: int) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                self._reader, self._writer = await asyncio.open_connection(*split_address(self._ha_address))
+                self._reader, self._writer = await asyncio.open_connection(
+                    *split_address(self._ha_address),
+                    ssl=client_context(self._transport_config) if self._transport_config.tls_ha_enable else None)
         except (OSError, TimeoutError) as error:
             raise ConnectFailed(f"no connection to the master's port for slaves at {self._ha_address}: "
                                 f"{error or 'it does not answer'}") from error

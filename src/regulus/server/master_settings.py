@@ -10,6 +10,7 @@ from contextlib import suppress
 from regulus.broker.config import BrokerConfig
 from regulus.errors import BrokerRefused, ConfigError
 from regulus.model.delay_level import parse_ladder
+from regulus.transport.config import TransportConfig
 from regulus.transport.connector import connect, split_address
 from regulus.wire import config_text
 from regulus.wire.codes import RequestCode, ResponseCode
@@ -18,10 +19,10 @@ from regulus.wire.remoting_command import RemotingCommand
 TIMEOUT_MS = 5_000
 
 
-async def settings_of(address: str) -> dict[str, str]:
+async def settings_of(address: str, transport_config: TransportConfig) -> dict[str, str]:
     """Of the broker at its address for clients, under RocketMQ's keys. Raises ClientError, ValueError for what is no
     address."""
-    connection = await connect(*split_address(address))
+    connection = await connect(*split_address(address), config=transport_config)
     try:
         answer = await connection.request(RemotingCommand.request(RequestCode.GET_BROKER_CONFIG), TIMEOUT_MS)
     finally:

@@ -16,6 +16,7 @@ from regulus.broker.state import BrokerState
 from regulus.errors import BrokerRefused, ClientError
 from regulus.server.kept_task import KeptTask
 from regulus.server.registration import Talk, Told, talk
+from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection
 from regulus.transport.connector import connect, ignore_requests, split_address
 from regulus.wire.codes import RequestCode
@@ -28,6 +29,7 @@ RETRY_INTERVAL_MIN_S = 0.2
 RETRY_INTERVAL_MAX_S = 5.0
 UNREGISTER_TIMEOUT_MS = 1_000
 ANY_HOST = "0.0.0.0"            # the name server puts the address there at which it is asked itself
+_DEFAULT_TRANSPORT = TransportConfig()
 REQUESTS_PER_TURN = 1
 """To the name server in this process, or parts of one, before others have a turn of the loop."""
 
@@ -49,9 +51,10 @@ class NameserverLink:
     """The way over the network."""
 
     def __init__(self, broker: BrokerState, port: int, ha_port: int, targets: Sequence[tuple[str, int]],
-                 on_master: Callable[[str, str], None]) -> None:
+                 on_master: Callable[[str, str], None], transport_config: TransportConfig = _DEFAULT_TRANSPORT) -> None:
         """`targets`: host and port of each name server. `on_master`: hears of the master's address, and of that for
         slaves."""
+        self._transport_config = transport_config
         self._broker = broker
         self._port = port
         self._ha_port = ha_port
@@ -121,7 +124,8 @@ class NameserverLink:
         """The open connection, and our address as that name server's clients reach us."""
         if number not in self._connections:
             host, port = self._targets[number]
-            connection = await connect(host, port, ignore_requests, on_closed=lambda _: self._lost(number))
+            connection = await connect(host, port, ignore_requests, on_closed=lambda _: self._lost(number),
+                                       config=self._transport_config)
             own_host = self._broker.config.broker_ip1 or connection.peer.local_address
             self._connections[number] = connection, _address(own_host, self._port)
         return self._connections[number]

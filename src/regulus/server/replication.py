@@ -13,6 +13,7 @@ from regulus.server.ha_server import HaServer
 from regulus.server.master_documents import MasterDocuments
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
+from regulus.transport.config import TransportConfig
 from regulus.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from regulus.wire.ext_fields import LONG_MAX
 
@@ -50,7 +51,8 @@ class Replication:
 
     def __init__(self, config: BrokerConfig, store: FileMessageStore, bound: socket | None, durability: Durability,
                  take_documents: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 on_copied: Callable[[], None], on_compared: Callable[[str], None], clock: Clock) -> None:
+                 on_copied: Callable[[], None], on_compared: Callable[[str], None], clock: Clock,
+                 transport_config: TransportConfig) -> None:
         self._store = store
         self._server: HaServer | None = None
         self._client: HaClient | None = None
@@ -59,11 +61,11 @@ class Replication:
         if bound is not None:
             is_awaited = config.broker_role is BrokerRole.SYNC_MASTER
             self._server = HaServer(bound, store, config, store.config.mapped_file_size_commit_log,
-                                    durability if is_awaited else None)
+                                    durability if is_awaited else None, transport_config)
         if config.is_slave:
             self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
-                                    self._sure, on_compared, clock)
-            self._documents = MasterDocuments(take_documents, told)
+                                    self._sure, on_compared, clock, transport_config)
+            self._documents = MasterDocuments(take_documents, told, transport_config)
 
     @property
     def port(self) -> int:

@@ -1,10 +1,13 @@
-"""The keys that a task signs its requests with, found where the task runs.
+"""The keys that a task signs its requests with, and how it speaks TLS, found where the task runs.
 
 An option holds only the place, `env:NAME` or `file:/path`, so that no plan, log or checkpoint holds a key. The text
 found there gives both keys, one in a line or with `;` between, as RocketMQ's tools write them:
 
     accessKey: reader
     secretKey: 12345678
+    tls.client.trustCertPath: /etc/regulus/ca.pem
+
+A line of `tls.` switches TLS on; either half may be missing.
 """
 
 import re
@@ -12,17 +15,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from regulus.errors import OptionError
+from regulus.errors import ConfigError, OptionError
+from regulus.transport.tls import PLAIN, TlsConfig
+from regulus.wire.config_text import with_values
 
 ENVIRONMENT_PREFIX = "env:"
 FILE_PREFIX = "file:"
 CREDENTIALS_SIZE_MAX = 64 << 10     # bytes; a larger file does not hold credentials
-_PAIR = re.compile(r"^\s*(accessKey|secretKey)\s*[:=]\s*(\S.*?)\s*$", re.MULTILINE)
+_PAIR = re.compile(r"^\s*(accessKey|secretKey|tls\.[\w.]+)\s*[:=]\s*(\S.*?)\s*$", re.MULTILINE)
 
 
 class Credentials(NamedTuple):
     access_key: str
     secret_key: str
+    tls: TlsConfig = PLAIN
 
     def __repr__(self) -> str:
         """Without the secret, for whatever prints it."""
@@ -64,11 +70,23 @@ def resolve(place: str, environment: Mapping[str, str]) -> Credentials:
     else:
         raise OptionError(f"option 'credentials' must be {ENVIRONMENT_PREFIX}NAME or {FILE_PREFIX}/path")
     keys = dict(_PAIR.findall(text.replace(";", "\n")))
+    tls = _tls(place, {name: value for name, value in keys.items() if name.startswith("tls.")})
+    if tls.tls_enable and not {"accessKey", "secretKey"} & set(keys):
+        return Credentials("", "", tls)
     missing = sorted({"accessKey", "secretKey"} - set(keys))
     if missing:
         raise OptionError(f"option 'credentials' is {place!r}, and there is no {missing[0]} in it: write "
                           "'accessKey: ...' and 'secretKey: ...', each in a line of its own")
-    return Credentials(keys["accessKey"], keys["secretKey"])
+    return Credentials(keys["accessKey"], keys["secretKey"], tls)
+
+
+def _tls(place: str, values: Mapping[str, str]) -> TlsConfig:
+    if not values:
+        return PLAIN
+    try:
+        return with_values(TlsConfig(), {"tls.enable": "true", **values})
+    except ConfigError as error:
+        raise OptionError(f"option 'credentials' is {place!r}, and there: {error}") from error
 
 
 def _read(place: str, path: Path) -> str:

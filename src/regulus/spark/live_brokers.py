@@ -75,7 +75,8 @@ class LiveBrokers:
         self._delays_ms: dict[str, tuple[int, ...]] = {}
         keys = credentials_of(options, os.environ)
         self._admin = Admin(options.name_server, ClientConfig(
-            instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key))
+            instance_name=f"spark-{os.getpid()}", access_key=keys.access_key, secret_key=keys.secret_key,
+            tls=keys.tls))
         shared_loop.run(self._admin.start())
 
     def close(self) -> None:

@@ -128,7 +128,8 @@ class _Brokers:
     def __init__(self, options: ReadOptions, environment: Mapping[str, str]) -> None:
         self._options = options
         credentials = credentials_of(options, environment)
-        self._config = ClientConfig(access_key=credentials.access_key, secret_key=credentials.secret_key)
+        self._config = ClientConfig(access_key=credentials.access_key, secret_key=credentials.secret_key,
+                                    tls=credentials.tls)
 
     def queues(self) -> Iterator[Row]:
         with self._admin() as admin:

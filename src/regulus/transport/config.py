@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from regulus.errors import ConfigError
+from regulus.transport.tls import TlsConfig
 from regulus.wire.config_text import config_key
 from regulus.wire.frame_reader import FRAME_SIZE_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransportConfig:
+class TransportConfig(TlsConfig):
     """Sizes are bytes, times are ms."""
 
     bind_address: str = "0.0.0.0"
@@ -24,6 +25,7 @@ class TransportConfig:
     close_wait_max_ms: int = 2_000          # how long closing waits until written bytes have left
 
     def __post_init__(self) -> None:
+        TlsConfig.__post_init__(self)       # super() does not know a class with slots
         for name in ("connections_max", "accept_backlog", "write_buffer_high", "write_buffer_max",
                      "unfinished_size_max", "frame_time_max_ms"):
             if getattr(self, name) < 1:

@@ -7,11 +7,12 @@ where they were read, so whoever wants to keep one must ask for it then.
 A client that does not read what we write is not read either (`pause_writing`), so that its requests wait in its own
 socket and not in our memory. The end that connected reads always: if both ends waited for the other to read, neither
 would ever go on. Nor is a client read whose large frame must wait for room (`unfinished_frames`). Bytes that are no
-frame close this connection and no other.
+frame close this connection and no other. A client may begin with a TLS handshake instead (`tls`).
 """
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, cast
@@ -21,6 +22,7 @@ from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
 from regulus.transport.config import TransportConfig
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.tls import ServerTls, take_over
 from regulus.transport.unfinished_frames import UnfinishedFrames
 from regulus.wire.frame_reader import FRAME_SIZE_MAX, HEADER_SIZE_MAX, FrameReader
 from regulus.wire.remoting_command import RESPONSE_FLAG, RemotingCommand
@@ -57,12 +59,14 @@ class _Deadline:
 class Connection(asyncio.BufferedProtocol):
     """Made by `listener.listen` and `connector.connect`. `buffer` may serve other connections of the same loop too.
 
-    `unfinished`: the account of frames under way; None where the peer is trusted to end what it begins.
+    `unfinished`: the account of frames under way; None where the peer is trusted to end what it begins. `tls`: what is
+    shown to a client that begins a handshake; None at the end that connected.
     """
 
     def __init__(self, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop, buffer: ReadBuffer,
-                 reads_always: bool = False, unfinished: UnfinishedFrames | None = None) -> None:
+                 reads_always: bool = False, unfinished: UnfinishedFrames | None = None,
+                 tls: ServerTls | None = None) -> None:
         self.peer = Peer(0, b"", b"")
         self.is_open = False
         self.active_time = 0.0              # of the loop's clock: last read or write
@@ -80,7 +84,10 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines: dict[int, _Deadline] = {}
         self._unclocked: list[tuple[int, int]] = []     # requests in the outbox, by opaque and time allowed
         self._opaque = 0
-        self._has_read = False
+        self._has_read = tls is None
+        self._tls = tls
+        self._shaking_hands: asyncio.Task[None] | None = None
+        self._is_encrypted = False
         self._is_deaf = False
         self._unfinished = unfinished
         self._is_noted = False              # as one in the middle of a frame
@@ -113,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_deaf:
             return
         buffer = self._buffer
-        if not self._has_read and not self._first_byte_fits(buffer.room[0]):
+        if not self._has_read and not self._begins_plain(buffer, size):
             return
         reader = self._reader
         if reader.room is None:
@@ -145,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._closed.done():
+            return
         self.is_open = False
         self._end_frame()
         self._wake_drained()
@@ -181,6 +190,8 @@ class Connection(asyncio.BufferedProtocol):
         """Write whole frames given in parts. uvloop gathers them in one system call without copying."""
         if self.is_open:
             self.active_time = self._loop.time()
+            if self._is_encrypted:
+                parts = (b"".join(parts),)      # each part would be a record of its own
             self._transport.writelines(parts)
             self._check_write_buffer()
 
@@ -316,12 +327,39 @@ class Connection(asyncio.BufferedProtocol):
             self._drained.set_result(None)
             self._drained = None
 
-    def _first_byte_fits(self, first: int) -> bool:
+    def _begins_plain(self, buffer: ReadBuffer, size: int) -> bool:
+        """Whether what was read first are frames; else it is seen to."""
         self._has_read = True
-        if first != _TLS_HANDSHAKE:
-            return True
-        self.refuse("it began a TLS handshake, and this port speaks plain text only; switch TLS off in the client")
+        tls = self._tls
+        assert tls is not None
+        if buffer.room[0] != _TLS_HANDSHAKE:
+            if not tls.is_enforced:
+                return True
+            self.refuse("it speaks plain text, and this port TLS only (tls.server.mode=enforcing); switch TLS on in "
+                        "the client")
+        elif tls.context is None:
+            self.refuse(f"it began a TLS handshake, and {tls.missing}; or switch TLS off in the client")
+        else:
+            self._transport.pause_reading()
+            received = bytes(buffer.data[buffer.front:buffer.front + size])
+            self._shaking_hands = self._loop.create_task(self._encrypt(tls.context, received))
         return False
+
+    async def _encrypt(self, context: ssl.SSLContext, received: bytes) -> None:
+        """Go on in TLS; the listener counts the connection as before."""
+        try:
+            await take_over(self._transport, self, context, received, self._be_encrypted)
+        except OSError as error:
+            if self.is_open:
+                self.refuse(f"its TLS handshake failed: {error or type(error).__name__}")
+            self.connection_lost(error)
+
+    def _be_encrypted(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_encrypted = True
+        transport.set_write_buffer_limits(self._config.write_buffer_high, self._config.write_buffer_low)
+        if not self.is_open:        # it was closed meanwhile
+            transport.abort()
 
     def _deliver(self, commands: list[RemotingCommand]) -> None:
         responses = take_responses(commands)

@@ -3,11 +3,13 @@
 import asyncio
 import re
 import socket
+import ssl
 
 from regulus.errors import ConnectFailed, ConnectRefused, HostUnknown
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.tls import client_context
 from regulus.wire.remoting_command import RemotingCommand
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -41,21 +43,35 @@ def ignore_connection(connection: Connection) -> None:
 
 async def connect(host: str, port: int, on_requests: OnRequests = ignore_requests,
                   on_opened: OnConnection = ignore_connection, on_closed: OnConnection = ignore_connection,
-                  config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-    """Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once,
-    HostUnknown when there is no such host."""
+                  config: TransportConfig = _DEFAULT_CONFIG, timeout_ms: int = CONNECT_TIMEOUT_MS,
+                  tls: ssl.SSLContext | None = None) -> Connection:
+    """`tls`: a context for it, where many connections share one; else it is made of `config`.
+
+    Raises ConnectFailed that names the address and the cause; ConnectRefused when that is known at once, HostUnknown
+    when there is no such host; ConfigError when the files of `config` cannot be used."""
     loop = asyncio.get_running_loop()
+    context = tls or (client_context(config) if config.tls_enable else None)
 
     def make_connection() -> Connection:
         return Connection(on_requests, on_opened, on_closed, config, loop, ReadBuffer(), reads_always=True)
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await loop.create_connection(make_connection, host, port)
+            _, connection = await loop.create_connection(make_connection, host, port, ssl=context)
     except TimeoutError:
         raise ConnectFailed(f"no connection to {host}:{port} within {timeout_ms} ms") from None
+    except ssl.SSLError as error:
+        raise ConnectFailed(f"no TLS with {host}:{port}: {_tls_fault(error)}") from error
     except OSError as error:
         is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
         refusal = HostUnknown if is_unknown else ConnectRefused
         raise refusal(f"no connection to {host}:{port}: {error.strerror or error}") from error
     return connection
+
+
+def _tls_fault(error: ssl.SSLError) -> str:
+    """What went wrong, and what there is to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (f"its certificate is not believed ({error.verify_message}); tls.client.trustCertPath says whose are, "
+                "and tls.client.checkHost=false passes over the address in it")
+    return f"{error.reason or error}; does that port speak TLS, and want a certificate of its clients?"

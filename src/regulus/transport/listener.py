@@ -7,6 +7,7 @@ import socket
 from regulus.transport.config import TransportConfig
 from regulus.transport.connection import Connection, OnConnection, OnRequests
 from regulus.transport.read_buffer import ReadBuffer
+from regulus.transport.tls import ServerTls
 from regulus.transport.unfinished_frames import UnfinishedFrames
 
 _log = logging.getLogger(__name__)
@@ -16,7 +17,10 @@ _FRAME_CHECKS_PER_LIMIT = 4     # and so it is after 5/4 of a frame's
 
 
 class Listener:
-    """Made by `listen`, or of a socket that `bind` gave. `unfinished` is the account of its frames."""
+    """Made by `listen`, or of a socket that `bind` gave. `unfinished` is the account of its frames.
+
+    Raises ConfigError when the certificate of `config` cannot be used.
+    """
 
     def __init__(self, bound: socket.socket, on_requests: OnRequests, on_opened: OnConnection, on_closed: OnConnection,
                  config: TransportConfig, loop: asyncio.AbstractEventLoop,
@@ -30,6 +34,7 @@ class Listener:
         self._loop = loop
         self._buffer = ReadBuffer()
         self._unfinished = unfinished or UnfinishedFrames(config)
+        self._tls = ServerTls(config)
         self._bound: socket.socket | None = bound
         self._server: asyncio.Server | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -42,6 +47,7 @@ class Listener:
         self._server = await self._loop.create_server(self._make_connection, sock=self._bound,
                                                       backlog=self._config.accept_backlog)
         self._bound = None
+        self._tls.start()
         self._check_idle()
         self._check_frames()
 
@@ -62,6 +68,7 @@ class Listener:
     async def close(self) -> None:
         """Accept no more, close all connections; what was written gets `close_wait_max_ms` to leave."""
         self.stop_accepting()
+        self._tls.stop()
         for timer in (self._idle_timer, self._frame_timer):
             if timer is not None:
                 timer.cancel()
@@ -78,7 +85,7 @@ class Listener:
 
     def _make_connection(self) -> Connection:
         return Connection(self._on_requests, self._opened, self._closed, self._config, self._loop,
-                          self._buffer, unfinished=self._unfinished)
+                          self._buffer, unfinished=self._unfinished, tls=self._tls)
 
     def _opened(self, connection: Connection) -> None:
         if len(self.connections) < self._config.connections_max:

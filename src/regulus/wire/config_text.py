@@ -19,8 +19,19 @@ if TYPE_CHECKING:
 _Config = TypeVar("_Config", bound="DataclassInstance")
 _Value = str | int | bool | Enum | None
 
-_IRREGULAR_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2",
-                   "use_tls": "useTLS", "check_crc_on_recover": "checkCRCOnRecover"}
+_IRREGULAR_KEYS = {
+    "broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2", "use_tls": "useTLS",
+    "check_crc_on_recover": "checkCRCOnRecover",
+    # RocketMQ has these as system properties and in the file of tls.config.file; the last three are ours.
+    "tls_server_mode": "tls.server.mode", "tls_test_mode_enable": "tls.test.mode.enable",
+    "tls_server_cert_path": "tls.server.certPath", "tls_server_key_path": "tls.server.keyPath",
+    "tls_server_key_password": "tls.server.keyPassword", "tls_server_trust_cert_path": "tls.server.trustCertPath",
+    "tls_server_need_client_auth": "tls.server.need.client.auth", "tls_server_auth_client": "tls.server.authClient",
+    "tls_enable": "tls.enable", "tls_client_cert_path": "tls.client.certPath",
+    "tls_client_key_path": "tls.client.keyPath", "tls_client_key_password": "tls.client.keyPassword",
+    "tls_client_trust_cert_path": "tls.client.trustCertPath", "tls_client_auth_server": "tls.client.authServer",
+    "tls_client_check_host": "tls.client.checkHost", "tls_ha_enable": "tls.ha.enable",
+}
 _IRREGULAR_FIELDS = {key: name for name, key in _IRREGULAR_KEYS.items()}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -118,7 +129,7 @@ def _format_value(value: _Value) -> str:
         case bool():
             return "true" if value else "false"
         case Enum():
-            return value.name
+            return (str(value) if isinstance(value, str) else "") or value.name
         case _:
             return str(value)
 
@@ -131,10 +142,10 @@ def _parse_value(key: str, text: str, current: _Value) -> _Value:
                 raise ConfigError(f"{key} has {text!r}: write true or false")
             return text.lower() == "true"
         case Enum():
-            kind = type(current)
-            if text not in kind.__members__:
-                raise ConfigError(f"{key} has {text!r}: write one of {', '.join(kind.__members__)}")
-            return kind[text]
+            texts = {_format_value(each): each for each in type(current)}
+            if text not in texts:
+                raise ConfigError(f"{key} has {text!r}: write one of {', '.join(texts)}")
+            return texts[text]
         case int():
             try:
                 return parse_long(text)

@@ -850,10 +850,10 @@ class ConnectionCount:
         loop = asyncio.get_running_loop()
         connect_for_real = loop.create_connection
 
-        async def create_connection(factory, host, port):
+        async def create_connection(factory, host, port, **options):
             if port == self._port:
                 self.times_ms.append(now_ms())
-            return await connect_for_real(factory, host, port)
+            return await connect_for_real(factory, host, port, **options)
 
         self._patch = mock.patch.object(loop, "create_connection", create_connection)
         self._patch.start()

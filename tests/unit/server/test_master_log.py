@@ -9,6 +9,7 @@ import pytest
 from regulus.errors import ConnectFailed, StoreDamaged
 from regulus.server import master_log
 from regulus.server.master_log import MasterLog
+from regulus.transport.config import TransportConfig
 from regulus.wire import ha_frame
 
 LOG = bytes(range(256)) * 40
@@ -38,7 +39,7 @@ class Master:
 async def reading(master: Master) -> AsyncIterator[MasterLog]:
     server = await asyncio.start_server(master.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with MasterLog("127.0.0.1:1", f"127.0.0.1:{port}") as log:
+    async with MasterLog("127.0.0.1:1", f"127.0.0.1:{port}", TransportConfig()) as log:
         yield log
     server.close()
 
@@ -75,7 +76,7 @@ async def test_another_place_than_the_one_that_was_asked_for_is_told() -> None:
 
 
 async def test_a_port_at_which_nobody_listens_is_told() -> None:
-    async with MasterLog("127.0.0.1:1", "127.0.0.1:1") as log:
+    async with MasterLog("127.0.0.1:1", "127.0.0.1:1", TransportConfig()) as log:
         with pytest.raises(ConnectFailed, match="no connection to the master's port for slaves at 127"):
             await log.read(300, 10)
         with pytest.raises(ConnectFailed, match="no connection to 127"):

@@ -39,7 +39,7 @@ async def test_no_server_is_a_failure_that_names_the_address() -> None:
     (socket.EAI_NONAME, HostUnknown), (socket.EAI_AGAIN, ConnectRefused)])
 async def test_a_host_that_is_not_there_is_told_apart_from_a_resolver_that_is_away(
         monkeypatch: pytest.MonkeyPatch, number: int, refusal: type[ConnectRefused]) -> None:
-    async def unresolved(*_: object) -> None:
+    async def unresolved(*_: object, **__: object) -> None:
         raise socket.gaierror(number, "not known")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unresolved)

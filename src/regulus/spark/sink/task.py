@@ -165,7 +165,7 @@ def client_config(options: SinkOptions, environment: Mapping[str, str]) -> Clien
     """Raises OptionError when the credentials are not where they should be."""
     credentials = resolve(options.credentials or "", environment)
     return ClientConfig(connect_timeout=options.send_timeout_ms, access_key=credentials.access_key,
-                        secret_key=credentials.secret_key)
+                        secret_key=credentials.secret_key, tls=credentials.tls)
 
 
 def _ordered(batches: Iterable[Any], options: SinkOptions, place: TaskPlace) -> Iterable[Any]:

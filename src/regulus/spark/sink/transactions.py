@@ -218,4 +218,5 @@ def commit_topic_of(options: SinkOptions) -> str:
 def producer_config(options: SinkOptions, client: ClientConfig) -> TransactionProducerConfig:
     return TransactionProducerConfig(
         connect_timeout=client.connect_timeout, access_key=client.access_key, secret_key=client.secret_key,
+        tls=client.tls,
         send_msg_timeout=options.send_timeout_ms, end_transaction_timeout=options.send_timeout_ms)

@@ -1,0 +1,320 @@
+"""The one place that makes TLS contexts, and that puts TLS on a connection which is there already.
+
+A port speaks plain text and TLS at once: the first byte of a client tells which (`connection`), as a TLS handshake
+begins with 0x16 and no frame does. What a server shows is read anew when its files change; whoever is connected stays.
+
+Unlike RocketMQ's, an end that asks for TLS checks who answers unless it is told not to, and the name in the
+certificate, too.
+
+Source: TlsSystemConfig, TlsHelper, TlsMode, NettyRemotingServer.HandshakeHandler.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from regulus.errors import ConfigError
+from regulus.wire.config_text import config_key
+
+_log = logging.getLogger(__name__)
+
+HANDSHAKE_S_MAX = 10.0
+"""Of a handshake from its first byte on; a client that takes longer is closed."""
+SHUTDOWN_S_MAX = 2.0
+"""How long the end of a connection waits for the peer's."""
+LOOK_S = 5.0
+"""Between two looks at the files of a server's certificate."""
+
+
+class TlsMode(StrEnum):
+    """Source: TlsMode."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class ClientAuth(StrEnum):
+    """Whether a server asks its clients for certificates. Source: TlsHelper.parseClientAuthMode."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """RocketMQ's keys with underscores for their dots. Files are PEM; an empty path is none."""
+
+    tls_server_mode: TlsMode = TlsMode.PERMISSIVE
+    tls_test_mode_enable: bool = False      # a certificate is made up at the start where none is set
+    tls_server_cert_path: str = ""
+    tls_server_key_path: str = ""
+    tls_server_key_password: str = field(default="", repr=False)
+    tls_server_trust_cert_path: str = ""    # whom clients' certificates must come from
+    tls_server_need_client_auth: ClientAuth = ClientAuth.NONE
+    tls_server_auth_client: bool = False    # require, under its older name
+    tls_enable: bool = False                # of connections that are made from here
+    tls_client_cert_path: str = ""
+    tls_client_key_path: str = ""
+    tls_client_key_password: str = field(default="", repr=False)
+    tls_client_trust_cert_path: str = ""    # whom servers' certificates must come from; empty: whom the system trusts
+    tls_client_auth_server: bool = True     # False: whoever answers is believed
+    tls_client_check_host: bool = True      # False: a certificate that is trusted counts for any address
+    tls_ha_enable: bool = False             # of the link that slaves copy over, both ends of it
+
+    def __post_init__(self) -> None:
+        for cert, key in (("tls_server_cert_path", "tls_server_key_path"),
+                          ("tls_client_cert_path", "tls_client_key_path")):
+            if bool(getattr(self, cert)) != bool(getattr(self, key)):
+                raise ConfigError(f"{config_key(cert)} and {config_key(key)} belong together: set both or none")
+        asks = self.client_auth is not ClientAuth.NONE
+        if asks and not self.tls_server_trust_cert_path:
+            raise ConfigError("clients are asked for certificates, and tls.server.trustCertPath, which says whose "
+                              "count, is not set")
+        if (asks or self.tls_server_mode is TlsMode.ENFORCING or self.tls_ha_enable) and not self.has_certificate:
+            raise ConfigError("TLS is asked for, and this server has no certificate: set tls.server.certPath and "
+                              "tls.server.keyPath, or tls.test.mode.enable=true for one that is made up")
+        if self.tls_ha_enable and self.tls_server_mode is TlsMode.DISABLED:
+            raise ConfigError("tls.ha.enable asks for TLS, and tls.server.mode is disabled: change one of them")
+
+    @property
+    def client_auth(self) -> ClientAuth:
+        return ClientAuth.REQUIRE if self.tls_server_auth_client else self.tls_server_need_client_auth
+
+    @property
+    def has_certificate(self) -> bool:
+        """Of a server: one that is set or made up."""
+        return bool(self.tls_server_cert_path) or self.tls_test_mode_enable
+
+
+PLAIN = TlsConfig()
+
+
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """For connections that are made from here. Raises ConfigError that names the file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _set_limits(context)
+    if not config.tls_client_auth_server:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.check_hostname = config.tls_client_check_host
+        if config.tls_client_trust_cert_path:
+            _load_trusted(context, config.tls_client_trust_cert_path, "tls_client_trust_cert_path")
+        else:
+            context.load_default_certs()
+    if config.tls_client_cert_path:
+        _load_pair(context, config.tls_client_cert_path, config.tls_client_key_path, config.tls_client_key_password,
+                   "tls_client_cert_path")
+    return context
+
+
+class ServerTls:
+    """What a port shows to clients that begin a handshake: `context`, or None where it takes none. Raises ConfigError
+    that names the file."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        self.is_enforced = config.tls_server_mode is TlsMode.ENFORCING
+        self.context: ssl.SSLContext | None = None
+        self._config = config
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = ""
+        if config.tls_server_mode is TlsMode.DISABLED:
+            self.missing = "tls.server.mode is disabled here"
+            return
+        self.missing = "this server has no certificate: set tls.server.certPath and tls.server.keyPath"
+        if config.has_certificate:
+            self._seen = self._stamps()
+            self.context = self._load()
+
+    def start(self) -> None:
+        """Read the files anew when they change, from now on."""
+        if self.context is not None and self._config.tls_server_cert_path:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def look(self) -> None:
+        """Where the files changed, show what they have now. What cannot be used is told, and the old goes on."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return
+        try:
+            self.context = self._load()
+        except ConfigError as error:
+            # Perhaps one of them is still being written: the next look tries again.
+            if str(error) != self._told:
+                _log.warning("the certificate changed and cannot be used, and the old one stays: %s", error)
+            self._told = str(error)
+            return
+        self._seen, self._told = stamps, ""
+        _log.info("the certificate %s was read anew", self._config.tls_server_cert_path)
+
+    def _look_again(self) -> None:
+        self.look()
+        self.start()
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        config = self._config
+        return [_stamp(path) for path in (config.tls_server_cert_path, config.tls_server_key_path,
+                                          config.tls_server_trust_cert_path) if path]
+
+    def _load(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _set_limits(context)
+        if config.tls_server_cert_path:
+            _load_pair(context, config.tls_server_cert_path, config.tls_server_key_path,
+                       config.tls_server_key_password, "tls_server_cert_path")
+        else:
+            _load_made_up(context)
+        if config.client_auth is not ClientAuth.NONE:
+            _load_trusted(context, config.tls_server_trust_cert_path, "tls_server_trust_cert_path")
+            context.verify_mode = (ssl.CERT_REQUIRED if config.client_auth is ClientAuth.REQUIRE
+                                   else ssl.CERT_OPTIONAL)
+        return context
+
+
+class _EarlyData(asyncio.Protocol):
+    """Takes what comes right behind a handshake, one read of it at most, before its owner can answer in TLS."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.is_lost = False
+        self.owner: asyncio.BaseProtocol | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        if self.owner is not None:      # the loop had begun to say so before there was one
+            self.owner.connection_lost(exc)
+
+
+async def take_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, context: ssl.SSLContext,
+                    received: bytes, on_encrypted: Callable[[asyncio.Transport], None]) -> None:
+    """Go on in TLS, as the server, on a connection of which `received` was read already; its reading must be paused.
+
+    `on_encrypted` gets the transport that `protocol` writes to from then on, before the protocol gets anything more.
+    Raises OSError, ssl.SSLError among them, when nothing comes of it: the protocol does not hear then that the
+    connection is lost.
+    """
+    loop, early, before = asyncio.get_running_loop(), _EarlyData(), transport.get_protocol()
+    shaking_hands = loop.create_task(loop.start_tls(
+        transport, early, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S_MAX,
+        ssl_shutdown_timeout=SHUTDOWN_S_MAX))
+    # In its first turn it puts its layer between, in the second that layer begins, and only then anything is read.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    layer = transport.get_protocol()
+    if layer is not before:     # else the connection was lost before
+        _feed(layer, received)
+    try:
+        encrypted = await shaking_hands
+    except RuntimeError as error:       # of a transport that was closed before the first turn
+        raise ConnectionError(str(error)) from error
+    # Closed by us in the middle, the loop says that all is well, and has agreed on nothing.
+    if encrypted is None or encrypted.get_extra_info("cipher") is None or early.is_lost:
+        raise ConnectionError("the connection was closed during the handshake")
+    early.owner = protocol
+    on_encrypted(encrypted)
+    encrypted.set_protocol(protocol)
+    _feed(protocol, bytes(early.data))
+
+
+class TlsDoor(asyncio.Protocol):
+    """Of a port that speaks TLS alone: `behind` is made the protocol of the connection when it is encrypted."""
+
+    def __init__(self, context: ssl.SSLContext, behind: asyncio.Protocol,
+                 on_ended: Callable[["TlsDoor"], None]) -> None:
+        """`on_ended` hears when the handshake is over, well or not."""
+        self._context = context
+        self._behind = behind
+        self._on_ended = on_ended
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
+        self._transport.pause_reading()
+        self._task = asyncio.get_running_loop().create_task(self._open(self._transport))
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _open(self, transport: asyncio.Transport) -> None:
+        peer = transport.get_extra_info("peername")
+        try:
+            await take_over(transport, self._behind, self._context, b"", self._behind.connection_made)
+        except OSError as error:
+            _log.warning("connection of %s closed: its TLS handshake failed: %s", peer, error or type(error).__name__)
+            transport.abort()
+        finally:
+            self._on_ended(self)
+
+
+def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    if isinstance(protocol, asyncio.Protocol):
+        if data:
+            protocol.data_received(data)
+        return
+    buffered = cast(asyncio.BufferedProtocol, protocol)     # uvloop's layer is none by its type
+    rest = memoryview(data)
+    while rest:
+        room = cast(memoryview, buffered.get_buffer(len(rest)))
+        size = min(len(room), len(rest))
+        room[:size] = rest[:size]
+        buffered.buffer_updated(size)
+        rest = rest[size:]
+
+
+def _set_limits(context: ssl.SSLContext) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+
+
+def _load_pair(context: ssl.SSLContext, cert: str, key: str, password: str, name: str) -> None:
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(cert, key, lambda: password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{config_key(name)}: {cert} and {key} are no certificate and its key in PEM that can be "
+                          f"read with the password that is set: {_reason(error)}") from error
+
+
+def _load_trusted(context: ssl.SSLContext, path: str, name: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{config_key(name)}: {path} has no certificates in PEM: {_reason(error)}") from error
+
+
+def _load_made_up(context: ssl.SSLContext) -> None:
+    try:
+        from regulus.transport.made_up_certificate import load_made_up
+    except ImportError as error:
+        raise ConfigError("tls.test.mode.enable makes up a certificate with the package cryptography, which is not "
+                          "here: pip install cryptography") from error
+    load_made_up(context)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
