@@ -43,6 +43,12 @@ _KILLED_RELAYS = f"{_KILLS}test_w5_relays_that_die_one_after_another_send_no_mor
 _WINDOWS = "tests/unit/reliability/test_windows.py::"
 
 MUTANTS = [
+    Mutant(name="relays are not told of a driver's commit", path="regulus/reliability/outbox.py",
+           old='                cursor.execute(f"NOTIFY {CHANNEL}")\n', new="                pass\n",
+           tests=("tests/unit/reliability/test_outbox.py",)),
+    Mutant(name="a table that went is not missed by a migration", path="regulus/reliability/migrations/__init__.py",
+           old="    tables.check(connection, *tables.metadata.sorted_tables)\n", new="",
+           tests=("tests/unit/reliability/test_migrations.py",)),
     # --- outbox -----------------------------------------------------------------------------------------------------
     Mutant(name="a connection that commits each statement takes stubs", path=_OUTBOX,
            old="    if tables.commits_each_statement(dialect, driver_connection):", new="    if False:",

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from regulus.errors import DatabaseRefused, DatabaseUnanswered, RegulusError, ReliabilityRefused
+from regulus.errors import ReliabilityRefused
 from regulus.spark.extras import require_extra
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.exc import DBAPIError
 
 P = ParamSpec("P")
 
@@ -59,6 +58,8 @@ def opened(address: str, *, has_tables: bool = True) -> "Iterator[Engine]":
     require_extra("sql", "the database")
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+    from regulus.reliability.database_errors import refusal, shown
+
     engine = _engine(address)
     is_let_in = False
     try:
@@ -68,20 +69,21 @@ def opened(address: str, *, has_tables: bool = True) -> "Iterator[Engine]":
                 _check_tables(connection)
         yield engine
     except DBAPIError as error:
-        raise _failure(engine, error, is_let_in) from error
+        raise refusal(engine, error, is_let_in=is_let_in) from error
     except SQLAlchemyError as error:
-        raise click.ClickException(f"{_shown(engine)}: {error}") from error
+        raise click.ClickException(f"{shown(engine)}: {error}") from error
     finally:
         engine.dispose()
 
 
 def _check_tables(connection: "Connection") -> None:
     from regulus.reliability import tables
+    from regulus.reliability.database_errors import shown
 
     try:
         tables.check(connection, *tables.metadata.sorted_tables)
     except ReliabilityRefused as error:     # a command may have two databases
-        raise ReliabilityRefused(f"{_shown(connection.engine)}: {error}") from error
+        raise ReliabilityRefused(f"{shown(connection.engine)}: {error}") from error
 
 
 def operator_name() -> str:
@@ -109,20 +111,3 @@ def _engine(address: str) -> "Engine":
                                f"misspelt; if it is to be a new one, first: touch {quote(place)}")
     return engine
 
-
-def _failure(engine: "Engine", error: "DBAPIError", is_let_in: bool) -> RegulusError:
-    from regulus.reliability.database_errors import in_one_line, is_unanswered
-
-    if is_unanswered(error):
-        return DatabaseUnanswered(f"{_shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
-                                  "whether this is its address")
-    remedy = ""
-    if getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-        remedy = "; try again when the program that writes to it is done"
-    elif not is_let_in and engine.dialect.name != "sqlite":
-        remedy = "; see to user, password and name of the database in its address"
-    return DatabaseRefused(f"{_shown(engine)} refuses: {in_one_line(error)}{remedy}")
-
-
-def _shown(engine: "Engine") -> str:
-    return engine.url.render_as_string(hide_password=True)

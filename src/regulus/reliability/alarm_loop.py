@@ -18,7 +18,7 @@ from regulus.errors import AlarmUndelivered, ConfigError
 from regulus.reliability import alarms, tables
 from regulus.reliability.alarm_channels import Channel, Digest
 from regulus.reliability.alarms import Alarm
-from regulus.reliability.rounds import Rounds
+from regulus.reliability.rounds import Rounds, check_first
 
 _log = logging.getLogger(__name__)
 
@@ -135,12 +135,13 @@ class AlarmLoop(Started):
     def __init__(self, engine: Engine, channels: Sequence[Channel], config: AlarmConfig | None = None) -> None:
         """Connects to nothing yet. Raises ConfigError."""
         self.config = config or AlarmConfig()
+        self._engine = engine
         self._digests = Digests(engine, channels, self.config)
         self._rounds = Rounds("alarms")
 
     async def start(self) -> None:
-        """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
-        await asyncio.to_thread(self._digests.check)
+        """Raises ReliabilityRefused when a table is missing or older; DatabaseUnanswered, DatabaseRefused."""
+        await check_first(self._engine, self._digests.check)
         self._rounds.start(self._send)
 
     async def shutdown(self) -> None:

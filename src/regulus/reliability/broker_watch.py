@@ -23,7 +23,7 @@ from regulus.model.topics import RETRY_PREFIX, dlq_topic
 from regulus.reliability import delivery_log, outbox_table, tables
 from regulus.reliability.alarms import AlarmKind, close_alarm, raise_alarm
 from regulus.reliability.delivery_log import MadeAnew
-from regulus.reliability.rounds import Rounds
+from regulus.reliability.rounds import Rounds, check_first
 from regulus.wire.bodies import ConsumerRunningInfo
 
 _log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class BrokerWatch(Started):
         return self._rounds.restarts
 
     async def start(self) -> None:
-        """Raises ReliabilityRefused when a table is missing or older; what the driver raises without a database."""
-        await asyncio.to_thread(self._check)
+        """Raises ReliabilityRefused when a table is missing or older; DatabaseUnanswered, DatabaseRefused."""
+        await check_first(self._engine, self._check)
         await self._admin.start()
         self._rounds.start(self._watch)
 

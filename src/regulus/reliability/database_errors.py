@@ -1,9 +1,30 @@
 """What databases and their drivers say when something fails, told alike for all of them."""
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
+
+from regulus.errors import DatabaseRefused, DatabaseUnanswered
 
 _MYSQL_CLIENT_CODES = range(2000, 3000)
 """Numbers that the driver gives by itself; the server has others."""
+
+
+def shown(engine: Engine) -> str:
+    """The database's address, without the password."""
+    return engine.url.render_as_string(hide_password=True)
+
+
+def refusal(engine: Engine, error: DBAPIError, *, is_let_in: bool) -> DatabaseUnanswered | DatabaseRefused:
+    """What a database said, in one sentence with the remedy; `is_let_in`: once there was a connection."""
+    if is_unanswered(error):
+        return DatabaseUnanswered(f"{shown(engine)} does not answer: {in_one_line(error)}; see whether it runs, and "
+                                  "whether this is its address")
+    remedy = ""
+    if getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+        remedy = "; try again when the program that writes to it is done"
+    elif not is_let_in and engine.dialect.name != "sqlite":
+        remedy = "; see to user, password and name of the database in its address"
+    return DatabaseRefused(f"{shown(engine)} refuses: {in_one_line(error)}{remedy}")
 
 
 def in_one_line(error: BaseException) -> str:

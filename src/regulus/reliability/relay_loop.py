@@ -20,7 +20,7 @@ from regulus.reliability import delays
 from regulus.reliability.commit_notices import CommitNotices
 from regulus.reliability.outbox_table import Failure, Position
 from regulus.reliability.relay import Claimed, DueStubs, RelayConfig, batches
-from regulus.reliability.rounds import Rounds
+from regulus.reliability.rounds import Rounds, check_first
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ class Relay(Started):
         return self._rounds.restarts
 
     async def start(self) -> None:
-        """Raises ReliabilityRefused when the table is missing or older; what the driver raises without a database."""
-        await asyncio.to_thread(self._stubs.check)
+        """Raises ReliabilityRefused when the table is missing or older; DatabaseUnanswered, DatabaseRefused."""
+        await check_first(self._engine, self._stubs.check)
         await self._producer.start()
         self._rounds.start(self._relay)
 

@@ -5,11 +5,23 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
 from regulus.client.tasks import TaskGroup
-from regulus.reliability.database_errors import passing
+from regulus.reliability.database_errors import passing, refusal
 
 SHUTDOWN_WAIT_MS = 30_000
 """How long a round under way may take at the end; most are over in a few seconds."""
+
+
+async def check_first(engine: Engine, check: Callable[[], None]) -> None:
+    """Before the rounds begin, by a connection of `engine`. Raises what `check` raises; DatabaseUnanswered and
+    DatabaseRefused for what the driver says."""
+    try:
+        await asyncio.to_thread(check)
+    except DBAPIError as error:
+        raise refusal(engine, error, is_let_in=False) from error
 
 
 class Rounds:

@@ -92,6 +92,14 @@ def test_beside_an_older_table_nothing_is_made(empty):
     assert not inspect(empty).has_table("regulus_alarm")
 
 
+def test_a_table_that_went_since_its_version_was_written_down_is_told(empty):
+    with empty.begin() as connection:
+        migrations.upgrade(connection)
+        tables.alarms.drop(connection)
+    with empty.begin() as connection, pytest.raises(ReliabilityRefused, match="no table regulus_alarm"):
+        migrations.upgrade(connection)
+
+
 def test_tables_made_by_the_metadata_are_up_to_date(empty):
     with empty.begin() as connection:
         tables.create(connection)

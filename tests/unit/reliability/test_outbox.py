@@ -12,7 +12,7 @@ from regulus.errors import MessageIllegal, ReliabilityRefused
 from regulus.model import message_properties as names
 from regulus.model.message import Message
 from regulus.reliability import tables
-from regulus.reliability.outbox import Outbox, stub_values
+from regulus.reliability.outbox import CHANNEL, Outbox, stub_values
 
 from .shop import count_stubs, orders, stub
 
@@ -79,6 +79,18 @@ def test_drivers_connections_take_stubs_in_their_transaction(engine, driver_conn
         driver_connection.rollback()
     assert count_stubs(engine) == (2 if kept else 0)
     assert count_stubs(engine, status="UNCONFIRMED", send_count=0) == (2 if kept else 0)
+
+
+def test_a_commit_of_a_driver_s_connection_is_told_to_relays(engine, driver_connection):
+    if engine.dialect.name != "postgresql":
+        pytest.skip("PostgreSQL alone tells of commits")
+    listening = engine.raw_connection().driver_connection
+    listening.autocommit = True
+    listening.execute(f"LISTEN {CHANNEL}")
+    Outbox().add(driver_connection, ORDER)
+    driver_connection.commit()
+    assert [told.channel for told in listening.notifies(timeout=10, stop_after=1)] == [CHANNEL]
+    listening.close()
 
 
 async def test_asyncio_takes_stubs_by_its_own_call(tmp_path):

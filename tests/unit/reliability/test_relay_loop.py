@@ -8,9 +8,12 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from regulus.client.producer import Producer
-from regulus.errors import ReliabilityRefused
+from regulus.errors import DatabaseUnanswered, ReliabilityRefused
 from regulus.model.message import Message
 from regulus.reliability import tables
+from regulus.reliability.alarm_channels import LogChannel
+from regulus.reliability.alarm_loop import AlarmLoop
+from regulus.reliability.broker_watch import BrokerWatch
 from regulus.reliability.outbox import Outbox
 from regulus.reliability.relay import DueStubs, RelayConfig
 from regulus.reliability.relay_loop import BlockingRelay, Relay
@@ -230,6 +233,17 @@ async def test_a_relay_without_its_table_does_not_start(engine, regulus_server):
     tables.metadata.drop_all(engine)
     with pytest.raises(ReliabilityRefused, match="no table regulus_stub"):
         await Relay(engine, regulus_server.name_server_address).start()
+
+
+@pytest.mark.parametrize("loop", [lambda engine: Relay(engine, "127.0.0.1:9876"),
+                                  lambda engine: AlarmLoop(engine, [LogChannel()]),
+                                  lambda engine: BrokerWatch(engine, "127.0.0.1:9876", ["kitchen"])])
+async def test_a_database_that_does_not_answer_at_the_start_is_one_sentence(loop):
+    engine = create_engine("postgresql+psycopg://shop:open_sesame@127.0.0.1:1/shop")
+    with pytest.raises(DatabaseUnanswered, match=r"postgresql\+psycopg://shop:\*\*\*@127.0.0.1:1/shop does not answer: "
+                                                 r".*; see whether it runs, and whether this is its address$") as told:
+        await loop(engine).start()
+    assert "sesame" not in str(told.value)
 
 
 def test_programs_without_an_event_loop_relay_too(engine, regulus_server):
