@@ -30,9 +30,6 @@ RARE: dict[tuple[str, str], str] = {
     ("transactions", "offsets_do_not_go_back"): _LATE,
     ("everything", "offsets_do_not_go_back"): _LATE,
     ("servers", "offsets_do_not_go_back"): _LATE,
-    ("sync-disks", "everything_is_consumed"): "an old master that comes back as a slave with a tail of its own gives "
-                                              "it to consumers who have not heard of the new one: they pass what the "
-                                              "new one has there (4 of 400 seeds; sync-disks 23)",
 }
 """The same of what shows too seldom to be looked for."""
 
