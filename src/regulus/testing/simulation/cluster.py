@@ -18,6 +18,8 @@ from regulus.server.assembly import BrokerServer
 from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
 from regulus.store.file_message_store import FileMessageStore
+from regulus.store.log_parting import RestingLog, find_parting
+from regulus.store.wanted_cut import WantedCut, WantedCutFile
 from regulus.testing.forgetful_disk import ForgetfulDisk
 from regulus.testing.simulation.history import SPOILED, History, Outcome, Stored
 from regulus.testing.simulation.loop import Node, SimulatedLoop, SimulatedWorkers
@@ -168,6 +170,27 @@ class SimulatedBroker:
         assert self._node is None
         self._root = self._machines.home / f"{self.name}-{self._starts}-empty"
 
+    def resync(self, master: "SimulatedBroker") -> str:
+        """What `regulus store resync` does before the next start, with all of the master's log at hand; what it says.
+        Raises StoreDamaged where the two have nothing in common."""
+        assert self._node is None
+        config = MessageStoreConfig(store_path_root_dir=str(self._root), **STORE_SETTINGS)
+        log = RestingLog(config.commit_log_directory)
+        theirs = master.store
+        finding = find_parting(log, theirs.commit_log_min_offset(), theirs.commit_log_max_offset())
+        try:
+            look = next(finding)
+            while True:
+                look = finding.send(_bytes_of(theirs, *look))
+        except StopIteration as end:
+            begin = end.value
+        if begin is None:
+            return "is cut nowhere: its master has all that it has"
+        tail = log.behind(begin)
+        WantedCutFile(config.root, config.commit_log_directory).save(
+            WantedCut(begin=begin, end=tail.end, records=tail.records, reason="its master has another log"))
+        return f"is cut at {begin}, where its log parts from its master's, and loses {tail.records} messages"
+
     def set_clock(self, ahead_s: float) -> None:
         """Its time of day, beside all others'."""
         self._clock_s = ahead_s
@@ -298,6 +321,15 @@ def _bodies(store: FileMessageStore, topic: str, queue_id: int) -> Iterator[tupl
 
 async def start_all(*servers: SimulatedNameServer | SimulatedBroker) -> None:
     await asyncio.gather(*(server.start() for server in servers if not server.is_up))
+
+
+def _bytes_of(store: FileMessageStore, offset: int, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        piece = store.log_bytes(offset + len(found), size - len(found))
+        assert piece is not None
+        found += piece
+    return bytes(found)
 
 
 def first_difference(one: SimulatedBroker, other: SimulatedBroker) -> int | None:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
+from regulus.errors import StoreDamaged
 from regulus.testing.simulation.cluster import SimulatedBroker, first_difference
 from regulus.testing.simulation.scene import Scene
 
@@ -54,17 +56,24 @@ def is_told(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> bo
 
 
 async def bring_together(scene: Scene, slave: SimulatedBroker, master: SimulatedBroker) -> None:
-    """An operator sees to it that the slave copies its master: with an empty folder where its log is another one, which
-    somebody must have said."""
+    """An operator sees to it that the slave copies its master: where its log is another one, which somebody must have
+    said, it is cut where the two part, or begins with an empty folder, the one as often as the other."""
     if await catch_up(scene, slave, master) or not (slave.is_up and master.is_up):
         return
     if not is_told(scene, slave, master):
         scene.history.unlike.append(f"at {scene.history.now():.3f} {slave.name} does not copy {master.name}, and "
                                     f"nobody says so; the first difference is at {first_difference(slave, master)}")
-    scene.trace.say(slave.name, "is given an empty folder")
     await slave.stop()
-    slave.begin_empty()
+    scene.trace.say(slave.name, _make_alike(slave, master))
     await slave.start()
+
+
+def _make_alike(slave: SimulatedBroker, master: SimulatedBroker) -> str:
+    if slave.store.commit_log_max_offset() % 2:
+        with suppress(StoreDamaged):    # nothing in common
+            return slave.resync(master)
+    slave.begin_empty()
+    return "is given an empty folder"
 
 
 async def compare_copies(scene: Scene) -> None:
