@@ -347,12 +347,17 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _encrypt(self, context: ssl.SSLContext, received: bytes) -> None:
         """Go on in TLS; the listener counts the connection as before."""
+        is_done = False
         try:
             await take_over(self._transport, self, context, received, self._be_encrypted)
+            is_done = True
         except OSError as error:
             if self.is_open:
                 self.refuse(f"its TLS handshake failed: {error or type(error).__name__}")
-            self.connection_lost(error)
+        finally:
+            if not is_done:     # whatever ended it: nobody else tells the owner
+                self.abort()
+                self.connection_lost(None)
 
     def _be_encrypted(self, transport: asyncio.Transport) -> None:
         self._transport = transport
