@@ -29,9 +29,9 @@ Brokers = tuple[Broker, ...]
 """Ours first."""
 
 
-def make_brokers(directory: Path, flush: str) -> Brokers:
-    """Not yet started. `flush` is sync or async."""
-    settings = {**_RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH"}
+def make_brokers(directory: Path, flush: str, **more: str) -> Brokers:
+    """Not yet started. `flush` is sync or async; `more` are settings of all of them."""
+    settings = {**_RELEASE_DEFAULTS, "flushDiskType": f"{flush.upper()}_FLUSH", **more}
     return (RegulusServer(directory / f"regulus-{flush}", **settings),
             *(RealRocketMQ(version, directory / f"java-{version}-{flush}", java_options=_HEAP, **settings)
               for version in VERSIONS))
