@@ -13,6 +13,15 @@ SIGNATURE = "Signature"
 
 def signature(ext: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """The signature of a request whose ext fields, with the access key, are all set."""
-    names = sorted((name for name in ext if name != SIGNATURE), key=lambda name: name.encode("utf-16-be"))
-    content = "".join([ext[name] for name in names]).encode() + body
-    return b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()
+    return b64encode(hmac.digest(secret_key.encode(), signed_content(ext) + body, "sha1")).decode()
+
+
+def signed_content(ext: Mapping[str, str]) -> bytes:
+    """What is signed of a request, before its body."""
+    names = sorted((name for name in ext if name != SIGNATURE), key=_as_java_sorts)
+    # Java writes a lone surrogate, which JSON may bring, as a question mark.
+    return "".join([ext[name] for name in names]).encode("utf-8", "replace")
+
+
+def _as_java_sorts(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
