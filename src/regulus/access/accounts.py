@@ -1,0 +1,78 @@
+"""The accounts of `plain_acl.yml`, and the words in which they grant something.
+
+Source: PlainAccessConfig, PlainAccessResource, Permission.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+
+from regulus.access.white_addresses import WhiteAddresses
+from regulus.errors import ConfigError
+from regulus.model.topics import RETRY_PREFIX
+
+KEY_LENGTH_MIN = 7
+"""Characters of access key and secret key, at least. Source: AclConstants.ACCESS_KEY_MIN_LENGTH."""
+KEY_LENGTH_MAX = 1024
+
+
+class Grant(IntFlag):
+    """DENY beside others denies. Source: Permission."""
+
+    NOTHING = 0
+    DENY = 1
+    PUB = 4
+    SUB = 8
+
+
+_WORDS = {"DENY": Grant.DENY, "PUB": Grant.PUB, "SUB": Grant.SUB, "PUB|SUB": Grant.PUB | Grant.SUB,
+          "SUB|PUB": Grant.PUB | Grant.SUB}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """`groups` by the plain name of the group."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    white_addresses: WhiteAddresses
+    admin: bool = False
+    default_topic: Grant = Grant.DENY
+    default_group: Grant = Grant.DENY
+    topics: Mapping[str, Grant] = field(default_factory=dict)
+    groups: Mapping[str, Grant] = field(default_factory=dict)
+
+
+def check_keys(access_key: str, secret_key: str) -> None:
+    """Raises ConfigError, which does not show the secret."""
+    for name, key in (("accessKey", access_key), ("secretKey", secret_key)):
+        if not KEY_LENGTH_MIN <= len(key) <= KEY_LENGTH_MAX:
+            of = f" of {access_key[:KEY_LENGTH_MAX]!r}" if name == "secretKey" else ""
+            raise ConfigError(f"the {name}{of} has {len(key)} characters: write {KEY_LENGTH_MIN} to {KEY_LENGTH_MAX}")
+
+
+def parse_default(word: str | None) -> Grant:
+    """What is not written denies. Raises ConfigError for what is no permission, which RocketMQ takes for DENY."""
+    return Grant.DENY if word is None else _parse_word(word)
+
+
+def parse_grants(entries: Iterable[str]) -> dict[str, Grant]:
+    """`name=PERM` each. Of two entries with one name both count, and a DENY wins. Raises ConfigError."""
+    grants: dict[str, Grant] = {}
+    for entry in entries:
+        name, equals, word = (part.strip() for part in entry.partition("="))
+        if not equals or not name or "=" in word:
+            raise ConfigError(f"{entry!r} is no permission: write name=PERM, such as topicA=SUB")
+        grants[name] = grants.get(name, Grant.NOTHING) | _parse_word(word)
+    return grants
+
+
+def parse_group_grants(entries: Iterable[str]) -> dict[str, Grant]:
+    return {name.removeprefix(RETRY_PREFIX): grant for name, grant in parse_grants(entries).items()}
+
+
+def _parse_word(word: str) -> Grant:
+    grant = _WORDS.get(word.strip())
+    if grant is None:
+        raise ConfigError(f"{word!r} is no permission: write PUB, SUB, PUB|SUB or DENY")
+    return grant
