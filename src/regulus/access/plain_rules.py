@@ -103,7 +103,7 @@ def _permit_one(account: Account, need: Need) -> Verdict:
         wanted |= _USES.get(action, Grant.NOTHING)
     if need.name != ANY_NAME and wanted and need.kind in (ResourceKind.TOPIC, ResourceKind.GROUP):
         return _by_grant(account, need, wanted)
-    if need.kind is ResourceKind.CLUSTER and not _LOOKS.isdisjoint(need.actions) or Action.LIST in need.actions:
+    if (need.kind is ResourceKind.CLUSTER and not _LOOKS.isdisjoint(need.actions)) or Action.LIST in need.actions:
         return Allowed("any account may look at the cluster")
     if account.admin:
         return Allowed(f"{account.access_key} is admin")

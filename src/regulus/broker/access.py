@@ -1,9 +1,10 @@
 """What each request to a broker needs: the table of its door.
 
-Every request code stands here, also those that no handler answers; a test holds that. What stands in no table is denied.
+Every request code stands here, also those that no handler answers; a test holds that. What stands in no table is
+denied.
 
-RocketMQ 4.9 knows what ten requests need, and lets all others pass whose signature is right: a batch, a reply, an end of a
-transaction, an offset. Here each names its topics and groups. The actions are those of RocketMQ 5.3.3.
+RocketMQ 4.9 knows what ten requests need, and lets all others pass whose signature is right: a batch, a reply, an end
+of a transaction, an offset. Here each names its topics and groups. The actions are those of RocketMQ 5.3.3.
 
 Source: PlainAccessValidator.parse, DefaultAuthorizationContextBuilder.build, the RocketMQAction of each request header.
 """
@@ -110,11 +111,11 @@ def _consume_stats(request: RemotingCommand) -> tuple[Need, ...]:
     return group_need(header.consumer_group, GET), *(topic_need(topic, GET) for topic in topics if topic)
 
 
-_SENDS: dict[Code, Read] = dict.fromkeys(
+_SENDS: dict[int, Read] = dict.fromkeys(
     (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE,
      Code.SEND_REPLY_MESSAGE_V2), _send)
 
-_READS: dict[Code, Read] = {
+_READS: dict[int, Read] = {
     Code.PULL_MESSAGE: _pull,
     Code.LITE_PULL_MESSAGE: _pull,
     Code.BULK_PULL: of_header(headers.BulkPullRequest, topic="topic", actions=SUB),
@@ -132,7 +133,7 @@ _READS: dict[Code, Read] = {
                                         actions=GET),
 }
 
-_CONSUMERS: dict[Code, Read] = {
+_CONSUMERS: dict[int, Read] = {
     Code.HEART_BEAT: _heart_beat,
     Code.UNREGISTER_CLIENT: of_header(headers.UnregisterClientRequest, group="consumer_group", actions=SUB),
     Code.CHECK_CLIENT_CONFIG: _check_client_config,
@@ -160,7 +161,7 @@ _CONSUMERS: dict[Code, Read] = {
     Code.GET_ALL_MESSAGE_REQUEST_MODE: needs.cluster(GET),
 }
 
-_PRODUCERS: dict[Code, Read] = {
+_PRODUCERS: dict[int, Read] = {
     # 4.9's clients do not name the topic; the half message must be of the producer group that the request names.
     Code.END_TRANSACTION: of_header(headers.EndTransactionRequest, topic="topic", actions=PUB),
     Code.RECALL_MESSAGE: of_header(headers.RecallMessageRequest, topic="topic", actions=PUB),
@@ -169,7 +170,7 @@ _PRODUCERS: dict[Code, Read] = {
     Code.RELEASE_SINK_MARKS: needs.nothing,
 }
 
-_TOPICS: dict[Code, Read] = {
+_TOPICS: dict[int, Read] = {
     Code.UPDATE_AND_CREATE_TOPIC: of_header(headers.UpdateAndCreateTopicRequest, topic="topic", actions=CREATE),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _topics_of_list,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: needs.every_topic(CREATE),
@@ -183,7 +184,7 @@ _TOPICS: dict[Code, Read] = {
     Code.CLEAN_UNUSED_TOPIC: needs.every_topic(DELETE),
 }
 
-_GROUPS: dict[Code, Read] = {
+_GROUPS: dict[int, Read] = {
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_of_body,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _groups_of_list,
     Code.DELETE_SUBSCRIPTIONGROUP: of_header(headers.DeleteSubscriptiongroupRequest, group="group_name",
@@ -214,7 +215,7 @@ _GROUPS: dict[Code, Read] = {
     Code.CONSUME_MESSAGE_DIRECTLY: needs.every_topic(SUB),
 }
 
-_BROKER: dict[Code, Read] = {
+_BROKER: dict[int, Read] = {
     **dict.fromkeys((
         Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.VIEW_BROKER_STATS_DATA,
         Code.GET_BROKER_CONSUME_STATS, Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_ALL_PRODUCER_INFO,
@@ -239,7 +240,7 @@ _BROKER: dict[Code, Read] = {
                     needs.cluster(GET)),
 }
 
-NOT_ANSWERED: dict[Code, Read] = dict.fromkeys((
+NOT_ANSWERED: dict[int, Read] = dict.fromkeys((
     Code.PUT_KV_CONFIG, Code.GET_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.REGISTER_BROKER, Code.UNREGISTER_BROKER,
     Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO, Code.WIPE_WRITE_PERM_OF_BROKER,
     Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, Code.DELETE_TOPIC_IN_NAMESRV, Code.REGISTER_TOPIC_IN_NAMESRV,

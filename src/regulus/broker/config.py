@@ -3,8 +3,10 @@
 Source: BrokerConfig, MessageStoreConfig.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from regulus.access.credentials import check_access
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.errors import ConfigError
 from regulus.model import permission
 from regulus.model.broker_role import BrokerRole
@@ -102,6 +104,17 @@ class BrokerConfig(StoreRules):
     access_message_in_memory_max_ratio: int = 40
     """Percent of the machine's memory that newer messages may take before old ones are read from a slave."""
 
+    # who may do what
+    acl_enable: bool = False
+    """Whether requests are checked against the accounts below `rocketmq_home`."""
+    rocketmq_home: str = ""
+    """Accounts stand in its `conf/plain_acl.yml` and `conf/acl`."""
+    inner_client_authentication_credentials: str = field(default="", repr=False)
+    """`{"accessKey":"...","secretKey":"..."}`: how this broker signs what it asks of name servers and of its master,
+    and an account of its own door that may do anything."""
+    ha_slave_white_addresses: str = ""
+    """Who may copy the log, patterns as of accounts with `;` between them; empty: everybody who reaches the port."""
+
     # name servers
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
@@ -113,6 +126,8 @@ class BrokerConfig(StoreRules):
             if fault is not None:
                 raise ConfigError(f"{key} {name!r} cannot name a topic: {fault}")
         self._check_role()
+        check_access(self.acl_enable, self.rocketmq_home, self.inner_client_authentication_credentials)
+        WhiteAddresses(self.ha_slave_white_addresses.split(";"))
         if not 1 <= self.max_message_size <= _MESSAGE_SIZE_MAX:
             raise ConfigError(f"maxMessageSize is {self.max_message_size}: write 1 to {_MESSAGE_SIZE_MAX}")
         if self.broker_ip1 and not is_numeric_address(self.broker_ip1):

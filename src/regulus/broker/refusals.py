@@ -22,9 +22,10 @@ _REASONS: dict[str, tuple[Code, ...]] = {
         Code.GET_CLIENT_CONFIG, Code.SUSPEND_CONSUMER, Code.RESUME_CONSUMER, Code.RESET_CONSUMER_OFFSET_IN_CONSUMER,
         Code.RESET_CONSUMER_OFFSET_IN_BROKER, Code.ADJUST_CONSUMER_THREAD_POOL, Code.WHO_CONSUME_THE_MESSAGE,
         Code.REGISTER_FILTER_SERVER, Code.REGISTER_MESSAGE_FILTER_CLASS),
-    "this broker keeps no users and permissions": (
-        Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.GET_BROKER_CLUSTER_ACL_INFO,
-        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, Code.GET_BROKER_CLUSTER_ACL_CONFIG, Code.AUTH_CREATE_USER,
+    "its answer would have the secrets of all accounts, so that RocketMQ 4.9.8 has it no more": (
+        Code.GET_BROKER_CLUSTER_ACL_CONFIG,),
+    "this broker keeps no users and policies": (
+        Code.AUTH_CREATE_USER,
         Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_CREATE_ACL,
         Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL),
     "timer messages are not served": (Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS, Code.RECALL_MESSAGE),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from regulus.broker.access_documents import AccessDocuments
 from regulus.broker.archived_offset import ArchivedOffset
 from regulus.broker.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, unserved_in
 from regulus.broker.chance import Chance
@@ -69,6 +70,8 @@ class BrokerState:
     `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
     a log: what it has of its own the master never had, and gives its numbers to other messages.
 
+    `access_documents` are the accounts, where requests are checked against them.
+
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
 
@@ -101,6 +104,7 @@ class BrokerState:
         self.retention_report: Mapping[str, str] = {}
         self.parted = ""
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
+        self.access_documents: AccessDocuments | None = None
         self._seed = seed
         self._unique_keys_made = 0
         self.kept_parts = self._kept_parts()

@@ -11,6 +11,7 @@ from regulus.cli.serve import (
     cut_option,
     flush_option,
     flush_values,
+    guarded,
     is_loopback,
     listen_option,
     load_configs,
@@ -49,14 +50,18 @@ def up(config_path: Path | None, port: int | None, namesrv_port: int, store_path
     }, BrokerConfig(), MessageStoreConfig(), TransportConfig(bind_address=LOOPBACK))
     broker_config, store_config, transport_config = loaded.configs
     namesrv_config = NamesrvConfig(listen_port=namesrv_port, bind_address=transport_config.bind_address,
-                                   kv_config_path=str(store_config.root / "config" / "kvConfig.json"))
+                                   kv_config_path=str(store_config.root / "config" / "kvConfig.json"),
+                                   acl_enable=broker_config.acl_enable, rocketmq_home=broker_config.rocketmq_home,
+                                   inner_client_authentication_credentials=
+                                   broker_config.inner_client_authentication_credentials)
     run_server(lambda: Regulus(broker_config, store_config, namesrv_config, transport_config=transport_config),
-               lambda server: _ready_line(server, transport_config.bind_address, store_config), log_level,
-               log_format, loaded.warning)
+               lambda server: _ready_line(server, transport_config.bind_address, store_config,
+                                          broker_config.acl_enable), log_level, log_format, loaded.warning)
 
 
-def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig) -> str:
-    reach = ("only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
-             if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
+def _ready_line(server: Regulus, host: str, store_config: MessageStoreConfig, acl_enable: bool) -> str:
+    reach = guarded(host, acl_enable) or (
+        "only this machine reaches it; --listen 0.0.0.0 opens it to the network, where nothing guards it"
+        if is_loopback(host) else f"whoever reaches {host} may read, send and delete: nothing guards it")
     return (f"regulus is ready: broker {host}:{server.broker_server.port}, "
             f"name server {host}:{server.name_server.port}, store {store_config.root.resolve()}\n{reach}")

@@ -22,7 +22,7 @@ from regulus.client.name_servers import NameServers, parse_addresses
 from regulus.client.tasks import SharedTasks, TaskGroup
 from regulus.errors import BrokerRefused, ClientError, HeaderError, NoBroker, NoRoute, RegulusError
 from regulus.transport.connection import Connection
-from regulus.wire.acl_signature import ACCESS_KEY, SIGNATURE, signature
+from regulus.wire.acl_signature import sign
 from regulus.wire.bodies import ClusterInfo, ConsumerData, HeartbeatData, ProducerData, TopicRouteData
 from regulus.wire.codes import RequestCode, ResponseCode
 from regulus.wire.headers import GetRouteinfoByTopicRequest, UnregisterClientRequest
@@ -179,11 +179,7 @@ class ClientInstance:
         return answer
 
     def _sign(self, command: RemotingCommand) -> None:
-        """All other fields are set by now, as the signature covers them."""
-        ext = {**command.ext, ACCESS_KEY: self.config.access_key}
-        ext.pop(SIGNATURE, None)
-        ext[SIGNATURE] = signature(ext, command.body, self.config.secret_key)
-        command.ext = ext
+        sign(command, self.config.access_key, self.config.secret_key)
 
     # --- routes ------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ FIXED_BROKER_SETTINGS = {
     "enableSlaveActingMaster": FixedSetting("false", _ALONE),
     "enableRemoteEscape": FixedSetting("false", _ALONE),
     # who may do what
-    "aclEnable": FixedSetting("false", _OPEN),
     "authenticationEnabled": FixedSetting("false", _OPEN),
     "authorizationEnabled": FixedSetting("false", _OPEN),
     "useTLS": FixedSetting("false", "leave it out; tls.server.certPath and tls.server.keyPath let this port speak "

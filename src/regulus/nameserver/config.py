@@ -1,7 +1,8 @@
 """Configuration of a name server. Source: NamesrvConfig, NettyServerConfig."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from regulus.access.credentials import check_access
 from regulus.errors import ConfigError
 
 
@@ -24,8 +25,15 @@ class NamesrvConfig:
     wait_seconds_for_service: int = 45
     support_acting_master: bool = False
     notify_min_broker_id_changed: bool = False
+    acl_enable: bool = False
+    """Whether brokers and operators must sign what changes routes, by the accounts below `rocketmq_home` or as
+    the inner client."""
+    rocketmq_home: str = ""
+    inner_client_authentication_credentials: str = field(default="", repr=False)
+    """`{"accessKey":"...","secretKey":"..."}`, the same as the brokers'."""
 
     def __post_init__(self) -> None:
+        check_access(self.acl_enable, self.rocketmq_home, self.inner_client_authentication_credentials)
         if not 0 <= self.listen_port <= 65535:
             raise ConfigError(f"listenPort is {self.listen_port}: write a port number from 0 to 65535")
         if self.scan_not_active_broker_interval < 1:
@@ -39,5 +47,6 @@ UPDATABLE_KEYS = frozenset({
     "supportActingMaster", "notifyMinBrokerIdChanged"})
 """Keys that UPDATE_NAMESRV_CONFIG changes at run time."""
 
-FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+FORBIDDEN_KEYS = frozenset({"aclEnable", "configBlackList", "configStorePath", "innerClientAuthenticationCredentials",
+                            "kvConfigPath", "rocketmqHome"})
 """Keys that may never be changed from outside; NO_PERMISSION."""

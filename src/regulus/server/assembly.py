@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from socket import socket
 
-from regulus.broker import request_table
+from regulus.access.credentials import made_credentials
+from regulus.broker import access, request_table
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
 from regulus.broker.state import (
@@ -23,10 +24,12 @@ from regulus.broker.state import (
 )
 from regulus.errors import ConfigError, HeaderError, RegulusError, StoreDamaged, StoreError
 from regulus.nameserver.config import NamesrvConfig
+from regulus.server.access_files import AccessFiles, accounts_of
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.deep_check_loop import DeepCheckLoop
 from regulus.server.dispatch_loop import DispatchLoop
 from regulus.server.documents import DocumentKeeper
+from regulus.server.door import Door, Handle
 from regulus.server.durability import Durability
 from regulus.server.event_log import EventLog
 from regulus.server.fact_finder import FactFinder
@@ -94,6 +97,7 @@ class BrokerServer:
         self._watchdog = Watchdog()
         self._registered_changes = -1
         self._settings_changes = 0
+        self._accounts: AccessFiles | None = None
         self.store = FileMessageStore(store_config, config)
         if config.is_slave:
             if name_server is not None:
@@ -106,9 +110,13 @@ class BrokerServer:
         return self._listeners[0].port
 
     async def start(self) -> None:
-        """Raises StoreError when the store cannot be opened, OSError when the port is taken."""
+        """Raises StoreError when the store cannot be opened, OSError when the port is taken, ConfigError when the
+        accounts cannot be read."""
         disk.raise_open_files_limit(self._transport_config.connections_max + self._store_config.mapped_files_max
                                     + _OTHER_OPEN_FILES)
+        if self._config.acl_enable:
+            self._accounts = accounts_of(self._config.rocketmq_home,
+                                         self._config.inner_client_authentication_credentials)
         bound = self._bind(self._transport_config.bind_address, self._config.listen_port)
         for_slaves: list[socket] = []
         try:
@@ -207,12 +215,20 @@ class BrokerServer:
         self._dispatch = DispatchLoop(self.store, lambda: self.broker.held_requests.queues,
                                       watched("waking held pulls", self.broker.message_arrived), self._clock)
         self._ticks = TickLoop(watched("tick of the broker", self._tick), self._tell_time)
-        handle = request_table.handle_as_slave if config.is_slave else request_table.handle
+        handle: Handle = request_table.handle_as_slave if config.is_slave else request_table.handle
+        if self._accounts is not None:
+            handle = self._make_access(self._accounts).guard(handle)
         self._requests = RequestServer(handle, self.broker, self._settle, self._durability.answer_when_durable,
                                        self._keeper.when_saved, self.broker.channel_closed, self._tell_time)
         self._listeners = [make_listener(each, self._requests, self._transport_config, self._watchdog)
                            for each in (bound, fast) if each is not None]
         self._door = self._make_door(self._replication.port or config.listen_port + HA_PORT_OFFSET)
+
+    def _make_access(self, accounts: AccessFiles) -> Door:
+        door = Door(lambda: accounts.rules, access.needs_of)
+        self.broker.access_documents = accounts
+        self._events.add_faults(door.happenings)
+        return door
 
     def _make_door(self, ha_port: int) -> NameServerDoor:
         if self._name_server is not None:
@@ -266,6 +282,8 @@ class BrokerServer:
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.broker.tick(now_ms)
         self._facts.tick(self.broker.steady_ms)
+        if self._accounts is not None:
+            self._accounts.tick(self.broker.steady_ms)
         self._settle(now_ms)
         self._events.tick(self.broker.steady_ms)
         self._requests.refusals.tick(self.broker.steady_ms)
@@ -338,6 +356,11 @@ class Regulus:
                  transport_config: TransportConfig = _DEFAULT_TRANSPORT, clock: Clock = wall_clock_ms,
                  steady_clock: Clock = steady_clock_ms, workers: Workers | None = None,
                  name_server_workers: Workers | None = None, bind: Bind = bind) -> None:
+        if (config.acl_enable or namesrv_config.acl_enable) and not config.inner_client_authentication_credentials:
+            # The two know each other by a secret that nobody else has, and that is gone when they are.
+            inner = made_credentials(os.urandom(32))
+            config = replace(config, inner_client_authentication_credentials=inner)
+            namesrv_config = replace(namesrv_config, inner_client_authentication_credentials=inner)
         self.name_server = NameServer(namesrv_config, transport_config, clock, steady_clock, name_server_workers, bind)
         self.broker_server = BrokerServer(config, store_config, name_server=self.name_server,
                                           transport_config=transport_config, clock=clock, steady_clock=steady_clock,

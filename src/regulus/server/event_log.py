@@ -21,6 +21,9 @@ class EventLog:
         self._levels = [*((logging.INFO, source) for source in sources), *((logging.WARNING, each) for each in faults)]
         self._next_ms = 0
 
+    def add_faults(self, source: Happenings) -> None:
+        self._levels.append((logging.WARNING, source))
+
     def tick(self, steady_ms: int) -> None:
         if steady_ms >= self._next_ms:
             self._next_ms = steady_ms + EVENT_INTERVAL_MS

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
 from regulus.errors import ClientError, FrameError, LogsDiffer, RegulusError, StoreError
 from regulus.server.byte_rate import ByteRate
@@ -261,7 +262,9 @@ class HaClient:
     async def _check_master(self, address: str) -> None:
         """Raises ConfigError when it is another broker's, or its log cannot be taken up here."""
         try:
-            settings = await settings_of(address, self._transport_config)
+            settings = await settings_of(
+                address, self._transport_config,
+                parse_credentials(self._config.inner_client_authentication_credentials))
         except (ClientError, ValueError) as error:
             _log.debug("the master at %s does not say its settings: %s", address, error)
             return

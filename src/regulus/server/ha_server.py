@@ -15,6 +15,7 @@ from collections import deque
 from socket import socket
 from typing import Protocol, cast
 
+from regulus.access.white_addresses import WhiteAddresses
 from regulus.broker.config import BrokerConfig
 from regulus.broker.sync_replicas import replicated_to
 from regulus.errors import FrameError
@@ -55,7 +56,7 @@ class _Link(asyncio.Protocol):
     """One slave."""
 
     def __init__(self, server: "HaServer", loop: asyncio.AbstractEventLoop) -> None:
-        self.name = "?"
+        self.name = self.host = "?"
         self.reported = -1
         """Up to where the slave says that it has the log; -1 before it has told."""
         self.copied = -1
@@ -76,6 +77,7 @@ class _Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)       # uvloop's is none by its type
         self.name = "{}:{}".format(*transport.get_extra_info("peername"))
+        self.host = str(transport.get_extra_info("peername")[0])
         self._transport.set_write_buffer_limits(_UNSENT_MAX)
         self._server.opened(self)
 
@@ -215,6 +217,7 @@ class HaServer:
         self._silence_max = config.ha_housekeeping_interval / 1000
         self._behind_max = config.ha_slave_fallbehind_max
         self._keep_max = config.ha_slave_keep_max
+        self._allowed = WhiteAddresses(config.ha_slave_white_addresses.split(";"))
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -279,6 +282,9 @@ class HaServer:
     # --- what links tell ---------------------------------------------------------------------------------------------
 
     def opened(self, link: _Link) -> None:
+        if self._allowed and not self._allowed.matches(link.host):
+            link.close("its address is none of haSlaveWhiteAddresses")
+            return
         if len(self._links) >= LINKS_MAX:
             link.close(f"there are {LINKS_MAX} already")
             return

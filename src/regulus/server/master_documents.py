@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from regulus.access.credentials import Credentials, sign_as
 from regulus.broker.consumer_offsets import Ahead
 from regulus.broker.state import (
     CONSUMER_OFFSET_DOCUMENT,
@@ -49,11 +50,12 @@ _WITH_EVERY_ROUND = (OFFSET_SET_BACKS_DOCUMENT, DELAY_OFFSET_DOCUMENT)
 
 class MasterDocuments:
     """`take` gets the texts of all documents, by name, and says which offsets the master lacks; what it raises is told.
-    `told` hears of each of these that the master has decided about."""
+    `told` hears of each of these that the master has decided about. `inner`: how requests are signed."""
 
     def __init__(self, take: Callable[[Mapping[str, str]], Sequence[Ahead]], told: Callable[[Ahead], None],
-                 transport_config: TransportConfig) -> None:
+                 transport_config: TransportConfig, inner: Credentials | None = None) -> None:
         self._transport_config = transport_config
+        self._inner = inner
         self._take = take
         self._is_told = told
         self._versions: dict[str, str] = {}
@@ -120,7 +122,7 @@ class MasterDocuments:
         for name, code in _REQUESTS.items():
             if name in texts:
                 continue
-            answer = await self._connection.request(RemotingCommand.request(code), TIMEOUT_MS)
+            answer = await self._signed(self._connection, RemotingCommand.request(code))
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerRefused(answer.code, answer.remark)
             texts[name] = answer.body.decode("utf-8", "replace")
@@ -133,8 +135,8 @@ class MasterDocuments:
         versions: dict[str, str] = {}
         for name in OWN_DOCUMENTS if self._has_own else ():
             request = GetDocumentRequest(name, self._versions.get(name, ""))
-            answer = await connection.request(RemotingCommand.request(RequestCode.GET_DOCUMENT, request.ext()),
-                                              TIMEOUT_MS)
+            answer = await self._signed(connection,
+                                        RemotingCommand.request(RequestCode.GET_DOCUMENT, request.ext()))
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 self._has_own = False
                 break
@@ -154,13 +156,17 @@ class MasterDocuments:
                 commit_offset=ahead.consumer_offset, set_backs=ahead.set_backs)
             if self._connection is None:
                 return
-            answer = await self._connection.request(
-                RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()), TIMEOUT_MS)
+            answer = await self._signed(
+                self._connection, RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, request.ext()))
             if answer.code == ResponseCode.SUCCESS:
                 self._is_told(ahead)
             else:       # it may not know the group yet, whose members have still to find it
                 _log.debug("the master does not take offset %d of %s for %s yet: %s", ahead.consumer_offset,
                            ahead.topic, ahead.group, answer.remark)
+
+    async def _signed(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        sign_as(request, self._inner)
+        return await connection.request(request, TIMEOUT_MS)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

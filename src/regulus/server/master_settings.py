@@ -7,6 +7,7 @@ is found here and not in the log.
 from collections.abc import Mapping
 from contextlib import suppress
 
+from regulus.access.credentials import Credentials, sign_as
 from regulus.broker.config import BrokerConfig
 from regulus.errors import BrokerRefused, ConfigError
 from regulus.model.delay_level import parse_ladder
@@ -19,12 +20,15 @@ from regulus.wire.remoting_command import RemotingCommand
 TIMEOUT_MS = 5_000
 
 
-async def settings_of(address: str, transport_config: TransportConfig) -> dict[str, str]:
-    """Of the broker at its address for clients, under RocketMQ's keys. Raises ClientError, ValueError for what is no
-    address."""
+async def settings_of(address: str, transport_config: TransportConfig,
+                      inner: Credentials | None = None) -> dict[str, str]:
+    """Of the broker at its address for clients, under RocketMQ's keys, asked for as `inner`. Raises ClientError,
+    ValueError for what is no address."""
+    request = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+    sign_as(request, inner)
     connection = await connect(*split_address(address), config=transport_config)
     try:
-        answer = await connection.request(RemotingCommand.request(RequestCode.GET_BROKER_CONFIG), TIMEOUT_MS)
+        answer = await connection.request(request, TIMEOUT_MS)
     finally:
         connection.close()
     if answer.code != ResponseCode.SUCCESS:

@@ -10,11 +10,14 @@ from regulus.broker.outcome import NO_REPLY, Notice, Outcome, when_saved
 from regulus.broker.settings_changes import SettingsChanges
 from regulus.model.message_id import host_bytes
 from regulus.model.peer import Peer
+from regulus.nameserver import access
 from regulus.nameserver import handlers as name_server_table
 from regulus.nameserver.config import NamesrvConfig
 from regulus.nameserver.state import NameServerState
+from regulus.server.access_files import AccessFiles, accounts_of
 from regulus.server.clock import Clock, steady_clock_ms, wall_clock_ms
 from regulus.server.documents import DocumentKeeper
+from regulus.server.door import Door
 from regulus.server.durability import Writer
 from regulus.server.event_log import EventLog
 from regulus.server.kv_documents import KvDocuments
@@ -67,6 +70,8 @@ class NameServer:
         self._documents: KvDocuments | None = None
         self._keeper: DocumentKeeper | None = None
         self.state = NameServerState(config, steady_clock())
+        self._accounts: AccessFiles | None = None
+        self._door: Door | None = None
         self._answers: deque[Notice] = deque()
         self._long_answers = LongAnswers(self._answers, SettingsChanges(), count_max=_QUERIES_MAX,
                                          bodies_size_max=transport_config.large_frames_size_max)
@@ -81,17 +86,20 @@ class NameServer:
         await self.accept()
 
     async def open(self) -> None:
-        """All of a start but that it accepts connections. Raises OSError when the port is taken."""
+        """All of a start but that it accepts connections. Raises OSError when the port is taken, ConfigError when the
+        accounts cannot be read."""
+        self._make_door()
         self._make_keeper()
         watchdog = Watchdog()
-        self._requests = RequestServer(self._decide, self.state, self._settle, _never_durable,
+        handle = self._door.guard(self._decide) if self._door is not None else self._decide
+        self._requests = RequestServer(handle, self.state, self._settle, _never_durable,
                                        self._keeper.when_saved if self._keeper is not None else _never_saved,
                                        self._channel_closed, self._tell_time)
         bound = self._bind(self._config.bind_address, self._config.listen_port)
         self._listener = make_listener(bound, self._requests, self._transport_config, watchdog, self._unfinished)
         if self._keeper is not None:
             await self._keeper.start()
-        self._events = EventLog([self.state.routes.happenings])
+        self._events = EventLog([self.state.routes.happenings], [self._door.happenings] if self._door else [])
         self._ticks = TickLoop(watchdog.watched("tick of the name server", self._tick), self._tell_time,
                                _TICK_MAX_MS)
         self._ticks.start()
@@ -113,6 +121,9 @@ class NameServer:
     def ask(self, request: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request of the broker in this process."""
         now_ms = self._tell_time()
+        denied = self._door.denial(request, self._own_peer()) if self._door else None
+        if denied is not None:
+            return request.response(denied.code, denied.remark)
         answer = name_server_table.handle(request, self._own_peer(), self.state, now_ms)
         self._settle(now_ms)
         return answer
@@ -128,6 +139,8 @@ class NameServer:
 
     def _tick(self, now_ms: int) -> int | None:
         wait_ms = self.state.tick(now_ms)
+        if self._accounts is not None:
+            self._accounts.tick(self.state.steady_ms)
         if self._long_answers.tick() == 0:
             wait_ms = 0
         self._settle(now_ms)
@@ -162,6 +175,14 @@ class NameServer:
             return NO_REPLY
         is_kept = request.code in name_server_table.SETTINGS and self._documents is not None
         return when_saved(outcome, state.kv_config.changes) if is_kept else outcome
+
+    def _make_door(self) -> None:
+        """Raises ConfigError."""
+        config = self._config
+        if config.acl_enable:
+            accounts = accounts_of(config.rocketmq_home, config.inner_client_authentication_credentials)
+            self._accounts = accounts
+            self._door = Door(lambda: accounts.rules, access.needs_of, access.OPEN)
 
     def _make_keeper(self) -> None:
         """Raises StoreDamaged, HeaderError."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from regulus.access.credentials import Credentials, parse_credentials, sign_as
 from regulus.broker.state import BrokerState
 from regulus.errors import BrokerRefused, ClientError
 from regulus.server.kept_task import KeptTask
@@ -55,6 +56,7 @@ class NameserverLink:
         """`targets`: host and port of each name server. `on_master`: hears of the master's address, and of that for
         slaves."""
         self._transport_config = transport_config
+        self._inner = parse_credentials(broker.config.inner_client_authentication_credentials)
         self._broker = broker
         self._port = port
         self._ha_port = ha_port
@@ -109,6 +111,8 @@ class NameserverLink:
         while True:
             if request is None:
                 await asyncio.sleep(0)
+            if request is not None:
+                sign_as(request, self._inner)
             answer = None if request is None else await connection.request(request, timeout_ms)
             try:
                 request = talking.send(answer)
@@ -144,8 +148,10 @@ class NameserverLink:
             return
 
     async def _unregister(self, connection: Connection, address: str) -> None:
+        request = unregister_request(self._broker, address)
+        sign_as(request, self._inner)
         try:
-            await connection.request(unregister_request(self._broker, address), UNREGISTER_TIMEOUT_MS)
+            await connection.request(request, UNREGISTER_TIMEOUT_MS)
         except ClientError as error:
             _log.warning("could not unregister: %s", error)
         connection.close()
@@ -159,7 +165,7 @@ class EmbeddedLink:
         self._broker = broker
         self._address = _address(broker.config.broker_ip1 or ANY_HOST, port)
         self._ha_port = ha_port
-        self._ask = ask
+        self._ask = _signing(ask, parse_credentials(broker.config.inner_client_authentication_credentials))
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._told: Told | None = None
@@ -229,6 +235,15 @@ class EmbeddedLink:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(delay_s, deed)
+
+
+def _signing(ask: Callable[[RemotingCommand], RemotingCommand | None],
+             inner: Credentials | None) -> Callable[[RemotingCommand], RemotingCommand | None]:
+    """The same way to a name server, with each request signed."""
+    def ask_signed(request: RemotingCommand) -> RemotingCommand | None:
+        sign_as(request, inner)
+        return ask(request)
+    return ask if inner is None else ask_signed
 
 
 def unregister_request(broker: BrokerState, address: str) -> RemotingCommand:

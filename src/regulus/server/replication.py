@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from socket import socket
 
+from regulus.access.credentials import parse_credentials
 from regulus.broker.config import BrokerConfig
 from regulus.broker.consumer_offsets import Ahead
 from regulus.model.broker_role import BrokerRole
@@ -65,7 +66,8 @@ class Replication:
         if config.is_slave:
             self._client = HaClient(store, config, store.config.mapped_file_size_commit_log, on_copied,
                                     self._sure, on_compared, clock, transport_config)
-            self._documents = MasterDocuments(take_documents, told, transport_config)
+            self._documents = MasterDocuments(take_documents, told, transport_config,
+                                              parse_credentials(config.inner_client_authentication_credentials))
 
     @property
     def port(self) -> int:

@@ -142,15 +142,17 @@ def read_file(path: Path) -> bytes | None:
             return None
 
 
-def write_file(path: Path, data: bytes | Iterable[bytes], backup: Path | None = None) -> None:
+def write_file(path: Path, data: bytes | Iterable[bytes], backup: Path | None = None, mode: int = 0o644) -> None:
     """Replace the whole file at once: after a crash there is the old content or the new, never a part.
 
-    `data` may come in pieces. The old file gets the name `backup`, beside its own for as long as it has that.
+    `data` may come in pieces. The old file gets the name `backup`, beside its own for as long as it has that. `mode`
+    is that of the new file.
     """
     temporary = path.with_name(path.name + ".tmp")
     with _writing(path):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
+            os.fchmod(descriptor, mode)     # also where a crash left the temporary file
             for piece in (data,) if isinstance(data, bytes) else data:
                 _write_all(descriptor, piece)
             os.fsync(descriptor)

@@ -7,6 +7,8 @@ import hmac
 from base64 import b64encode
 from collections.abc import Mapping
 
+from regulus.wire.remoting_command import RemotingCommand
+
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 
@@ -14,6 +16,14 @@ SIGNATURE = "Signature"
 def signature(ext: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """The signature of a request whose ext fields, with the access key, are all set."""
     return b64encode(hmac.digest(secret_key.encode(), signed_content(ext) + body, "sha1")).decode()
+
+
+def sign(command: RemotingCommand, access_key: str, secret_key: str) -> None:
+    """All other fields are set by now, as the signature covers them."""
+    ext = {**command.ext, ACCESS_KEY: access_key}
+    ext.pop(SIGNATURE, None)
+    ext[SIGNATURE] = signature(ext, command.body, secret_key)
+    command.ext = ext
 
 
 def signed_content(ext: Mapping[str, str]) -> bytes:

@@ -2,6 +2,12 @@
 
 from collections.abc import Callable
 
+from regulus.broker.handlers.acl_config import (
+    handle_delete_acl_config,
+    handle_get_broker_cluster_acl_info,
+    handle_update_and_create_acl_config,
+    handle_update_global_white_addrs_config,
+)
 from regulus.broker.handlers.broker_config import handle_get_broker_config, handle_update_broker_config
 from regulus.broker.handlers.broker_runtime_info import handle_get_broker_runtime_info
 from regulus.broker.handlers.broker_stats import handle_view_broker_stats_data
@@ -106,6 +112,10 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: handle_consume_message_directly,
     RequestCode.GET_BROKER_HA_STATUS: handle_get_broker_ha_status,
     RequestCode.GET_DOCUMENT: handle_get_document,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: handle_update_and_create_acl_config,
+    RequestCode.DELETE_ACL_CONFIG: handle_delete_acl_config,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: handle_get_broker_cluster_acl_info,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: handle_update_global_white_addrs_config,
     RequestCode.GET_LOG_STATE: handle_get_log_state,
     RequestCode.UPDATE_ARCHIVED_OFFSET: handle_update_archived_offset,
     RequestCode.READ_COMMIT_LOG: handle_read_commit_log,

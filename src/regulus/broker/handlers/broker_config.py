@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 
+from regulus.access.credentials import shown_values
 from regulus.broker.handlers.answer import succeed
 from regulus.broker.handlers.named_body import named_body
 from regulus.broker.outcome import Outcome, refuse
@@ -28,11 +29,12 @@ UPDATABLE_KEYS = frozenset({
     "useServerSideResetOffset"}).union(config_text.config_key(rule.name) for rule in fields(RetentionRules))
 """Keys that may change while the broker runs."""
 
-FORBIDDEN_KEYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+FORBIDDEN_KEYS = frozenset({"aclEnable", "brokerConfigPath", "configBlackList", "innerClientAuthenticationCredentials",
+                            "rocketmqHome"})
 """Keys that may never be changed from outside."""
 
 FIXED_VALUES = {**{key: fixed.value for key, fixed in FIXED_BROKER_SETTINGS.items()},
-                "messageIndexEnable": "true", "brokerConfigPath": "", "rocketmqHome": "",
+                "messageIndexEnable": "true", "brokerConfigPath": "",
                 "configBlackList": ";".join(sorted(FORBIDDEN_KEYS))}
 """Settings that tools ask for and that this broker does not have: what they would say."""
 
@@ -77,7 +79,7 @@ def handle_get_broker_config(request: RemotingCommand, peer: Peer, broker: Broke
 
 
 def _shown(broker: BrokerState) -> dict[str, str]:
-    return {**FIXED_VALUES, **broker.runtime_facts.store_config, **config_text.config_values(broker.config),
+    return {**FIXED_VALUES, **broker.runtime_facts.store_config, **shown_values(broker.config),
             "brokerRole": broker.config.broker_role or BrokerRole.ASYNC_MASTER}
 
 

@@ -1,5 +1,6 @@
 """UPDATE_NAMESRV_CONFIG, GET_NAMESRV_CONFIG. Changes hold until the name server stops."""
 
+from regulus.access.credentials import shown_values
 from regulus.errors import ConfigError
 from regulus.model.fixed_settings import FIXED_NAME_SERVER_SETTINGS, setting_fault
 from regulus.model.peer import Peer
@@ -34,5 +35,5 @@ def handle_update_namesrv_config(request: RemotingCommand, peer: Peer, state: Na
 def handle_get_namesrv_config(request: RemotingCommand, peer: Peer, state: NameServerState,
                               now_ms: int) -> RemotingCommand:
     fixed = {key: setting.value for key, setting in FIXED_NAME_SERVER_SETTINGS.items()}
-    text = config_text.format_lines({**fixed, **config_text.config_values(state.config)})
+    text = config_text.format_lines({**fixed, **shown_values(state.config)})
     return request.response(ResponseCode.SUCCESS, body=text.encode())

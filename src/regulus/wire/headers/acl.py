@@ -14,7 +14,7 @@ class UpdateAndCreateAclConfigRequest(Header):
     access_key: str
     secret_key: str
     white_remote_address: str | None = None
-    admin: bool
+    admin: bool = False
     default_topic_perm: str | None = None
     default_group_perm: str | None = None
     topic_perms: str | None = None
@@ -39,4 +39,7 @@ class GetBrokerClusterAclInfoResponse(Header):
 
 @dataclass(frozen=True, slots=True)
 class UpdateGlobalWhiteAddrsConfigRequest(Header):
+    """`acl_file_full_path` is that of a file as the broker tells it."""
+
     global_white_addrs: str
+    acl_file_full_path: str | None = None
