@@ -106,7 +106,7 @@ def _range(pattern: str, part: str, base: int, highest: int) -> range:
         start, end = int(first, base), int(last if dash else first, base)
     except ValueError:
         raise _fault(pattern, f"{part!r} is no number, range or *") from None
-    if not (first + last).isalnum() or not 0 <= start <= end <= highest:
+    if not (first + last).isalnum() or not part.isascii() or not 0 <= start <= end <= highest:
         raise _fault(pattern, f"{part!r} is not from 0 to {highest:{'x' if base == 16 else 'd'}}, the smaller first")
     return range(start, end + 1)
 

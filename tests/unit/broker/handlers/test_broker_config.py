@@ -60,7 +60,7 @@ def test_what_cannot_be_changed_is_named(rig, text, remark):
 
 
 @pytest.mark.parametrize(("key", "text"), [
-    ("aclEnable", "true"), ("duplicationEnable", "true"),
+    ("duplicationEnable", "true"),
     ("storeType", "defaultRocksDB"), ("readOnlyCommitLogStorePaths", "/b,/c")])
 def test_what_is_not_served_is_refused_with_what_to_do_instead(rig, key, text):
     response = update(rig, f"traceOn=false\n{key}={text}")
@@ -71,7 +71,7 @@ def test_what_is_not_served_is_refused_with_what_to_do_instead(rig, key, text):
 
 
 def test_what_holds_already_may_be_said_again(rig):
-    assert update(rig, "traceOn=false\nbrokerRole=ASYNC_MASTER\naclEnable=FALSE").code == ResponseCode.SUCCESS
+    assert update(rig, "traceOn=false\nbrokerRole=ASYNC_MASTER\nenableLmq=FALSE").code == ResponseCode.SUCCESS
     assert rig.broker.config.trace_on is False
     refused = update(rig, "brokerRole=SLAVE")
     assert refused.remark.startswith("brokerRole cannot change while the broker runs")

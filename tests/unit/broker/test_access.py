@@ -1,0 +1,140 @@
+"""The table of the broker's door: every request stands there, and is read as its handler reads it."""
+
+import pytest
+
+from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
+from regulus.broker.access import NEEDS, NOT_ANSWERED, needs_of
+from regulus.broker.request_table import HANDLERS
+from regulus.errors import HeaderError
+from regulus.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from regulus.wire.codes import RequestCode as Code
+from regulus.wire.headers import SendMessageRequest
+from regulus.wire.remoting_command import RemotingCommand
+
+PUB, SUB, GET, UPDATE = Action.PUB, Action.SUB, Action.GET, Action.UPDATE
+
+
+def topic(name: str, *actions: Action) -> Need:
+    return Need(ResourceKind.TOPIC, name, actions)
+
+
+def group(name: str, *actions: Action) -> Need:
+    return Need(ResourceKind.GROUP, name, actions)
+
+
+def needs(code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> tuple[Need, ...]:
+    return needs_of(RemotingCommand.request(int(code), ext, body))
+
+
+def test_every_code_stands_in_the_table():
+    assert [code.name for code in Code if code not in NEEDS] == []
+
+
+def test_what_has_a_handler_is_not_among_what_nobody_answers():
+    assert [code for code in HANDLERS if code in NOT_ANSWERED] == []
+
+
+def test_an_unknown_code_has_no_needs_that_could_be_met():
+    with pytest.raises(KeyError):
+        needs(9999)
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE,
+                                  Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2])
+@pytest.mark.parametrize("spelling", ["ext", "ext_v1"])
+def test_a_send_needs_its_topic_in_either_spelling(code, spelling):
+    """The handlers take both spellings for each code, so the door does."""
+    header = SendMessageRequest("PG", "orders", queue_id=0, properties={}, born_timestamp=1)
+    assert needs(code, getattr(header, spelling)()) == (topic("orders", PUB),)
+
+
+def test_a_send_that_names_two_topics_is_judged_by_the_one_that_is_stored(rig):
+    ext = SendMessageRequest("PG", "TopicA", queue_id=0, properties={}, born_timestamp=1).ext()
+    ext |= SendMessageRequest("PG", "TopicB", queue_id=0, properties={}, born_timestamp=1).ext_v1()
+    (need,) = needs(Code.SEND_MESSAGE_V2, ext)
+    assert rig.ask(Code.SEND_MESSAGE_V2, ext, b"x").code == 0
+    assert [arrival.topic for arrival in rig.arrivals] == [need.name]
+
+
+def test_a_send_to_a_retry_topic_needs_the_group_of_the_topic():
+    """Not the group that the request names besides: the topic says where the message goes."""
+    header = SendMessageRequest("another", "%RETRY%billing", queue_id=0, properties={}, born_timestamp=1)
+    assert needs(Code.SEND_MESSAGE_V2, header.ext()) == (group("billing", SUB),)
+
+
+PULL = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1",
+        "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+POP = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "maxMsgNums": "1", "invisibleTime": "1",
+       "pollTime": "1", "bornTime": "1", "initMode": "0"}
+BOTH = (group("billing", SUB), topic("orders", SUB))
+
+
+@pytest.mark.parametrize(("code", "ext", "expected"), [
+    (Code.PULL_MESSAGE, PULL, BOTH),
+    (Code.LITE_PULL_MESSAGE, PULL, BOTH),
+    (Code.PULL_MESSAGE, PULL | {"topic": "%RETRY%billing"}, (group("billing", SUB), group("billing", SUB))),
+    (Code.PULL_MESSAGE, PULL | {"topic": "%RETRY%others"}, (group("billing", SUB), group("others", SUB))),
+    (Code.POP_MESSAGE, POP, BOTH),
+    (Code.BULK_PULL, {"topic": "orders", "queueId": "0", "queueOffset": "0", "queueOffsetEnd": "1", "sizeMax": "1"},
+     (topic("orders", SUB),)),
+    (Code.QUERY_MESSAGE, {"topic": "orders", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"},
+     (topic("orders", SUB, GET),)),
+    (Code.VIEW_MESSAGE_BY_ID, {"offset": "0", "topic": "orders"}, (topic(ANY_NAME, GET),)),
+    (Code.READ_COMMIT_LOG, {"physicalOffset": "0", "sizeMax": "1"}, (topic(ANY_NAME, SUB),)),
+    (Code.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "billing", "delayLevel": "0"}, (group("billing", SUB),)),
+    (Code.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "billing", "delayLevel": "0", "originTopic": "orders"}, BOTH),
+    (Code.UPDATE_CONSUMER_OFFSET, {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "1"},
+     (group("billing", SUB, UPDATE), topic("orders", SUB, UPDATE))),
+    (Code.QUERY_CONSUMER_OFFSET, {"consumerGroup": "billing", "topic": "orders", "queueId": "0"},
+     (group("billing", SUB, GET), topic("orders", SUB, GET))),
+    (Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "billing"}, (group("billing", SUB, GET),)),
+    (Code.UNREGISTER_CLIENT, {"clientID": "c", "producerGroup": "PG"}, ()),
+    (Code.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "billing"}, (group("billing", SUB),)),
+    (Code.UPDATE_AND_CREATE_TOPIC, {"topic": "orders", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"},
+     (topic("orders", Action.CREATE),)),
+    (Code.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}, (topic("orders", Action.DELETE),)),
+    (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "billing"}, (group("billing", Action.DELETE),)),
+    (Code.CLONE_GROUP_OFFSET, {"srcGroup": "billing", "destGroup": "others", "topic": "orders"},
+     (group("billing", UPDATE), group("others", UPDATE), topic("orders", UPDATE))),
+    (Code.UPDATE_BROKER_CONFIG, {}, (Need(ResourceKind.CLUSTER, ANY_NAME, (UPDATE,)),)),
+    (Code.UPDATE_AND_CREATE_ACL_CONFIG, {}, (Need(ResourceKind.CLUSTER, ANY_NAME, (UPDATE,)),)),
+    (Code.GET_BROKER_CLUSTER_ACL_CONFIG, {}, (Need(ResourceKind.CLUSTER, ANY_NAME, (UPDATE,)),)),
+    (Code.GET_DOCUMENT, {"name": "topics"}, (Need(ResourceKind.CLUSTER, ANY_NAME, (UPDATE,)),)),
+    (Code.GET_BROKER_CONFIG, {}, (Need(ResourceKind.CLUSTER, ANY_NAME, (GET,)),)),
+])
+def test_what_a_request_needs(code, ext, expected):
+    assert needs(code, ext) == expected
+
+
+def test_a_heartbeat_needs_each_group_and_topic_once_and_nothing_for_producers():
+    body = HeartbeatData(client_id="c", producer_data_set=[ProducerData(group_name="PG")], consumer_data_set=[
+        ConsumerData(group_name="billing", subscription_data_set=[
+            SubscriptionData.compile("orders", "*", 1), SubscriptionData.compile("%RETRY%billing", "*", 1)]),
+        ConsumerData(group_name="audit", subscription_data_set=[SubscriptionData.compile("orders", "*", 1)])])
+    assert needs(Code.HEART_BEAT, body=body.encode()) == (
+        group("billing", SUB), topic("orders", SUB), group("audit", SUB))
+
+
+@pytest.mark.parametrize("code", [Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ])
+def test_a_lock_needs_the_group_and_each_topic(code):
+    body = (b'{"consumerGroup":"billing","clientId":"c","mqSet":[{"topic":"orders","brokerName":"b","queueId":0},'
+            b'{"topic":"orders","brokerName":"b","queueId":1},{"topic":"audit","brokerName":"b","queueId":0}]}')
+    assert needs(code, body=body) == (group("billing", SUB), topic("orders", SUB), topic("audit", SUB))
+
+
+def test_lists_need_each_thing_that_they_name():
+    topics = b'{"topicConfigList":[{"topicName":"orders"},{"topicName":"audit"}]}'
+    assert needs(Code.UPDATE_AND_CREATE_TOPIC_LIST, body=topics) == (
+        topic("orders", Action.CREATE), topic("audit", Action.CREATE))
+    groups = b'{"groupConfigList":[{"groupName":"billing"},{"groupName":"others"}]}'
+    assert needs(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=groups) == (
+        group("billing", UPDATE), group("others", UPDATE))
+
+
+@pytest.mark.parametrize("code", sorted(NEEDS))
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[]", b'{"groupName":5}', b'{"consumerDataSet":[{}]}'])
+def test_no_body_breaks_a_reading(code, body):
+    try:
+        assert isinstance(needs(code, {}, body), tuple)
+    except HeaderError as error:
+        assert str(error)
