@@ -10,7 +10,7 @@ Source: PlainAccessValidator.parse, DefaultAuthorizationContextBuilder.build, th
 """
 
 from regulus.access import needs
-from regulus.access.decision import Need
+from regulus.access.decision import ANY_NAME, Need
 from regulus.access.needs import (
     CREATE,
     DELETE,
@@ -51,6 +51,12 @@ def _heart_beat(request: RemotingCommand) -> tuple[Need, ...]:
         for subscription in consumer.subscription_data_set:
             found[topic_need(subscription.topic, SUB)] = None
     return tuple(found)
+
+
+def _send_back(request: RemotingCommand) -> tuple[Need, ...]:
+    """A position in the log may be anybody's message. The handler sees to it that it is of the topic named."""
+    header = headers.ConsumerSendMsgBackRequest.decode(request)
+    return group_need(header.group, SUB), topic_need(header.origin_topic or ANY_NAME, SUB)
 
 
 def _check_client_config(request: RemotingCommand) -> tuple[Need, ...]:
@@ -143,8 +149,7 @@ _CONSUMERS: dict[int, Read] = {
                                           actions=SUB_OR_GET),
     Code.UPDATE_CONSUMER_OFFSET: of_header(headers.UpdateConsumerOffsetRequest, topic="topic", group="consumer_group",
                                            actions=SUB_OR_UPDATE),
-    Code.CONSUMER_SEND_MSG_BACK: of_header(headers.ConsumerSendMsgBackRequest, topic="origin_topic", group="group",
-                                           actions=SUB),
+    Code.CONSUMER_SEND_MSG_BACK: _send_back,
     Code.LOCK_BATCH_MQ: _lock,
     Code.UNLOCK_BATCH_MQ: _lock,
     Code.POP_MESSAGE: of_header(headers.PopMessageRequest, topic="topic", group="consumer_group", actions=SUB),
@@ -162,7 +167,8 @@ _CONSUMERS: dict[int, Read] = {
 }
 
 _PRODUCERS: dict[int, Read] = {
-    # 4.9's clients do not name the topic; the half message must be of the producer group that the request names.
+    # 4.9's clients do not name the topic; the half message must be of the producer group that the request names, and of
+    # the topic, if it names one.
     Code.END_TRANSACTION: of_header(headers.EndTransactionRequest, topic="topic", actions=PUB),
     Code.RECALL_MESSAGE: of_header(headers.RecallMessageRequest, topic="topic", actions=PUB),
     # A sink's marks have no topic: whoever may write somewhere may ask for those of an id that it knows.

@@ -70,7 +70,8 @@ class BrokerState:
     `parted` says in what way a slave's log differs from its master's; it is empty where it does not. Nobody reads such
     a log: what it has of its own the master never had, and gives its numbers to other messages.
 
-    `access_documents` are the accounts, where requests are checked against them.
+    `is_guarded`: a door checks requests, so that what one says of a message must be so. `access_documents` are the
+    accounts, where the door goes by them.
 
     `ha_status` tells, for a time of day, how far slaves are, or the way to the master: the server knows it.
     """
@@ -105,6 +106,7 @@ class BrokerState:
         self.parted = ""
         self.ha_status: Callable[[int], HARuntimeInfo] = self._status_alone
         self.access_documents: AccessDocuments | None = None
+        self.is_guarded = False
         self._seed = seed
         self._unique_keys_made = 0
         self.kept_parts = self._kept_parts()

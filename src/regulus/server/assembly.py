@@ -226,7 +226,7 @@ class BrokerServer:
 
     def _make_access(self, accounts: AccessFiles) -> Door:
         door = Door(lambda: accounts.rules, access.needs_of)
-        self.broker.access_documents = accounts
+        self.broker.access_documents, self.broker.is_guarded = accounts, True
         self._events.add_faults(door.happenings)
         return door
 

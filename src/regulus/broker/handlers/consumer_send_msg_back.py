@@ -11,7 +11,7 @@ from regulus.broker.outcome import Outcome, Reply, refuse
 from regulus.broker.placement import dead_letter_copy, retry_copy
 from regulus.broker.state import BrokerState
 from regulus.broker.storing import refusal_of
-from regulus.model import permission
+from regulus.model import message_properties, permission
 from regulus.model.delay_level import FIRST_RETRY_LEVEL
 from regulus.model.message import MessageExt
 from regulus.model.peer import Peer
@@ -47,6 +47,9 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     if failed.topic in NEVER_CONSUMED_TOPICS:
         return refuse(request, ResponseCode.NO_PERMISSION,
                       f"the message at {header.offset} is of {failed.topic}, which no group consumes")
+    if broker.is_guarded and header.origin_topic and not _is_of(failed, header.origin_topic):
+        return refuse(request, ResponseCode.NO_PERMISSION,
+                      f"the message at {header.offset} is not of {header.origin_topic}")
     message = _next_copy(header, group, failed, broker.send_facts.store_host or peer.local, broker, now_ms)
     appended = broker.storing.store(message, now_ms)
     if appended.status != PutStatus.PUT_OK:
@@ -57,6 +60,11 @@ def handle_consumer_send_msg_back(request: RemotingCommand, peer: Peer, broker: 
     original_topic = header.origin_topic or failed.topic
     broker.statistics.add(statistics.SNDBCK_PUT_NUMS, f"{original_topic}@{header.group}", 1)
     return Reply(request.response(ResponseCode.SUCCESS), broker.storing.durable_at())
+
+
+def _is_of(failed: MessageExt, topic: str) -> bool:
+    """A retry is of its retry topic, and of the topic that it had first."""
+    return topic in (failed.topic, failed.properties.get(message_properties.RETRY_TOPIC))
 
 
 def _next_copy(header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig, failed: MessageExt,

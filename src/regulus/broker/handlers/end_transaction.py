@@ -35,7 +35,7 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
         return refuse(request, ResponseCode.ILLEGAL_OPERATION,
                       f"the message is older than its {names.CHECK_IMMUNITY_TIME}, so only the answer to a check ends "
                       "its transaction")
-    fault = _fault(header, half)
+    fault = _fault(header, half, is_guarded=broker.is_guarded)
     if fault is not None:
         return refuse(request, ResponseCode.SYSTEM_ERROR, fault)
     is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
@@ -50,13 +50,15 @@ def handle_end_transaction(request: RemotingCommand, peer: Peer, broker: BrokerS
     return _commit(request, half, broker, now_ms) if is_commit else _roll_back(request, half, broker, now_ms)
 
 
-def _fault(header: EndTransactionRequest, half: MessageExt) -> str | None:
+def _fault(header: EndTransactionRequest, half: MessageExt, *, is_guarded: bool) -> str | None:
     """What the request says wrongly of the half message."""
     group = half.properties.get(names.PRODUCER_GROUP)
     if group != header.producer_group:
         return f"The producer group wrong: the half message is of {group}"
     if half.queue_offset != header.tran_state_table_offset:
         return f"The transaction state table offset wrong: the half message has {half.queue_offset}"
+    if is_guarded and header.topic and header.topic != half.properties.get(names.REAL_TOPIC):
+        return f"The topic wrong: the half message is not of {header.topic}"
     return None
 
 
