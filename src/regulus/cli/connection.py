@@ -13,6 +13,7 @@ import click
 from regulus.cli.config_file import load
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
+from regulus.errors import ConfigError
 from regulus.model.timestamps import may_be_ms
 from regulus.transport import event_loop
 from regulus.transport.connector import split_address
@@ -21,6 +22,7 @@ from regulus.transport.tls import PLAIN, TlsConfig
 P = ParamSpec("P")
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+_SECRET_LENGTH_MAX = 1024
 
 
 class Server:
@@ -56,15 +58,30 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
     @click.option("--access-key", default="", envvar="REGULUS_ACCESS_KEY", show_envvar=True,
                   help="Sign requests as this user.")
     @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
-                  help="The user's secret.")
+                  help="The user's secret. As an option others on this machine see it: better in the environment.")
+    @click.option("--secret-key-file", type=click.Path(dir_okay=False, path_type=Path), envvar="REGULUS_SECRET_KEY_FILE",
+                  help="A file whose first line is the secret.")
     @tls_option
     @wraps(command)
-    def call(*args: Any, name_server: str, access_key: str, secret_key: str, tls_path: Path | None,
-             **kwargs: Any) -> None:
+    def call(*args: Any, name_server: str, access_key: str, secret_key: str, secret_key_file: Path | None,
+             tls_path: Path | None, **kwargs: Any) -> None:
+        if secret_key_file is not None:
+            if secret_key:
+                raise click.UsageError("--secret-key and --secret-key-file give the secret twice: leave one out")
+            secret_key = _first_line(secret_key_file)
         if bool(access_key) != bool(secret_key):
             raise click.UsageError("--access-key and --secret-key belong together: give both or none")
         command(Server(name_server, access_key, secret_key, tls_of(tls_path)), *args, **kwargs)
     return call
+
+
+def _first_line(path: Path) -> str:
+    """Raises ConfigError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline(_SECRET_LENGTH_MAX).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"no secret can be read from {path}: {error}") from error
 
 
 def with_admin(command: Callable[Concatenate[Admin, P], Awaitable[None]]) -> Callable[..., None]:

@@ -29,6 +29,7 @@ _COMMANDS = {
     "topic": _Entry("regulus.cli.topic", "topic", "Look at topics and change them."),
     "group": _Entry("regulus.cli.group", "group", "Look at consumer groups and change them."),
     "message": _Entry("regulus.cli.message", "message", "Send messages and find them."),
+    "acl": _Entry("regulus.cli.acl", "acl", "See which rule lets a user in, or does not."),
     "cluster": _Entry("regulus.cli.cluster", "cluster", "Look at brokers."),
     "spark": _Entry("regulus.cli.spark", "spark", "Read messages as a Spark table."),
     "archive": _Entry("regulus.cli.archive", "archive", "Keep a broker's log as Parquet files."),

@@ -84,7 +84,7 @@ def guarded(host: str, acl_enable: bool) -> str | None:
     """What an operator is told of a server that looks who asks; None when it does not."""
     if not acl_enable:
         return None
-    link = "" if is_loopback(host) else ", and whoever is on the way may read along, as nothing is encrypted"
+    link = "" if is_loopback(host) else ", and who is on the way reads what is sent without TLS"
     return f"requests must be signed by an account (aclEnable){link}"
 
 

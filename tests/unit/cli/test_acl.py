@@ -1,0 +1,49 @@
+"""`regulus acl explain`: the rule that decides, from the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from regulus.cli.acl import acl
+
+ACCOUNTS = """
+globalWhiteRemoteAddresses: [10.9.9.9]
+accounts:
+- accessKey: billing
+  secretKey: secret-of-billing
+  defaultTopicPerm: DENY
+  topicPerms: [orders=SUB]
+  groupPerms: [billing=SUB]
+"""
+
+
+@pytest.fixture
+def explain(tmp_path: Path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+
+    def run(*words: str):
+        return CliRunner().invoke(acl, ["explain", *words, "--home", str(tmp_path), "--output", "json"])
+
+    return run
+
+
+@pytest.mark.parametrize(("words", "verdict", "rule"), [
+    (("billing", "orders", "SUB"), "allowed", "topicPerms orders=SUB of billing"),
+    (("billing", "orders", "pub"), "denied", "topicPerms orders=SUB of billing"),
+    (("billing", "others", "SUB"), "denied", "defaultTopicPerm=DENY of billing"),
+    (("billing", "billing", "SUB", "--group"), "allowed", "groupPerms billing=SUB of billing"),
+    (("billing", "%RETRY%billing", "SUB"), "allowed", "groupPerms billing=SUB of billing"),
+    (("billing", "orders", "DELETE"), "denied", "billing is not admin"),
+    (("nobody", "orders", "SUB"), "denied", "nobody has no account"),
+    (("nobody", "orders", "SUB", "--source", "10.9.9.9"), "allowed",
+     "10.9.9.9 is one of globalWhiteRemoteAddresses"),
+])
+def test_the_rule_that_decides_is_said(explain, words, verdict, rule):
+    result = explain(*words)
+    said = json.loads(result.output)
+    assert (said["verdict"], said["rule"]) == (verdict, rule)
+    assert result.exit_code == (0 if verdict == "allowed" else 1)
+    assert "secret" not in result.output
