@@ -1,7 +1,7 @@
 """The recorded requests to a real broker with accounts, asked of ours in their order, with the same accounts.
 
-Code, names of fields and kind of body are the recorded ones, but where ours denies what 4.9 forgets to check: a batch to
-a topic that its user may not send to.
+Code, names of fields and kind of body are the recorded ones, but where ours denies what 4.9 forgets to check: a batch
+to a topic that its user may not send to.
 """
 
 import base64

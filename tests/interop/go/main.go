@@ -22,6 +22,7 @@ import (
 )
 
 type options struct {
+	accessKey, secretKey                                        string
 	namesrv, group, topic, mode, tags, prefix, keys, failPrefix string
 	count, maxReconsume                                         int
 }
@@ -47,6 +48,8 @@ func main() {
 	flags := flag.NewFlagSet("driver", flag.ExitOnError)
 	var o options
 	flags.StringVar(&o.namesrv, "namesrv", "", "address of the name server")
+	flags.StringVar(&o.accessKey, "access-key", "", "account to sign as")
+	flags.StringVar(&o.secretKey, "secret-key", "", "its secret")
 	flags.StringVar(&o.group, "group", "", "producer or consumer group")
 	flags.StringVar(&o.topic, "topic", "", "topic")
 	flags.StringVar(&o.mode, "mode", "sync", "sync, async, oneway or batch")
@@ -90,11 +93,16 @@ func emitSent(result *primitive.SendResult) {
 }
 
 func produce(o options) error {
-	p, err := rocketmq.NewProducer(
+	chosen := []producer.Option{
 		producer.WithGroupName(o.group),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.namesrv})),
-		producer.WithSendMsgTimeout(10*time.Second),
-	)
+		producer.WithSendMsgTimeout(10 * time.Second),
+	}
+	if o.accessKey != "" {
+		chosen = append(chosen, producer.WithCredentials(primitive.Credentials{
+			AccessKey: o.accessKey, SecretKey: o.secretKey}))
+	}
+	p, err := rocketmq.NewProducer(chosen...)
 	if err != nil {
 		return err
 	}
@@ -158,13 +166,18 @@ func produceAsync(ctx context.Context, p rocketmq.Producer, o options) error {
 }
 
 func consume(o options) error {
-	c, err := rocketmq.NewPushConsumer(
+	chosen := []consumer.Option{
 		consumer.WithGroupName(o.group),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.namesrv})),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithMaxReconsumeTimes(int32(o.maxReconsume)),
 		consumer.WithInstance(fmt.Sprintf("%s-%d", o.group, os.Getpid())),
-	)
+	}
+	if o.accessKey != "" {
+		chosen = append(chosen, consumer.WithCredentials(primitive.Credentials{
+			AccessKey: o.accessKey, SecretKey: o.secretKey}))
+	}
+	c, err := rocketmq.NewPushConsumer(chosen...)
 	if err != nil {
 		return err
 	}

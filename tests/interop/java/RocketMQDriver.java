@@ -7,6 +7,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -17,6 +19,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.store.OffsetStore;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -30,6 +33,7 @@ import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Drives the unmodified RocketMQ Java client from the command line; each event is one line of JSON on standard output.
@@ -117,8 +121,14 @@ public final class RocketMQDriver {
         return producer;
     }
 
+    /** Signs as the account of the options; null without one. */
+    private RPCHook hook() {
+        return options.containsKey("access-key")
+            ? new AclClientRPCHook(new SessionCredentials(option("access-key"), option("secret-key"))) : null;
+    }
+
     private void produce() throws Exception {
-        DefaultMQProducer producer = configured(new DefaultMQProducer(option("group")));
+        DefaultMQProducer producer = configured(new DefaultMQProducer(option("group"), hook()));
         producer.start();
         try {
             switch (option("mode", "sync")) {
@@ -248,7 +258,8 @@ public final class RocketMQDriver {
     }
 
     private void consume() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group"), hook(),
+            new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(option("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(Integer.parseInt(option("max-reconsume", "16")));

@@ -48,7 +48,8 @@ def emit_sent(result: SendResult) -> None:
 
 
 async def produce(options: argparse.Namespace) -> None:
-    config = ProducerConfig(send_msg_timeout=10_000)
+    config = ProducerConfig(send_msg_timeout=10_000, access_key=options.access_key,
+                            secret_key=options.secret_key)
     messages = [message(options, index) for index in range(options.count)]
     async with Producer(options.namesrv, options.group, config) as producer:
         if options.mode == "async":
@@ -96,7 +97,8 @@ async def consume(options: argparse.Namespace) -> None:
         return status
 
     config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-                                max_reconsume_times=options.max_reconsume)
+                                max_reconsume_times=options.max_reconsume, access_key=options.access_key,
+                                secret_key=options.secret_key)
     consumer = PushConsumer(options.namesrv, options.group, listen, config)
     consumer.subscribe(options.topic, options.tags or "*")
     async with consumer:
@@ -136,6 +138,8 @@ def main() -> None:
     parser.add_argument("deed", choices=["produce", "pour", "consume", "transact"])
     for name in ("namesrv", "group", "topic"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--access-key", default="")
+    parser.add_argument("--secret-key", default="")
     parser.add_argument("--mode", default="sync")
     parser.add_argument("--tags", default="")
     parser.add_argument("--prefix", default="")

@@ -1,5 +1,7 @@
 """The table of the broker's door: every request stands there, and is read as its handler reads it."""
 
+from contextlib import suppress
+
 import pytest
 
 from regulus.access.decision import ANY_NAME, Action, Need, ResourceKind
@@ -83,7 +85,8 @@ BOTH = (group("billing", SUB), topic("orders", SUB))
     (Code.READ_COMMIT_LOG, {"physicalOffset": "0", "sizeMax": "1"}, (topic(ANY_NAME, SUB),)),
     (Code.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "billing", "delayLevel": "0"},
      (group("billing", SUB), topic(ANY_NAME, SUB))),
-    (Code.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "billing", "delayLevel": "0", "originTopic": "orders"}, BOTH),
+    (Code.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "billing", "delayLevel": "0", "originTopic": "orders"},
+     BOTH),
     (Code.UPDATE_CONSUMER_OFFSET, {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "1"},
      (group("billing", SUB, UPDATE), topic("orders", SUB, UPDATE))),
     (Code.QUERY_CONSUMER_OFFSET, {"consumerGroup": "billing", "topic": "orders", "queueId": "0"},
@@ -135,7 +138,5 @@ def test_lists_need_each_thing_that_they_name():
 @pytest.mark.parametrize("code", sorted(NEEDS))
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[]", b'{"groupName":5}', b'{"consumerDataSet":[{}]}'])
 def test_no_body_breaks_a_reading(code, body):
-    try:
+    with suppress(HeaderError):
         assert isinstance(needs(code, {}, body), tuple)
-    except HeaderError as error:
-        assert str(error)
