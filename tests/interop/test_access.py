@@ -92,10 +92,12 @@ def test_a_client_that_may_not_is_told(servers, client, topic, signs, new_run):
                        topic=topic or topic_of(client), prefix="x", count=1, **signs)
 
 
-# --- mqadmin of 4.9.8 --------------------------------------------------------------------------------------------------
+# --- mqadmin of 4.9.8 ------------------------------------------------------------------------------------------------
 
-_OF_ONE_RUN = ((re.compile(r"PlainAccessConfig@[0-9a-f]+"), "<config>"), (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
-               (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<time>"), (re.compile(r"/\S+/plain_acl\.yml"), "<file>"),
+_OF_ONE_RUN = ((re.compile(r"PlainAccessConfig@[0-9a-f]+"), "<config>"),
+               (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
+               (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<time>"),
+               (re.compile(r"/\S+/plain_acl\.yml"), "<file>"),
                (re.compile(r"[ \t]+"), " "))
 COMMANDS = {
     "clusterAclConfigVersion -b {broker}": "DefaultCluster broker-a <address> <file> 0 ",

@@ -28,7 +28,7 @@ def acl() -> None:
               show_envvar=True, help="The broker's rocketmqHome: its conf/plain_acl.yml is read.")
 @with_output
 def explain(user: str, name: str, action: str, is_group: bool, source: str, home: Path, json_output: bool) -> None:
-    """Say whether USER may do ACTION with TOPIC, and which rule decides. Asks no broker; ends with 1 when it may not."""
+    """Say whether USER may do ACTION with TOPIC, and which rule decides. Asks no broker. Status 1: it may not."""
     rules = accounts_of(str(home), "").rules
     verdict = rules.permit(user, source, (_need(name, _ACTIONS[action.upper()], is_group=is_group),))
     facts = {"user": user, "verdict": "allowed" if isinstance(verdict, Allowed) else "denied", "rule": verdict.rule}

@@ -59,8 +59,8 @@ def with_server(command: Callable[Concatenate[Server, P], Any]) -> Callable[...,
                   help="Sign requests as this user.")
     @click.option("--secret-key", default="", envvar="REGULUS_SECRET_KEY", show_envvar=True,
                   help="The user's secret. As an option others on this machine see it: better in the environment.")
-    @click.option("--secret-key-file", type=click.Path(dir_okay=False, path_type=Path), envvar="REGULUS_SECRET_KEY_FILE",
-                  help="A file whose first line is the secret.")
+    @click.option("--secret-key-file", type=click.Path(dir_okay=False, path_type=Path),
+                  envvar="REGULUS_SECRET_KEY_FILE", show_envvar=True, help="A file whose first line is the secret.")
     @tls_option
     @wraps(command)
     def call(*args: Any, name_server: str, access_key: str, secret_key: str, secret_key_file: Path | None,

@@ -47,6 +47,6 @@ UPDATABLE_KEYS = frozenset({
     "supportActingMaster", "notifyMinBrokerIdChanged"})
 """Keys that UPDATE_NAMESRV_CONFIG changes at run time."""
 
-FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "innerClientAuthenticationCredentials", "kvConfigPath",
-                            "rocketmqHome"})
+FORBIDDEN_KEYS = frozenset({"configBlackList", "configStorePath", "innerClientAuthenticationCredentials",
+                            "kvConfigPath", "rocketmqHome"})
 """Keys that may never be changed from outside; NO_PERMISSION."""

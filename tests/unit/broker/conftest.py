@@ -129,9 +129,9 @@ class Rig:
         return outcome.answer
 
     def send_back(self, offset: int, *, group: str = "CG", delay_level: int = 0, max_reconsume_times: int | None = None,
-                  ) -> RemotingCommand:
+                  origin_topic: str = "TopicA") -> RemotingCommand:
         header = ConsumerSendMsgBackRequest(offset=offset, group=group, delay_level=delay_level,
-                                            max_reconsume_times=max_reconsume_times, origin_topic="TopicA")
+                                            max_reconsume_times=max_reconsume_times, origin_topic=origin_topic)
         return self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header.ext())
 
     def commit(self, consumer_offset: int, *, group: str = "CG", topic: str = "TopicA",

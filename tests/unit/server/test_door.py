@@ -10,8 +10,11 @@ import pytest
 from regulus.access.credentials import Credentials, sign_as
 from regulus.broker.config import BrokerConfig
 from regulus.errors import ConfigError
+from regulus.model.broker_role import BrokerRole
 from regulus.model.message import Message
+from regulus.model.topics import TopicConfig
 from regulus.nameserver.config import NamesrvConfig
+from regulus.server import master_documents
 from regulus.server.assembly import BrokerServer, Regulus
 from regulus.server.name_server import NameServer
 from regulus.store.config import MessageStoreConfig
@@ -262,3 +265,36 @@ def test_settings_that_guard_nothing_are_refused_without_being_shown(fields):
         with pytest.raises(ConfigError) as caught:
             config(**fields)
         assert "secret\"" not in str(caught.value)
+
+
+# --- brokers among each other ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("slaves", "is_known"), [
+    (INNER, True), ('{"accessKey":"brokers","secretKey":"another"}', False)])
+async def test_a_slave_asks_its_master_by_its_signature(tmp_path, monkeypatch, caplog, slaves, is_known):
+    monkeypatch.setattr(master_documents, "INTERVAL_S", 0.05)
+    loopback = TransportConfig(bind_address=HOST)
+    name_server = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST))
+    await name_server.start()
+    named = {"listen_port": 0, "namesrv_addr": f"{HOST}:{name_server.port}", "acl_enable": True,
+             "rocketmq_home": home(tmp_path)}
+    master = BrokerServer(BrokerConfig(broker_role=BrokerRole.ASYNC_MASTER,
+                                       inner_client_authentication_credentials=INNER, **named),
+                          small_store(tmp_path / "master"), transport_config=loopback)
+    slave = BrokerServer(BrokerConfig(broker_role=BrokerRole.SLAVE, broker_id=1,
+                                      inner_client_authentication_credentials=slaves, **named),
+                         small_store(tmp_path / "slave"), transport_config=loopback)
+    await master.start()
+    master.broker.topics.put(TopicConfig(topic_name="Made"), 1)
+    await slave.start()
+    try:
+        async with asyncio.timeout(10):
+            while slave.broker.topics.get("Made") is None and "offsets of the master" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert (slave.broker.topics.get("Made") is not None) is is_known
+        assert is_known or "Check signature failed for accessKey=brokers" in caplog.text
+    finally:
+        await slave.stop()
+        await master.stop()
+        await name_server.stop()

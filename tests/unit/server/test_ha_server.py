@@ -213,3 +213,17 @@ async def test_old_files_wait_for_slaves_that_are_not_too_far_behind() -> None:
             assert server.copied_offset() == needed
         server.closed(links[2])
         assert server.copied_offset() == 6 * FILE_SIZE      # it may come back
+
+
+@pytest.mark.parametrize(("patterns", "is_let_in"), [("", True), ("127.0.0.*", True), ("10.0.0.1;127.0.0.1", True),
+                                                     ("10.0.0.*", False)])
+async def test_only_whose_address_is_allowed_may_copy_the_log(patterns: str, is_let_in: bool) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = HaServer(bound, Log(), BrokerConfig(ha_slave_white_addresses=patterns), FILE_SIZE, None)
+        link, transport = _Link(server, asyncio.get_running_loop()), AbortedLater()
+        link.connection_made(transport)
+        link.data_received(ha_frame.encode_report(1000))
+        assert transport.is_aborted is not is_let_in
+        assert (len(server.status()) == 1) is is_let_in
+        await server.stop()

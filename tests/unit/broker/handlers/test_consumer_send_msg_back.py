@@ -140,3 +140,23 @@ def test_a_copy_that_never_fits_is_refused_for_good(rig, delay_level):
     response = rig.send_back(rig.stored("TopicA", 2)[0].physical_offset, delay_level=delay_level)
     assert response.code == ResponseCode.MESSAGE_ILLEGAL
     assert "more than 32767" in response.remark
+
+
+@pytest.mark.parametrize(("is_guarded", "topic", "code"), [
+    (True, "TopicB", ResponseCode.NO_PERMISSION), (True, "TopicA", ResponseCode.SUCCESS),
+    (False, "TopicB", ResponseCode.SUCCESS)])
+def test_with_access_control_a_message_is_of_the_topic_that_is_named(rig, is_guarded, topic, code):
+    """The door has let the sender at that topic; the position may be any."""
+    rig.broker.is_guarded = is_guarded
+    assert rig.send_back(first(rig).physical_offset, origin_topic=topic).code == code
+    assert bool(rig.stored(SCHEDULE, 2)) is (code == ResponseCode.SUCCESS)
+
+
+def test_with_access_control_a_retry_is_of_its_first_topic_and_of_its_retry_topic(rig):
+    rig.broker.is_guarded = True
+    rig.send_back(first(rig).physical_offset, origin_topic="TopicA")
+    rig.run(10_000)
+    (retry,) = rig.stored("%RETRY%CG")
+    for topic, code in (("TopicB", ResponseCode.NO_PERMISSION), ("TopicA", ResponseCode.SUCCESS),
+                        ("%RETRY%CG", ResponseCode.SUCCESS)):
+        assert rig.send_back(retry.physical_offset, origin_topic=topic).code == code

@@ -1,5 +1,7 @@
 """END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE as requests; what they do is tested with the transactions."""
 
+from dataclasses import replace
+
 import pytest
 
 from regulus.broker.outcome import NO_REPLY
@@ -58,3 +60,13 @@ def test_how_a_transaction_ended_long_ago_is_looked_for_in_a_few_steps_only(rig,
                               "key U")
     assert len(steps) == FOUND_STEPS_MAX
     assert len(rig.stored("TopicA")) == 1
+
+
+@pytest.mark.parametrize(("is_guarded", "topic", "code"), [
+    (True, "TopicB", ResponseCode.SYSTEM_ERROR), (True, "TopicA", ResponseCode.SUCCESS),
+    (True, None, ResponseCode.SUCCESS), (False, "TopicB", ResponseCode.SUCCESS)])
+def test_with_access_control_a_half_message_is_of_the_topic_that_is_named(rig, is_guarded, topic, code):
+    rig.broker.is_guarded = is_guarded
+    end = replace(half_of(rig), topic=topic)
+    assert rig.ask(RequestCode.END_TRANSACTION, end.ext()).code == code
+    assert len(rig.stored("TopicA")) == (code == ResponseCode.SUCCESS)
