@@ -24,6 +24,28 @@ def regulus_server(tmp_path: Path) -> "Iterator[ServerThread]":
 
 
 @pytest.fixture
+def make_guarded_server(tmp_path: Path) -> "Iterator[Callable[[str], ServerThread]]":
+    """Starts servers as `regulus_server` that check requests by accounts: the text of a `plain_acl.yml`."""
+    from regulus.broker.config import BrokerConfig
+    from regulus.testing.running_server import ServerThread
+
+    started: list[ServerThread] = []
+
+    def start(accounts: str) -> ServerThread:
+        home = tmp_path / f"guarded-{len(started)}"
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "plain_acl.yml").write_text(accounts)
+        server = ServerThread(home / "store", BrokerConfig(listen_port=0, acl_enable=True, rocketmq_home=str(home)))
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
 def broker_process(tmp_path: Path) -> "Iterator[ServerProcess]":
     """The same as a child process, which a test may kill and start again on the same store and ports."""
     from regulus.testing.running_server import ServerProcess

@@ -99,7 +99,9 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        server = Regulus(self._broker_config, self._store_config, NamesrvConfig(listen_port=0, bind_address=HOST),
+        server = Regulus(self._broker_config, self._store_config, NamesrvConfig(
+            listen_port=0, bind_address=HOST, acl_enable=self._broker_config.acl_enable,
+            rocketmq_home=self._broker_config.rocketmq_home),
                          transport_config=TransportConfig(bind_address=HOST))
         await server.start()
         self.port, self.name_server_port = server.broker_server.port, server.name_server.port

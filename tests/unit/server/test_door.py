@@ -215,6 +215,10 @@ async def test_a_stranger_cannot_take_a_brokers_name(server, name_server):
     assert f":{server.broker_server.port}".encode() in route.body
 
 
+async def test_the_broker_in_the_same_process_must_sign_too(server):
+    assert server.name_server.ask(registration(None)).code == 1
+
+
 @pytest.mark.parametrize("code", [Code.UNREGISTER_BROKER, Code.WIPE_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV,
                                   Code.PUT_KV_CONFIG, Code.UPDATE_NAMESRV_CONFIG, 9999])
 async def test_a_stranger_changes_nothing_at_a_name_server(name_server, code):
