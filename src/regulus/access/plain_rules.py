@@ -32,13 +32,11 @@ from regulus.access.signature_check import is_signed
 from regulus.access.white_addresses import WhiteAddresses
 from regulus.errors import HeaderError
 from regulus.model.topics import TRACE_TOPIC
-from regulus.wire.acl_signature import ACCESS_KEY
+from regulus.wire.acl_signature import ACCESS_KEY, DENIAL
 from regulus.wire.codes import ResponseCode
 
 DENIED_CODE = int(ResponseCode.SYSTEM_ERROR)
 """What 4.9 answers."""
-_REMARK = "org.apache.rocketmq.acl.common.AclException: "
-"""How 4.9's begin, by which tools know them."""
 _SHOWN_MAX = 128        # characters of a peer's text in a remark
 
 _USES = {Action.PUB: Grant.PUB, Action.SUB: Grant.SUB, Action.GET: Grant.PUB | Grant.SUB}
@@ -139,4 +137,4 @@ def _no_account(access_key: str) -> Denied:
 
 
 def _denied(rule: str, reason: str) -> Denied:
-    return Denied(rule, DENIED_CODE, _REMARK + reason)
+    return Denied(rule, DENIED_CODE, DENIAL + reason)

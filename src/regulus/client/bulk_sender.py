@@ -22,7 +22,7 @@ from typing import Self
 from regulus.client import client_instance
 from regulus.client.client_instance import ClientInstance
 from regulus.client.config import ClientConfig
-from regulus.client.core.resend import RETRY_CODES
+from regulus.client.core.resend import RETRY_CODES, is_worth_a_retry
 from regulus.client.core.routes import Route
 from regulus.errors import (
     BrokerRefused,
@@ -218,7 +218,7 @@ class BulkSender:
                     self._note_stored(send, queue, answer)
                     return
                 failure = BrokerRefused(answer.code, answer.remark, queue.broker_name)
-                if answer.code not in _RETRIED or not (self.config.repeats or answer.code in RETRY_CODES):
+                if not is_worth_a_retry(failure, _RETRIED if self.config.repeats else RETRY_CODES):
                     raise failure
             if before is not None:
                 await before.done()

@@ -29,6 +29,7 @@ from regulus.client.core.resend import (
     RETRY_CODES,
     BackOff,
     SendBudget,
+    is_worth_a_retry,
     refused_pause_ms,
 )
 from regulus.client.core.routes import Route
@@ -375,7 +376,7 @@ class Producer(Started):
         course.failure = error
         now = steady_ms()
         if isinstance(error, BrokerRefused):
-            return error.code in self._retry_codes
+            return is_worth_a_retry(error, self._retry_codes)
         if isinstance(error, AnswerUnreadable):
             raise course.failed_for_good(now) from error
         if isinstance(error, ConnectionLost | RequestTimeout) and not course.budget.resends_without_answer:

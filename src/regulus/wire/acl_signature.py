@@ -11,6 +11,8 @@ from regulus.wire.remoting_command import RemotingCommand
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
+DENIAL = "org.apache.rocketmq.acl.common.AclException: "
+"""How the remark of a SYSTEM_ERROR begins that means: this user may not. Source: AclException, RemotingHelper."""
 
 
 def signature(ext: Mapping[str, str], body: bytes, secret_key: str) -> str:

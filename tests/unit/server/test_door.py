@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regulus.access.credentials import Credentials, sign_as
+from regulus.broker import request_table
 from regulus.broker.config import BrokerConfig
 from regulus.errors import ConfigError
 from regulus.model.broker_role import BrokerRole
@@ -302,3 +303,14 @@ async def test_a_slave_asks_its_master_by_its_signature(tmp_path, monkeypatch, c
         await slave.stop()
         await master.stop()
         await name_server.stop()
+
+
+async def test_a_broker_without_accounts_has_no_door(tmp_path):
+    """So that it costs nothing."""
+    server = BrokerServer(BrokerConfig(listen_port=0), store_config(tmp_path),
+                          transport_config=TransportConfig(bind_address=HOST))
+    await server.start()
+    try:
+        assert server._requests._handle is request_table.handle
+    finally:
+        await server.stop()

@@ -14,8 +14,11 @@ retried.
 Source: DefaultMQProducerImpl.sendDefaultImpl, DefaultMQProducer.retryResponseCodes.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 
+from regulus.errors import BrokerRefused
+from regulus.wire.acl_signature import DENIAL
 from regulus.wire.codes import ResponseCode
 
 RETRY_CODES: frozenset[int] = frozenset({
@@ -36,6 +39,11 @@ REFUSED_MAX_MS = 1000
 REFUSED_LAST_MS = 200
 """How long before its end a send begins its last attempt."""
 TIMER_EARLY_MAX_MS = 1
+
+
+def is_worth_a_retry(refusal: BrokerRefused, codes: Set[int]) -> bool:
+    """Whether another attempt may be answered otherwise. A user who may not do it may not a moment later either."""
+    return refusal.code in codes and not (refusal.remark or "").startswith(DENIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack, suppress
 from regulus.client import shared_loop
 from regulus.client.admin import Admin
 from regulus.client.config import ClientConfig
-from regulus.client.core.resend import RETRY_CODES
+from regulus.client.core.resend import RETRY_CODES, is_worth_a_retry
 from regulus.client.transaction_producer import (
     HalfMessage,
     TransactionProducer,
@@ -145,7 +145,7 @@ class Transactions:
                     return None
             except BrokerRefused as error:
                 failure = error
-                if error.code not in RETRY_CODES:
+                if not is_worth_a_retry(error, RETRY_CODES):
                     raise
             if loop.time() + RETRY_PAUSE_S > until:
                 raise failure
