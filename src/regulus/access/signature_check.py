@@ -22,7 +22,6 @@ def is_signed(ext: Mapping[str, str], body: bytes | memoryview, secret_key: str)
     given = ext.get(SIGNATURE, "")
     if len(given) != SIGNATURE_SIZE or not given.isascii():
         return False
-    fields = {name: value for name, value in ext.items() if name != UNIQUE_KEY_QUERY}
-    made = hmac.new(secret_key.encode(), signed_content(fields), sha1)
+    made = hmac.new(secret_key.encode(), signed_content(ext, UNIQUE_KEY_QUERY), sha1)
     made.update(body)
     return hmac.compare_digest(b64encode(made.digest()), given.encode())

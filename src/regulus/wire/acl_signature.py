@@ -28,9 +28,11 @@ def sign(command: RemotingCommand, access_key: str, secret_key: str) -> None:
     command.ext = ext
 
 
-def signed_content(ext: Mapping[str, str]) -> bytes:
-    """What is signed of a request, before its body."""
-    names = sorted((name for name in ext if name != SIGNATURE), key=_as_java_sorts)
+def signed_content(ext: Mapping[str, str], left_out: str = SIGNATURE) -> bytes:
+    """What is signed of a request, before its body: all but the signature, and a field that is left out besides."""
+    # Of ASCII texts Java's order is ours.
+    names = sorted(ext) if "".join(ext).isascii() else sorted(ext, key=_as_java_sorts)
+    names = [name for name in names if name != SIGNATURE and name != left_out]
     # Java writes a lone surrogate, which JSON may bring, as a question mark.
     return "".join([ext[name] for name in names]).encode("utf-8", "replace")
 
